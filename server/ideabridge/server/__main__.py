@@ -1,4 +1,4 @@
-"""Makes `python -m ideabridge.server` the same as the command `ideabridge`."""
+"""Lets `python -m ideabridge.server` do the same as the command `ideabridge`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Announcements: notifying clients when tools, resources and prompts change.
 
-With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25
-and earlier they go to every session that has completed the handshake. The store reports changes
-that other processes make, or is polled for them.
+With protocol 2026-07-28, notifications go over the subscription bus to clients that listen. With
+2025-11-25 and earlier, they go to every session that has completed the handshake. Changes made by
+other processes are reported by the store, or found by polling it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.offering import Kind
 
 POLL_SECONDS: Final = 0.5
-"""Seconds between two polls of a store that cannot notify."""
+"""Interval, in seconds, at which a store that cannot notify is polled."""
 
 _MOST_SESSIONS: Final = 4000
 _MOST_LISTENERS: Final = 200
@@ -50,14 +50,14 @@ _LONGEST_URI: Final = 1000
 _SEND_SECONDS: Final = 5.0
 
 _Watched: TypeAlias = tuple[str, str]
-"""A caller and the URI to which it subscribed."""
+"""A caller and the URI that it subscribed to."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Session:
-    """A client of the handshake era, and the resources to which it subscribed."""
+    """A client of the handshake era, and the resources that it subscribes to."""
 
     session: ServerSession
     caller: str
@@ -65,8 +65,8 @@ class _Session:
 
 
 class _Listening:
-    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources
-    of each client.
+    """The SDK's handler of `subscriptions/listen` for one caller's clients, and the resources that
+    each client subscribes to.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Listening:
 
 
 class Announcements:
-    """The clients that listen, and what has changed."""
+    """Tracks which clients listen, and tells them what has changed."""
 
     def __init__(self, catalogue: ToolCatalogue, quotas: Quotas, offerings: Offerings) -> None:
         self._bridge = bridge = catalogue.bridge
@@ -104,20 +104,20 @@ class Announcements:
     # -- who listens -------------------------------------------------------------------------------
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
-        """A client of the handshake era is ready (`notifications/initialized`)."""
+        """Register a client of the handshake era that is ready (`notifications/initialized`)."""
         self._sessions[session_id(context)] = _Session(context.session, caller_of(context))
         if len(self._sessions) > _MOST_SESSIONS:
             self._sessions.popitem(last=False)
 
     def disconnected(self, session_id: str) -> None:
-        """A client ended its HTTP session."""
+        """Forget a client that ended its HTTP session."""
         if self._sessions.pop(session_id, None) is not None:
             self.poke()
 
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        """A client of the handshake era subscribes to a resource."""
+        """Subscribe a client of the handshake era to a resource."""
         caller = caller_of(context)
         uri = str(params.uri)
         client = self._sessions.setdefault(session_id(context), _Session(context.session, caller))
@@ -141,7 +141,7 @@ class Announcements:
     async def unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """A client of the handshake era ends a subscription."""
+        """End a subscription of a client of the handshake era."""
         client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
             client.uris.discard(str(params.uri))
@@ -151,7 +151,7 @@ class Announcements:
     async def on_listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """A client of 2026-07-28 listens until it disconnects."""
+        """Serve a client of 2026-07-28 that listens, until it disconnects."""
         caller = caller_of(context)
         uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
         _expect_uris(uris)
@@ -175,7 +175,7 @@ class Announcements:
                     del self._listening[caller]
 
     def close(self) -> None:
-        """End the requests of all listeners."""
+        """End the requests of all listening clients."""
         for listener in self._listening.values():
             listener.handler.close()
 
@@ -185,7 +185,7 @@ class Announcements:
             self._watched[uri] = module
 
     def _subscriptions(self) -> set[_Watched]:
-        """The caller and URI of each subscription."""
+        """Return the caller and URI of each subscription."""
         watched = {
             (client.caller, uri) for client in self._sessions.values() for uri in client.uris
         }
@@ -210,7 +210,7 @@ class Announcements:
     # -- what changed ------------------------------------------------------------------------------
 
     def poke(self) -> None:
-        """Look for changes now instead of at the next poll."""
+        """Look for changes now instead of waiting for the next poll."""
         self._poked = True
         self._bridge.notices.tell("catalogue")
 
@@ -229,7 +229,9 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Note that a module's list arrived too late for an answer, which was sent without it."""
+        """Note that a module's list arrived too late for an answer, which was sent without that
+        list.
+        """
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
         self._events[(module, event)] = None
         self.poke()
@@ -316,8 +318,8 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change of a module's resource to the subscribers of this resource, and of
-        resources that contain it, unless they belong to another module.
+        """Announce a change of a module's resource to those who subscribe to it or to a resource
+        that contains it, unless that resource belongs to another module.
         """
 
         def is_changed(named: str) -> bool:
@@ -353,14 +355,14 @@ class Announcements:
 
 
 def is_within(uri: str, whole: str) -> bool:
-    """Return whether a resource is `whole` or a part of it."""
+    """Return whether a resource is `whole` itself or part of it."""
     if not uri.startswith(whole):
         return False
     return uri == whole or whole.endswith("/") or uri[len(whole)] in "/?#"
 
 
 def _expect_uris(uris: list[str]) -> None:
-    """Refuse too many or too long URIs, because each is stored."""
+    """Reject subscriptions with too many URIs or too long ones, because each URI is stored."""
     if len(uris) > _MOST_URIS:
         raise MCPError(
             types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}"

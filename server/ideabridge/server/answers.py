@@ -1,5 +1,5 @@
-"""Results of tool calls: their structured content, their text, and the schemas that
-describe them to hosts.
+"""Results of tool calls: their structured content, their text, and the schemas that describe them
+to hosts.
 
 Some hosts show only the text of a result, so the text contains everything that a reader needs. A
 result is built in its wire form, a plain object, which the SDK validates against the protocol
@@ -26,39 +26,40 @@ ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
 
 MAX_RESULT: Final = 700_000
-"""Bytes of JSON of the values in one answer about a run: SDK clients refuse events over 1 MiB."""
+"""Limit on the JSON, in bytes, of the values in one answer about a run. SDK clients refuse events
+over 1 MiB."""
 
 MAX_DIRECT: Final = 900_000
-"""The most bytes of JSON that the content of a direct call's result may have; its structured
-content may have as many."""
+"""Limit on the JSON, in bytes, of the content of a direct call's result. The same limit applies
+separately to its structured content."""
 
 STRUCTURED_META: Final = "ideabridge/structured"
-"""The key in `_meta` for the structured content of an error that does not satisfy the output schema
-of its tool."""
+"""The key in `_meta` for an error's structured content that does not satisfy the tool's output
+schema."""
 
 _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run "
     "gives the parts you need by path."
 )
 _ENVELOPE: Final = 1000
-"""Bytes reserved for everything in a result besides its values and blocks."""
+"""Bytes reserved in a result for everything except its values and blocks."""
 
 _TEXT_VALUE: Final = 16_000
 _TEXT_ERRORS: Final = 16_000
-"""Characters of errors in the text of an answer. The text gives the number of the other errors; the
-structured content has them."""
+"""Limit, in characters, on the errors in the text of an answer. The text says how many errors it
+omits; the structured content lists them all."""
 
 
 def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
-    """A result with structured content, text, and the content blocks of its values
-    (`Blocks.place`).
+    """Return a result with structured content, text, and the content blocks of its values (see
+    `Blocks.place`).
     """
     content = [{"type": "text", "text": text}, *blocks]
     return {"content": content, "structuredContent": structured, "resultType": "complete"}
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
-    """A tool error with this text."""
+    """Return a tool error with this text."""
     result: ToolAnswer = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
@@ -70,14 +71,14 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
 
 
 async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
-    """Move the structured content of an error into `_meta` if the output schema of its tool refuses
-    it.
+    """Move an error's structured content into `_meta` if it does not satisfy the tool's output
+    schema.
 
-    The protocol does not apply the output schema to errors, but clients on the TypeScript SDK check
-    errors, too. They discard the whole answer, and nobody sees its text.
+    The protocol does not apply the output schema to errors, but clients built on the TypeScript SDK
+    check errors too. They would discard the whole answer, so nobody would see its text.
 
     Args:
-        result: the answer of a tool. It is returned as it is unless it is an error.
+        result: a tool's answer. It is returned unchanged unless it is an error.
         definition: the tool as the client knows it.
     """
     schema = definition.get("outputSchema")
@@ -108,10 +109,10 @@ async def value_answer(
 
     Args:
         value: the value.
-        wrapped: whether the output schema is that of `{"result": value}`, because the protocol
+        wrapped: whether the output schema describes `{"result": value}`, because the protocol
             requires an object.
-        schema: the schema against which clients check the value. If a placeholder does not satisfy
-            it, the structured content has the blocks, too.
+        schema: the schema that clients check the value against. If a placeholder does not satisfy
+            it, the structured content contains the blocks too.
     """
     plain, blocks = _without_blocks(value)
     checked = plain
@@ -127,8 +128,8 @@ async def value_answer(
 
 
 def text_answer(value: JSON) -> ToolAnswer:
-    """The result of a tool without an output schema: text and content blocks, or an error if the
-    value is too large.
+    """Return the result of a tool without an output schema: text and content blocks, or an error if
+    the value is too large.
     """
     plain, blocks = _without_blocks(value)
     return bounded_answer(
@@ -137,7 +138,7 @@ def text_answer(value: JSON) -> ToolAnswer:
 
 
 def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
-    """Return the value with placeholders, and the content blocks for which they stand."""
+    """Return the value with placeholders in place of its content blocks, and the blocks."""
     blocks = Blocks()
     plain = blocks.take(value)
     if plain is value:
@@ -160,8 +161,8 @@ def _text_of(value: JSON) -> str:
 
 
 def bounded_answer(result: ToolAnswer) -> ToolAnswer:
-    """Return `result` as it is, or an error if its content or its structured content has more than
-    `MAX_DIRECT` bytes.
+    """Return `result` unchanged, or an error if its content or its structured content is larger
+    than `MAX_DIRECT` bytes.
     """
     content = dict(result)
     parts = {"structured content": content.pop("structuredContent", None), "content": content}
@@ -177,13 +178,13 @@ def bounded_answer(result: ToolAnswer) -> ToolAnswer:
 
 
 def size_of(part: JSON | ToolAnswer) -> int:
-    """Bytes of JSON of a result, or of a part of it."""
+    """Return the size, in bytes of JSON, of a result or part of one."""
     return len(encode(cast("JSON", part)))
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """Return `value`, or its reference with type, size and a preview if it has more than `left`
-    bytes.
+    """Return `value`. If it is larger than `left` bytes, return its reference, type, size and a
+    preview instead.
     """
     size = len(encode(value))
     if size <= left:
@@ -205,7 +206,9 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
 
 
 def fitting_list(values: list[JSON], most: int) -> list[JSON]:
-    """The first `values` that have at most `most` bytes of JSON together, but at least one."""
+    """Return the longest prefix of `values` whose JSON fits in `most` bytes, but at least one
+    value.
+    """
     size = 0
     for number, value in enumerate(values):
         size += len(encode(value)) + 1
@@ -218,8 +221,8 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 VALUES: Final = ("output", "state", "results", "read")
-"""The members of an answer about a run that contain values. Its errors may also contain values that
-tools sent."""
+"""The members of an answer about a run that contain values. The errors in it may also contain
+values, which tools sent."""
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
@@ -228,7 +231,7 @@ _HINTS: Final = {
 
 
 def run_text(result: dict[str, Any]) -> str:
-    """The answer about a run as text that is complete without the structured content."""
+    """Return the answer about a run as text that is complete without the structured content."""
     lines = [_with_reason(f"run {result['run']}: {result['status']}", result.get("reason"))]
     mind = result.get("mind")
     if mind is not None:
@@ -261,7 +264,7 @@ def _with_reason(text: str, reason: str | None) -> str:
 
 
 def _call_lines(result: dict[str, Any]) -> list[str]:
-    """Lines about the errors of the calls, the skipped calls, and what calls assumed."""
+    """Return lines about failed calls, skipped calls, and the assumptions that calls made."""
     lines: list[str] = []
     errors = result["errors"]
     if errors:
@@ -288,7 +291,7 @@ def _call_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _waiting_lines(result: dict[str, Any]) -> list[str]:
-    """Lines about the decisions and answers for which a run waits."""
+    """Return lines about the decisions and answers that a run waits for."""
     approvals = result.get("approvals")
     if not approvals:
         return []
@@ -304,7 +307,7 @@ def _waiting_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _bounded_lines(lines: list[str], most: int) -> list[str]:
-    """The first lines that have at most `most` characters together, but at least one."""
+    """Return the first lines that fit in `most` characters, but at least one."""
     size = 0
     for number, line in enumerate(lines):
         size += len(line)
@@ -314,7 +317,7 @@ def _bounded_lines(lines: list[str], most: int) -> list[str]:
 
 
 def solution_error_line(error: JSON) -> str:
-    """A line about one error of a run: the place and the tool of the call, and the message."""
+    """Return a line about one error of a run: the message, and the place and tool of the call."""
     if not isinstance(error, dict):
         return _short(error)
 
@@ -395,12 +398,12 @@ PLAIN_HOSTS: Final = (
     "windsurf",
     "zed",
 )
-"""Hosts whose model APIs refuse some schemas: parts of the names by which they introduce
-themselves."""
+"""Hosts whose model APIs refuse some schemas, recognised by these parts of the names that they
+send."""
 
 STRUCTURED_HOSTS: Final = ("codex",)
-"""Hosts whose models see only the structured content of a result that has some: parts of the names
-by which they introduce themselves."""
+"""Hosts whose models see only the structured content of a result that has any, recognised by these
+parts of the names that they send."""
 
 _COMBINING: Final = (
     "allOf",
@@ -414,8 +417,8 @@ _COMBINING: Final = (
     "const",
     "dependentSchemas",
 )
-"""Keywords at the top of a tool's parameters for which model APIs refuse the host's whole
-request."""
+"""Keywords that make model APIs refuse the host's whole request if they appear at the top level of
+a tool's parameters."""
 
 _WAYS: Final = 6
 
@@ -431,7 +434,7 @@ _FLAGS: Final = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
-"""Keywords that may be true or false instead of a schema."""
+"""Keywords whose value may be true or false instead of a schema."""
 
 _OF_ARRAYS: Final = (
     *(
@@ -455,7 +458,7 @@ _GROUP: Final = r"\((?:\?(?::|=|!|<=|<!|<[A-Za-z_]\w*>)|(?!\?))"
 _ECMA: Final = re.compile(
     rf"(?:(?:{_CLASS}|{_ESCAPE}|[^\\()\[\]{{}}*+?|]|\)){_TIMES}|\||{_GROUP})*+"
 )
-"""Matches patterns that JavaScript certainly accepts, with its `u` flag, if they are valid patterns
+"""Matches patterns that JavaScript accepts with its `u` flag, provided that they are valid patterns
 at all."""
 
 _OF_OBJECTS: Final = (
@@ -476,8 +479,8 @@ _NOTES: Final = (
 
 
 def showable(schema: JSONObject) -> JSONObject:
-    """The schema of an object for a list of tools. If it is too large, a schema that allows any
-    object takes its place.
+    """Return an object schema for a list of tools. If the schema is too large, return one that
+    allows any object.
     """
     if len(encode(schema)) <= _SHOWN_BYTES:
         return schema
@@ -506,9 +509,9 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 def object_input(schema: JSONObject | None) -> JSONObject:
     """Return an input schema for hosts: an object without `$ref` and without combining keywords at
-    its top.
+    its top level.
 
-    Properties of alternatives are merged; the description states which of them belong together.
+    Properties of alternatives are merged; the description says which of them belong together.
     """
     plain = _plain(schema or {})
     if not any(keyword in plain for keyword in _COMBINING):
@@ -543,19 +546,20 @@ def object_input(schema: JSONObject | None) -> JSONObject:
 
 
 def _plain(schema: JSONObject) -> JSONObject:
-    """Return the same schema without `$ref` and without the forms that hosts refuse.
+    """Return an equivalent schema without `$ref` and without anything that hosts refuse.
 
-    - `true` and `false` as the schema of a property or an item: a single one makes hosts on the
+    - `true` or `false` as the schema of a property or item: a single one makes hosts built on the
       TypeScript SDK refuse the whole list of tools.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
     - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
-    - Names of schemas and `$schema`: if the validator of a host knows an `$id` already, or does not
-      know the draft, it refuses the whole list. Nothing refers to these names any more.
-    - Patterns that JavaScript does not accept, and values that `enum` lists twice: such validators
-      refuse the whole list for them, too.
+    - Names of schemas, and `$schema`: a host's validator refuses the whole list if it knows an
+      `$id` already or does not know the draft. The names are not needed, because no reference
+      remains.
+    - Patterns that JavaScript does not accept, and values that `enum` lists twice: they too make
+      validators refuse the whole list.
     - An object without properties: pydantic-ai describes it to OpenAI's models as always empty. The
-      schema of all parameters of a tool stays as it is, because a tool without parameters has this
-      schema.
+      top-level schema of a tool's parameters is not changed, because a tool without parameters
+      looks like that.
     """
     written = inline_refs(schema)
     plain = _part(written)
@@ -601,9 +605,7 @@ def _part(schema: JSON) -> JSON:
 
 
 def _without_odd_patterns(schema: JSONObject) -> None:
-    """Leave out the patterns that JavaScript may not accept. Calls are still checked against
-    them.
-    """
+    """Remove the patterns that JavaScript may not accept. Calls are still checked against them."""
     pattern = schema.get("pattern")
     named = schema.get("patternProperties")
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
@@ -618,7 +620,7 @@ def _without_odd_patterns(schema: JSONObject) -> None:
 
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
-    """Return an `anyOf` of an array and the other types."""
+    """Return an `anyOf` of the array type and the other types."""
     other_types = [kind for kind in types if kind != "array"]
     array: JSONObject = {"type": "array", "items": {}}
     other_branch: JSONObject = {"type": other_types[0] if len(other_types) == 1 else other_types}
@@ -637,8 +639,8 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
-    """The properties of a schema and its branches, the names of the required ones, and the
-    alternatives in words.
+    """Return the properties of a schema and its branches, the names of the required properties, and
+    a description of the alternatives.
     """
     properties: dict[str, list[JSON]] = {}
     required: list[str] = []
@@ -681,8 +683,8 @@ def _add_properties(properties: dict[str, list[JSON]], more: dict[str, list[JSON
 
 
 def _alternatives(required: list[str], required_lists: list[list[str]]) -> list[str]:
-    """The names that only some branches require, in words. Names that all branches require are
-    added to `required`.
+    """Describe which names only some branches require. Names that all branches require are added to
+    `required`.
     """
     always = [name for name in required_lists[0] if all(name in names for names in required_lists)]
     choices = [

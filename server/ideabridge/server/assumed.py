@@ -1,12 +1,13 @@
 """Reports the assumptions on which the answer of a published idea rests.
 
 Hosts show a model the text of a result, its structured content, or both. So both contain the
-assumptions, as lines of at most `TEXT_BYTES` together. `_meta` contains them in full, and the
-notes, which appear nowhere else. An answer without assumptions and notes is not changed.
+assumptions, as lines that take at most `TEXT_BYTES` in total. `_meta` contains them in full, and
+also the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
-The structured content has the lines in its member `assumed`, which the output schema declares as
-optional. Where this member cannot be added, the output is wrapped as `{"result": output}`: if it is
-not an object, if it has a member of this name, or if its schema could refuse another member.
+In the structured content, the lines are in the member `assumed`, which the output schema declares
+as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. That is
+so if the output is not an object, if it already has a member of this name, or if its schema might
+not allow another member.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _DECLARED: Final[JSONObject] = {
 _LINES: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
 
 _META_BYTES: Final = 32_000
-"""The most bytes of JSON of the assumptions in `_meta`; the notes may have as many."""
+"""Limit, in bytes of JSON, on the assumptions in `_meta`. The same limit applies separately to the
+notes."""
 
 _EXTENSIBLE: Final = frozenset(
     {
@@ -47,7 +49,7 @@ _EXTENSIBLE: Final = frozenset(
     }
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
-"""The keywords at the top of a schema that cannot refuse another declared member."""
+"""Top-level schema keywords that cannot refuse another declared member."""
 
 
 class Doubtful(Protocol):
@@ -60,19 +62,19 @@ class Doubtful(Protocol):
 
     @property
     def approved(self) -> Sequence[JSON]:
-        """What may make the answer wrong although a person approved it."""
+        """What may make the answer wrong, but was approved by a person."""
         ...
 
     @property
     def noted(self) -> Sequence[JSON]:
-        """What is not certain, but hardly ever wrong."""
+        """What is uncertain, but hardly ever wrong."""
         ...
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether an answer of a publication can rest on assumptions: its plan has explained
-    values or watches what it reads, its program has recorded defaults, or it can call an idea,
-    whose assumptions become its own.
+    """Return whether a publication's answer can rest on assumptions: its plan has followed values
+    or watches what it reads, its program has recorded defaults, or it can call an idea, whose
+    assumptions it inherits.
     """
     plan = publication.plan or {}
     guide = publication.guide or {}
@@ -125,15 +127,15 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
-    """Add what a run assumed to its result, including assumptions that somebody approved: to the
-    text, to the structured content (unless the result is an error, which has other content) and to
-    `_meta`, which also gets the notes.
+    """Add to a result what its run assumed, including assumptions that somebody approved. They go
+    into the text, the structured content (except in an error, whose structured content is
+    different) and `_meta`, which also gets the notes.
 
     Args:
         result: the result.
         run: the run.
-        declared: whether the output schema has the member; if not, the structured content stays as
-            it is.
+        declared: whether the output schema declares the member. If not, the structured content is
+            not changed.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)

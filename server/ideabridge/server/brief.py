@@ -1,8 +1,8 @@
-"""Shortens answers about runs for models: what a model knows already is left out, and long values
-become previews.
+"""Shortens answers about runs for models: leaves out what a model already knows, and replaces long
+values with previews.
 
-Each token of an answer costs the host's model context. The journal has everything, and `check_run`
-with paths returns it whole.
+Each token of an answer uses up the model's context. The journal contains everything, and
+`check_run` with paths returns values in full.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from ideabridge.tools.keywords import references_in
 from ideabridge.tools.tool import Tool
 
 _SMALL: Final = 400
-"""The most bytes of JSON that a value may have to be shown as it is."""
+"""Maximum size, in bytes of JSON, of a value that is shown in full."""
 
 _NAMED: Final = 20
-"""The most removed places that an answer names."""
+"""How many of the places where values were removed an answer names."""
 
 
 def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = False) -> None:
-    """Remove from the answer of a run what its reader does not need.
+    """Remove from a run's answer what its reader does not need.
 
     Args:
         run: the run.
-        result: its answer, which is changed.
+        result: its answer, which is changed in place.
         is_next_turn: whether the reader has had the answer about the previous turn.
     """
     usage = result.get("usage", {})
@@ -64,7 +64,7 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
 
 def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
-    """Keep the values that no call reads in the answer of a plan without an output, and name the
+    """In the answer of a plan without an output, keep the values that no call reads, and name the
     others.
     """
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
@@ -104,7 +104,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 
 def _places(paths: Sequence[Path]) -> str:
-    """The first paths in words, and how many more there are."""
+    """Name the first paths, and say how many more there are."""
     places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_NAMED])
     if len(paths) > _NAMED:
         places += f" and {len(paths) - _NAMED} more"
@@ -118,8 +118,8 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and the objects that hold nothing else. Return whether there was
-    a value.
+    """Remove the value at a path, and any object that becomes empty by this. Return whether there
+    was a value.
     """
     *above, last = path
     parent: JSON = values
@@ -139,8 +139,8 @@ def _remove(values: JSONObject, path: Path) -> bool:
 
 
 def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
-    """Approvals with previews of long parameters, which a person sees whole in a form and at a
-    terminal.
+    """Return approvals with previews of long parameters. A person sees these in full in a form and
+    at a terminal.
 
     Args:
         run: the run.
@@ -177,10 +177,10 @@ def _value_preview(value: JSON, written: JSON) -> JSON:
 # -- Requests --------------------------------------------------------------------------------------
 
 _TOOLS: Final = 30
-"""The most tools of a Request that are described; search_tools finds the others."""
+"""How many tools of a Request are described. search_tools finds the others."""
 
 _LINES: Final = 14_000
-"""Characters of the descriptions of tools."""
+"""Limit, in characters, on the descriptions of tools."""
 
 _TASK: Final = 2_000
 _READS: Final = "(reference: str, from?: int, length?: int, find?: str)"
@@ -199,11 +199,11 @@ _HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Describes what the reader of an answer knows already.
+    """What the reader of an answer already knows.
 
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.
-        before: the Request of that turn, or None if a run was started.
+        before: the Request of the answered turn, or None if a run was started.
         sent: the messages of the call that started a run.
     """
 
@@ -218,14 +218,14 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
-    """The Requests of an answer, with signatures of the tools instead of the whole schema, which
-    grows with each tool.
+    """Shorten the Requests of an answer: they get signatures of the tools instead of the whole
+    schema, which grows with each tool.
 
     Args:
         run: the run.
         entries: its Requests, in the form of `Run.answer`.
         tools: every tool of the bridge.
-        search: an index of these.
+        search: an index of those tools.
         reader: what the reader of the answer knows already, which is not repeated.
     """
     asking = {
@@ -273,8 +273,8 @@ def _changed(
     tools: list[Tool],
     search: ToolSearch,
 ) -> JSONObject | None:
-    """Return a Request without what the host knows from the previous turn. Return None if its
-    schema differs from the earlier one in more than new tools.
+    """Return a Request without what the host already knows from the previous turn. Return None if
+    its schema differs from the previous one by more than added tools.
     """
     messages = entry["context"]
     schema = entry["schema"]
@@ -322,8 +322,9 @@ _SINCE: Final = "; what is new since the turn before"
 
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
-    """Return a message without the lines that it had in the previous turn, or None if nothing has
-    changed. A state has one line for each member, and the text about calls one for each call.
+    """Return a message without the lines that it already had in the previous turn, or None if
+    nothing has changed. A state has one line per member, and the text about calls has one line per
+    call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
@@ -361,8 +362,8 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 
 def _is_same_kind(title: str, earlier: str) -> bool:
-    """Return whether a text and one of the previous turn are about the same state, or both about
-    calls.
+    """Return whether a text and one from the previous turn are both about the same state, or both
+    about calls.
     """
     if title.startswith(CALLS):
         return earlier.startswith(CALLS)
@@ -370,7 +371,9 @@ def _is_same_kind(title: str, earlier: str) -> bool:
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
-    """The lines of a text, each joined with the lines below it that are indented by two spaces."""
+    """Split a text into entries: each line is joined with the lines below it that are indented by
+    two spaces.
+    """
     entries: list[str] = []
     for line in lines:
         if line.startswith("  ") and entries:
@@ -381,7 +384,7 @@ def _entries(lines: Sequence[str]) -> list[str]:
 
 
 def _key(line: str) -> str | None:
-    """The name of the member of a state that a line shows."""
+    """Return the name of the state member that a line shows."""
     if not line.startswith(' "'):
         return None
 
@@ -412,8 +415,8 @@ def _brief(
 
 
 def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
-    """The tools of a run, one line each; if there are too many, only those that best fit its
-    task.
+    """Describe the tools of a run, one line each. If there are too many, include only those that
+    best fit its task.
     """
     listed = tools
     if len(tools) > _TOOLS:
@@ -448,7 +451,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
 
 
 def _without_tools(schema: JSONObject) -> JSONObject:
-    """The schema of a Solution, without the schemas of the tools that it may call."""
+    """Return the schema of a Solution without the schemas of the tools that it may call."""
     properties = schema.get("properties")
     definitions = schema.get("$defs")
     if not isinstance(properties, dict):

@@ -31,7 +31,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def caller_of(context: Context) -> str:
-    """The caller of a request."""
+    """Return the caller of a request."""
     request = context.request
     if isinstance(request, Request):
         return caller_in(request.scope)
@@ -39,7 +39,7 @@ def caller_of(context: Context) -> str:
 
 
 def caller_in(scope: Scope) -> str:
-    """The caller of a request over HTTP, by its ASGI scope."""
+    """Return the caller of an HTTP request, given its ASGI scope."""
     user: Any = scope.get("user")
     if isinstance(user, AuthenticatedUser):
         return user.access_token.client_id
@@ -47,7 +47,7 @@ def caller_in(scope: Scope) -> str:
 
 
 def session_id(context: Context) -> str:
-    """The id of an HTTP session of the handshake era; empty on stdio, and for requests
+    """Return the id of an HTTP session of the handshake era; empty on stdio and for requests
     without a session.
     """
     request = context.request
@@ -57,8 +57,8 @@ def session_id(context: Context) -> str:
 
 
 def client_key(context: Context) -> Hashable:
-    """A key for a client: its session, or over HTTP without a session its connection. User and
-    address are the same for all assistants on one machine.
+    """Return a key that identifies a client: its session, or its connection over HTTP without a
+    session. User and address would not do, because all assistants on one machine share them.
     """
     http = context.request
     if not isinstance(http, Request):
@@ -71,17 +71,18 @@ class MissingScopeError(IdeabridgeError):
 
 
 def token_caller(token: str) -> str:
-    """The caller that a token identifies; the name does not reveal the token."""
+    """Return the caller that a token identifies. Its name does not reveal the token."""
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 class Credentials:
-    """Checks tokens: of named users, of an identity provider, and the token of IDEABRIDGE_TOKEN.
+    """Checks tokens: those of named users, those of an identity provider, and the token in
+    IDEABRIDGE_TOKEN.
 
     Args:
-        store: the store of the users. Every request reads it, so that a revoked token is invalid at
-            once in every process.
-        token: the token of IDEABRIDGE_TOKEN, or None.
+        store: the store that contains the users. Every request reads it, so that a revoked token
+            becomes invalid at once in every process.
+        token: the token in IDEABRIDGE_TOKEN, or None.
         provider: the identity provider, or None.
     """
 
@@ -95,15 +96,15 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """Return whether requests need a token: a token is set, there is a provider, or a named
-        user has ever existed.
+        """Return whether requests need a token: IDEABRIDGE_TOKEN is set, there is an identity
+        provider, or a named user has ever existed.
         """
         return self._token is not None or self.name_users
 
     @property
     def name_users(self) -> bool:
-        """Return whether requests may come from several people: there is a provider, or a named
-        user has ever existed.
+        """Return whether requests may come from several people: there is an identity provider, or a
+        named user has ever existed.
         """
         return self._provider is not None or self._users.exist()
 
@@ -113,7 +114,8 @@ class Credentials:
         return () if self._provider is None else self._provider.settings.scopes
 
     async def verify(self, token: bytes) -> AccessToken | None:
-        """Return the user of a token; None if the token is unknown or no longer valid.
+        """Return the user that a token belongs to, or None if the token is unknown or no longer
+        valid.
 
         Raises:
             MissingScopeError: the token is valid, but lacks one of `scopes`.
@@ -154,7 +156,7 @@ class Credentials:
 
     async def still_name(self, token: bytes, caller: str) -> bool:
         """Return whether a token is still valid and still belongs to a caller. Its scopes are not
-        checked; otherwise this raises the errors of `verify`.
+        checked. Errors other than missing scopes are raised as in `verify`.
         """
         try:
             access = await self.verify(token)

@@ -1,5 +1,5 @@
-"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools,
-published ideas.
+"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, published
+ideas.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from ideabridge.tools.tool import Tool, ToolKey
 logger: Final = logging.getLogger(__name__)
 
 PAGE: Final = 100
-"""The most tools on a page of `tools/list`."""
+"""Maximum number of tools on a page of `tools/list`."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1
-MB, and some close the connection."""
+"""Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. Clients refuse
+events over 1 MB, and some then close the connection."""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
-"""The most published ideas whose names are compared with an unknown name."""
+"""How many published ideas are compared with an unknown name to find similar ones."""
 
 _PASSED_OVER: Final = 1000
-"""The most ideas that cannot be called here and are therefore passed over to find the most used of
-the others."""
+"""How many ideas that cannot be called here may be skipped in the search for the most used ones."""
 
 _PART_FOR_NEW: Final = 4
-"""The newest published ideas get one in this many places of the list, whether they were called or
-not."""
+"""One in this many places of the list goes to the newest published ideas, whether or not they were
+called."""
 
 _COUNTED: Final = 32
-"""The number of calls of published ideas after which their counts are stored; a crash loses those
-still in memory."""
+"""How many calls of published ideas are counted in memory before the counts are stored. A crash
+loses the counts in memory."""
 
 # -- names of exposed tools ------------------------------------------------------------------------
 
 MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
-"""The most characters of a name: hosts add a prefix, and allow 60 characters in all."""
+"""Maximum length of a name, in characters. Hosts add a prefix, and allow 60 characters in total."""
 
 _MARK: Final = 6
-"""Characters of the hash that distinguishes two tools whose shortened names are equal."""
+"""Length, in characters, of the hash that distinguishes two tools whose shortened names are equal.
+"""
 
 
 def exposed_names(
@@ -68,14 +68,15 @@ def exposed_names(
     is_taken: Callable[[str, Tool], bool],
     earlier: Mapping[ToolKey, str] | None = None,
 ) -> list[str]:
-    """A name for each tool, in their order, of at most `MAX_EXPOSED` characters
-    `a-z`, `0-9` and `_`.
+    """Return a name for each tool, in order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and
+    `_`.
 
-    A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name,
-    the name after the name of its module, the name before a hash of both. If tools of two modules
-    want the same name, both get the next form, so that no name depends on which module connected
-    first. Tools of this process precede those of modules. `is_taken` reports whether something else
-    has a name, which a tool then cannot get.
+    A tool keeps the name that it had earlier. Otherwise it gets the first of these names that is
+    free: its own name; its own name prefixed with its module's name; its own name followed by a
+    hash of both. If tools of two modules want the same name, both get the next form, so that no
+    name depends on which module connected first. Tools of this process precede those of modules.
+    `is_taken` reports whether a name already belongs to something else, so that a tool cannot get
+    it.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -137,7 +138,7 @@ def _cut(tool: Tool, tail: int) -> str:
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
     """Append a number if two tools of one module have the same name, or if the name with the hash
-    is taken.
+    is taken, too.
     """
     number = 2
     while (name := f"{_cut(tool, len(str(number)))}_{number}") in used_names or is_taken(
@@ -155,7 +156,7 @@ class CursorSyntaxError(IdeabridgeError):
 
 
 class ToolCatalogue:
-    """Own tools, then exposed tools, then published ideas."""
+    """The list of tools that clients see: own tools, then exposed tools, then published ideas."""
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
         self.bridge = bridge = running.bridge
@@ -186,26 +187,28 @@ class ToolCatalogue:
         self.refresh()
 
     def module_of(self, name: str) -> str | None:
-        """The module of the exposed tool with a name; None if the tool does not belong to a
-        module.
+        """Return the module of the exposed tool with this name, or None if the tool does not belong
+        to a module.
         """
         exposed = self._exposed.get(name)
         return None if exposed is None else exposed.tool.module
 
     def is_exposed(self, name: str) -> bool:
-        """Return whether an exposed tool has a name."""
+        """Return whether there is an exposed tool with this name."""
         return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
-        """The exposed tools in their wire form, with the schemas that their modules send."""
+        """Return the exposed tools in wire form, with the schemas as their modules send them."""
         return self._as_sent[len(self._own) :]
 
     def listed_hints(self) -> dict[str, Any]:
-        """The current annotations of the published ideas that clients have seen, by name."""
+        """Return the current annotations of the published ideas that clients have seen, keyed by
+        name.
+        """
         return {name: tool.definition.get("annotations") for name, tool in self._published.items()}
 
     def refresh(self) -> None:
-        """Update the exposed tools after changes at modules or of published names."""
+        """Update the exposed tools after modules or published names have changed."""
         version = self.bridge.store.publications.catalogue_version()
         if self._expose_modules or self._expose_tools:
             tools = self.bridge.offer.known
@@ -254,7 +257,7 @@ class ToolCatalogue:
         self._as_sent = [*self._own, *(tool.as_sent for tool in visible)]
 
     def _read_names(self) -> dict[str, ToolKey]:
-        """The stored names of exposed tools; names of modules and tools that are no longer
+        """Read the stored names of exposed tools. Names of modules and tools that are no longer
         configured are released.
         """
         if not (self._expose_modules or self._expose_tools):
@@ -276,7 +279,7 @@ class ToolCatalogue:
         return names
 
     def _keep_names(self, names: dict[str, ToolKey]) -> None:
-        """Store names that a host has seen or used: each refers to its tool from now on, in all
+        """Store names that a host has seen or used. Each refers to its tool from now on, in all
         processes of this configuration.
         """
         while names:
@@ -318,8 +321,8 @@ class ToolCatalogue:
         )
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Return True if something else has or had the name, which a host may still use. A tool
-        keeps its own name.
+        """Return whether a name belongs, or used to belong, to something else, because a host may
+        still use it. A tool's own name is not taken.
         """
         origin = self._kept_names.get(name)
         if origin is not None:
@@ -341,17 +344,19 @@ class ToolCatalogue:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Answer lists from now on without waiting for modules. A client that has called a tool
-        works with the tools that exist; SDKs list the tools after a call to check its result.
+        """Stop waiting for modules, so that lists are answered at once from now on. A client that
+        has called a tool works with the tools that are known; SDKs list the tools after a call to
+        check its result.
         """
         self._patience = -math.inf
 
     async def find(self, name: str, caller: str) -> ServedTool:
-        """Return an exposed tool, or a published idea by NAME or NAME@VERSION; wait for modules
-        that may have the tool. The server itself looks up its own tools.
+        """Return an exposed tool, or a published idea given as NAME or NAME@VERSION. Wait for
+        modules that may have the tool. Own tools are not found here: the server looks them up
+        itself.
 
         Raises:
-            UnknownToolError: the caller sees no such tool; the message names similar ones.
+            UnknownToolError: the caller has no such tool. The message names similar ones.
         """
         tool = self._find(name, caller)
         if tool is None and self._expose_modules and self._may_come(name):
@@ -370,14 +375,14 @@ class ToolCatalogue:
         return tool
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not up yet may have the tool. If a module that is up
-        refuses the tool, nobody waits for it, unless another module had a tool of this name.
+        """Return whether a module that is not connected yet may have the tool. If a connected
+        module rejects the tool, nobody waits for it, unless another module had a tool of this name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
-        """Wait for the module that had the tool before or, if none did, until any module lists it
-        or all are known.
+        """Wait for the module that had the tool before. If none did, wait until some module lists
+        it or all modules are known.
         """
         modules = self.bridge.modules
         owner = self._kept_names.get(name, (None, ""))[0]
@@ -418,7 +423,7 @@ class ToolCatalogue:
         return None if views is None else self._by_tool.get((views, name))
 
     def _how_to_call(self, name: str) -> str:
-        """Return an explanation of how to call a tool that is not exposed."""
+        """Explain how to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         owners: list[JSONObject] = [
@@ -459,7 +464,7 @@ class ToolCatalogue:
         return tool
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool."""
+        """Return the input schema of a tool."""
         for own in self._own:
             if own["name"] == name:
                 return own["inputSchema"]
@@ -471,12 +476,12 @@ class ToolCatalogue:
     def page(
         self, cursor: str | None, caller: str, *, as_sent: bool
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """One page of definitions, and the cursor of the next page, which is None on the last page.
+        """Return one page of definitions, and the cursor of the next page (None on the last page).
 
         Args:
-            cursor: where the page begins; None for the first page.
+            cursor: where the page begins, or None for the first page.
             caller: whose ideas are listed.
-            as_sent: whether exposed tools have the schemas that their modules send.
+            as_sent: whether exposed tools keep their schemas as the modules send them.
 
         Raises:
             CursorSyntaxError, CursorError: the cursor did not come from this list.
@@ -500,9 +505,9 @@ class ToolCatalogue:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the definitions after a cursor, each with its own cursor.
 
-        A cursor is `fixed:N` within the own and exposed tools. Within the published ideas it is
-        `ideas:NAME`, which continues after a name, or `used:N` if there are too many ideas to list
-        all.
+        A cursor is `fixed:N` among the own and exposed tools. Among the published ideas it is
+        `ideas:NAME`, which continues after that name, or `used:N` if there are too many ideas to
+        list all of them.
         """
         publications = self.bridge.store.publications
         kind, _, place = cursor.partition(":")
@@ -539,7 +544,7 @@ class ToolCatalogue:
             following = page.next
 
     def lists_ideas(self, caller: str) -> bool:
-        """Return whether a caller's list has published ideas."""
+        """Return whether a caller's list contains published ideas."""
         return next(self._from("ideas:", caller, []), None) is not None
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
@@ -553,9 +558,9 @@ class ToolCatalogue:
         return all(used.name != publication.name for used in self._most_used(caller))
 
     def _most_used(self, caller: str) -> list[Publication]:
-        """The newest ideas that are listed, and the most used of the others, by name.
+        """Return the newest ideas that are listed and the most used of the others, sorted by name.
 
-        Nobody can have used a new idea yet, so a part of the places is reserved for new ones.
+        Nobody can have used a new idea yet, so some of the places are reserved for new ones.
         """
         publications = self.bridge.store.publications
         newest = [
@@ -579,8 +584,8 @@ class ToolCatalogue:
         return sorted(listed, key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is in the list of tools of a caller. An idea that cannot
-        be called here is not listed; `search_tools` finds it, with the reason.
+        """Return whether a caller's list of tools contains a published idea. An idea that cannot be
+        called here is not listed; `search_tools` finds it and says why.
         """
         if not self._is_served(publication):
             return False
@@ -588,7 +593,9 @@ class ToolCatalogue:
         return why_not_here(self.bridge.store, publication, caller, lacking) is None
 
     def _is_served(self, publication: Publication) -> bool:
-        """Return whether no own tool and no module's tool has the name of a published idea."""
+        """Return whether a published idea can be called by its name, because no own tool and no
+        module's tool has the same name.
+        """
         return publication.name not in OWN_NAMES and publication.name not in self._kept_names
 
     def _note_uses(self) -> None:

@@ -3,7 +3,7 @@
 A person decides in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
 clients declare forms but decline every form at once without showing it. Such a client is treated as
-one without forms, and nothing is denied.
+if it had no forms, and nothing is denied.
 
 Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28
 the request is answered with the forms, and the client repeats it with the person's answers
@@ -63,10 +63,10 @@ from ideabridge.tools.errors import IdeabridgeError
 T = TypeVar("T")
 
 AT_ONCE_S: Final = 0.3
-"""The time in seconds below which a declined form was not shown to a person."""
+"""Minimum time, in seconds, before a declined form counts as seen by a person."""
 
 EACH_S: Final = 0.05
-"""Seconds added for each additional form that a client answers in the same request."""
+"""Extra seconds for each additional form that a client answers in the same request."""
 
 TOOL: Final = "decide_approval"
 
@@ -92,8 +92,8 @@ _ONCE: Final = "choices"
 
 
 class Deciding:
-    """Determines who decides, for each session. `changed` is called when the tools offered to a
-    session change.
+    """Decides, for each session, whether a person or the assistant decides about its runs.
+    `changed` is called when the tools offered to a session change.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
@@ -116,9 +116,9 @@ class Deciding:
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Return whether the client of a request shows forms about a run to a person.
 
-        A client without a session (2026-07-28 over HTTP) that has declined at once is treated as
-        one without forms for that run only, because it cannot be distinguished from the user's
-        other clients.
+        If a client without a session (2026-07-28 over HTTP) has declined at once, it is treated as
+        one without forms for that run only, because it cannot be told apart from the user's other
+        clients.
         """
         if not request.takes_forms:
             return False
@@ -130,10 +130,10 @@ class Deciding:
     def declined_at_once(
         self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1
     ) -> bool:
-        """Record that forms about a run were declined together, and return whether that was too
+        """Record that the forms about a run were declined together. Return whether that was too
         fast for a person.
 
-        `seconds` is the time from sending the forms to the answer.
+        `seconds` is the time between sending the forms and getting the answer.
         """
         key = self._key(request)
         now = time.monotonic()
@@ -169,7 +169,7 @@ class Deciding:
 
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
-        """Keep the assistant from deciding about a run while a request waits for it, if the
+        """Prevent the assistant from deciding about a run while a request waits for the run, if the
         client shows forms.
 
         The hold begins when the run asks something, or when the request ends before the run. It is
@@ -235,7 +235,7 @@ class Deciding:
         return holders
 
     def offers(self, request: ToolRequest) -> bool:
-        """Return whether `decide_approval` is offered to the client's model."""
+        """Return whether the client's model is offered `decide_approval`."""
         return not self._only_persons and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
@@ -249,19 +249,19 @@ class Deciding:
         return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Return who decides and how, for the text of an answer."""
+        """Describe who decides and how, for the text of an answer."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """The commands that a message to a caller contains. For a named user of a server on another
-        machine they do not contain the server's folders.
+        """Return the commands that a message to a caller may contain. For a named user of a server
+        on another machine, they omit the server's folders.
         """
         if user_of(request.caller) is None:
             return self.commands
         return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
-        """An id of the client: its session, or its request if there is no session."""
+        """Return an id for the client: its session, or its request if it has no session."""
         http: object = request.context.request
         if not isinstance(http, Request):
             return f"stdio {self._process}"
@@ -278,12 +278,14 @@ class Deciding:
 
 
 def in_form(request: ToolRequest) -> Decider:
-    """The person who answers a form of a request."""
+    """Return the person who answers a form of a request."""
     return Decider("person", "form", person_of(request.caller))
 
 
 def by_tool(request: ToolRequest) -> Decider:
-    """The assistant: the caller of `decide_approval` is a model, even if a person instructed it."""
+    """Return the assistant as the one who decides: a model calls `decide_approval`, even if a
+    person instructed it.
+    """
     return Decider("assistant", "tool", person_of(request.caller))
 
 
@@ -303,11 +305,11 @@ def _note(table: OrderedDict[str, T], key: str, value: T) -> None:
 def _decision_of(
     result: types.ElicitResult, approval: ApprovalRequest, by: Decider
 ) -> Decision | str | None:
-    """The decision in the answer to a form.
+    """Return the decision in the answer to a form.
 
     A declined form denies a call, and skips a call with an unknown outcome. None means that the
-    person has not decided, so the call goes on waiting. A text is the reason why the answer is not
-    accepted. The answer to a module's question is passed on: filled in, declined or cancelled.
+    person has not decided, so the call keeps waiting. A string says why the answer is not accepted.
+    The answer to a module's question is passed on: filled in, declined or cancelled.
     """
     if approval.kind == "question":
         return _reply(result, by)
@@ -341,7 +343,7 @@ def _decision_of(
 def _approval_of(
     approval: ApprovalRequest, content: Mapping[str, object], reason: str | None, by: Decider
 ) -> Decision | str:
-    """The decision to run a call as it is, or with the values that the person chose for its
+    """Return the decision to run a call unchanged, or with the values that the person chose for its
     assumptions.
     """
     chosen = dict[str, Candidate]()
@@ -372,7 +374,7 @@ def _approval_of(
 
 
 def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
-    """The grant of the person for the rest of the run, or a text: the reason why it is not
+    """Return the person's grant for the rest of the run, or a string that says why it is not
     accepted.
     """
     most = content.get("max")
@@ -421,7 +423,7 @@ async def _decide(
     """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
     Returns:
-        The reason if the answer is not accepted and the person may answer again; otherwise None.
+        Why the answer is not accepted, if the person may answer again; otherwise None.
     """
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):
@@ -461,7 +463,7 @@ def _text_of(
 
 
 class Forms:
-    """The forms that one waiting request has sent."""
+    """The forms that a waiting request has sent."""
 
     def __init__(
         self, run: Run, request: ToolRequest, group: TaskGroup, deciding: Deciding
@@ -475,7 +477,7 @@ class Forms:
         self._keys_asked: set[str] = set()
 
     def update(self) -> None:
-        """Send the forms of new approvals, and withdraw those of decided ones."""
+        """Send the forms for new approvals, and withdraw those for decided ones."""
         pending = {approval.approval: approval for approval in self._run.pending()}
         for key, scope in self.open.items():
             if key not in pending:
@@ -525,7 +527,9 @@ class Forms:
 
 
 async def wait_with_forms(run: Run, request: ToolRequest, deciding: Deciding) -> None:
-    """Wait for a run, and ask the person about its calls meanwhile; then withdraw open forms."""
+    """Wait for a run, and ask the person about its calls in the meantime. Afterwards, withdraw the
+    forms that are still open.
+    """
     async with anyio.create_task_group() as group:
         forms = Forms(run, request, group, deciding)
         forms.update()
@@ -538,10 +542,10 @@ async def wait_with_forms(run: Run, request: ToolRequest, deciding: Deciding) ->
 async def ask_once(
     text: str, form: types.ElicitRequestedSchema, request: ToolRequest, deciding: Deciding
 ) -> types.ElicitResult | None:
-    """Show the person a form that belongs to no run.
+    """Show the person a form that does not belong to a run.
 
     Returns:
-        The answer; None if the client declined at once, without showing the form.
+        The answer, or None if the client declined at once without showing the form.
 
     Raises:
         InputRequired: the request must be answered with the form; the client repeats it with the
@@ -571,7 +575,7 @@ async def ask_once(
 def answer_once(
     last: Round, responses: Mapping[str, types.InputResponse]
 ) -> tuple[types.ElicitResult, float]:
-    """The answer to the form of `ask_once`, and the seconds since it was sent."""
+    """Return the answer to the form of `ask_once`, and the number of seconds since it was sent."""
     response = responses.get(_ONCE)
     if isinstance(response, types.ElicitResult):
         result = response
@@ -593,8 +597,8 @@ async def note_answers(
     """Submit the person's answers to the forms of a round.
 
     Returns:
-        The round, with the approvals that stay open and the approvals about which the person is
-        asked again. If answers are not accepted three times, `request.notes` reports it.
+        The round, with the approvals that stay open and those that the person is asked about again.
+        After three answers that are not accepted, `request.notes` reports it.
     """
     left = list(last.left)
     faults = dict[str, tuple[int, str]]()
@@ -633,8 +637,8 @@ async def note_answers(
 
 
 async def wait_until_asked(run: Run, last: Round) -> None:
-    """Wait for a run until it needs the person. Other calls then get a moment to finish, so that
-    one round contains as many forms as possible.
+    """Wait until a run needs the person. Then give other calls a moment to finish, so that one
+    round contains as many forms as possible.
     """
     while run.status == "running" and not open_forms(run, last):
         await run.runner.wait_changed()
@@ -643,7 +647,7 @@ async def wait_until_asked(run: Run, last: Round) -> None:
 
 
 def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
-    """The approvals of the next round."""
+    """Return the approvals for the next round of forms."""
     if last.number >= MAX_FORM_ROUNDS:
         return []
     return [approval for approval in run.pending() if approval.approval not in last.left][:_AT_ONCE]
@@ -652,8 +656,8 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
 def approval_forms(
     approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding
 ) -> JSONObject:
-    """The forms of the next round, by approval; `last` contains the reasons why earlier answers
-    were not accepted.
+    """Return the forms for the next round, keyed by approval. `last` contains the reasons why
+    earlier answers were not accepted.
     """
     forms: JSONObject = {}
     for approval in approvals:

@@ -1,14 +1,13 @@
-"""Calls elsewhere: passes answers to calls that are parked in other servers on the same store (see
-`relaying`).
+"""Calls elsewhere: passes answers on to calls that are parked in other servers on the same store
+(see `relaying`).
 
-When a client repeats its request, a balancer may send it to a different server than the one that
-has its call. The server that gets the request, the asker, writes the answers into the store. The
-server that has the call, the holder, gives them to the call and writes the outcome back:
+When a client repeats its request, a load balancer may send it to another server than the one that
+holds its call. The server that receives the request (the asker) writes the answers to the store.
+The server that holds the call (the holder) passes them to the call and writes the outcome back:
 
     asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
 
-If the asker deletes the row before the outcome is written, its client has left, and the call is
-cancelled.
+The asker deletes the row early if its client disconnects. The holder then cancels the call.
 """
 
 from __future__ import annotations
@@ -36,37 +35,37 @@ from ideabridge.tools.errors import IdeabridgeError
 _TOPIC: Final = "parked"
 _LOOKS_SECONDS: Final = 0.5
 _TAKES_SECONDS: Final = 5.0
-"""Seconds within which the holder takes the answers."""
+"""How long, in seconds, the holder has to pick up the answers."""
 
 _BEATS_SECONDS: Final = 3.0
 _SILENT_SECONDS: Final = 15.0
-"""Seconds without a sign of the holder after which it counts as gone."""
+"""How long, in seconds, the holder may be silent before it is considered dead."""
 
 _KEPT_SECONDS: Final = 30.0
-"""Seconds for which the holder keeps an outcome that the asker has not taken."""
+"""How long, in seconds, the holder keeps an outcome that the asker does not fetch."""
 
 _RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(
     dict[str, types.InputResponse]
 )
 
 Resume: TypeAlias = Callable[[str, str, Mapping[str, types.InputResponse]], Awaitable[Any]]
-"""Takes (key, caller, responses); returns the result of a call that is parked here, or raises its
+"""Accepts (key, caller, responses). Returns the result of a call that is parked here, or raises its
 next question as `InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
-    """The server that has the call does not respond, or responded with this error."""
+    """The server that holds the call does not respond, or responded with this error."""
 
 
 class CallsElsewhere:
-    """Asks the other servers on a store, and answers them.
+    """Sends answers to the other servers on a store, and serves calls that other servers send.
 
     Args:
-        bridge: the bridge, which has the store.
+        bridge: the bridge, whose store the servers share.
         group: a task group that lives as long as the server.
         held_keys: returns the keys of the calls that are parked here.
-        resume: continues one of these calls.
-        give_up: cancels one of these calls.
+        resume: continues a parked call.
+        give_up: cancels a parked call.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class CallsElsewhere:
                 self._group.start_soon(self._serve, row, key, question)
 
     async def _serve(self, row: str, key: str, question: JSONObject) -> None:
-        """Give the answers to a call that is parked here, and write its outcome."""
+        """Pass the answers to a call that is parked here, and write the call's outcome."""
         try:
             if not await self._replace(row, {"taken": 0}):
                 return
@@ -167,13 +166,13 @@ class CallsElsewhere:
             key: the key of the call.
             caller: whose call it is.
             responses: the answers for the call.
-            lost: the message of the error if the other server does not respond.
+            lost: the error message to use if the other server does not respond.
 
         Raises:
-            InputRequired: the module asks again.
+            InputRequired: the module asks another question.
             CallElsewhereError: the other server does not respond, or the call has failed.
-            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: as the module or the
-                client answered.
+            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: the error that the
+                module or the client returned.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
         answers: JSONObject = {name: wire(response) for name, response in responses.items()}
@@ -225,7 +224,7 @@ class CallsElsewhere:
 
 
 def _opened(outcome: JSONObject) -> Any:
-    """Return the result in an outcome, or raise the error or question in it."""
+    """Return the result in an outcome, or raise the error or question that it contains."""
     [(kind, value)] = outcome.items()
     body = cast("Any", value)
     match kind:

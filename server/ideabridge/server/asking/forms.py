@@ -1,9 +1,9 @@
 """Forms: the messages and fields that a person at the client sees for a decision or a
 module's question.
 
-A person can approve only what the form shows whole: a call or plan that does not fit cannot be
-approved in the form. A mark precedes each line of text from outside, so that it cannot be mistaken
-for text of ideabridge.
+A person can approve only what the form shows in full: a call or plan that does not fit cannot be
+approved in the form. Each line of text from outside begins with a mark, so that it cannot be
+mistaken for text by ideabridge.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
 _WIDTH: Final = 80
-"""Columns of a line."""
+"""Width of a line, in columns."""
 
 _NAME_BESIDE: Final = 40
-"""The most characters of a name whose value begins on the same line."""
+"""Maximum length, in characters, of a name whose value begins on the same line."""
 
 _NAME_SHOWN: Final = 100
 _PART: Final = 200
-"""Characters of the beginning, and of the end, of a value that is not shown whole."""
+"""How many characters are shown from the start, and from the end, of a shortened value."""
 
 _DRAWING: Final = 3000
-"""The most characters of the drawing of a plan, which is not part of the approval."""
+"""Limit, in characters, on the drawing of a plan, which is not part of the approval."""
 
 _NAMED: Final = 12
-"""The most values that are listed if not all of them are shown whole."""
+"""How many values are listed if not all of them can be shown in full."""
 
 _FAULT: Final = 500
 _TITLE: Final = 100
@@ -55,19 +55,18 @@ _DESCRIPTION: Final = 500
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
-"""An escaped line end within a JSON text."""
+"""An escaped line break inside a JSON string."""
 
 _MARK: Final = "  | "
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands for a terminal, with the options that select the store of this server.
+    """Commands for a terminal, with the options that select this server's store.
 
     Attributes:
-        link: makes a link that signs the owner in to the page.
-        page: the address of the page for people, if this server has one. It does not sign anybody
-            in.
+        link: creates a link that signs the owner in to the page.
+        page: the address of this server's web page, if it has one. It does not sign anybody in.
     """
 
     show: str = "ideabridge approvals list"
@@ -78,14 +77,14 @@ class Commands:
 
     @property
     def places(self) -> str:
-        """A text that says where a person decides without a form."""
+        """Describe where a person can decide without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
             return terminal
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
-        """A text that says where a person publishes a run or an idea under a name."""
+        """Describe where a person can publish a run or an idea under a name."""
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
             return terminal
@@ -137,12 +136,13 @@ _GRANT: Final[dict[str, Any]] = {
         "description": "Optional, with run: a JSON schema that their parameters must match.",
     },
 }
-"""The fields with which a person allows further calls; see `grant.py`."""
+"""The fields with which a person allows later calls, too; see `grant.py`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """The fields of a form: the fields of a module's question, marked as such, or a decision. If
-    the call is not shown whole, a person can only refuse it in the form.
+    """Return the fields of a form: either the fields of a module's question, marked as the
+    module's, or the fields for a decision. If the call is not shown in full, a person can only
+    refuse it in the form.
     """
     if request.question is not None:
         return _of_module(request.question)
@@ -192,8 +192,8 @@ def _decision(
 
 
 def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict[str, Candidate]]]:
-    """Yield (name of the field, assumption, its values by their texts) for each assumption about a
-    literal with more than one value. The value that was taken comes first.
+    """Yield (field name, assumption, values keyed by their text) for each assumption about a
+    literal with more than one value. The value that was used comes first.
     """
     for number, assumption in enumerate(request.assumed, 1):
         texts: dict[str, Candidate] = {}
@@ -204,7 +204,7 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
 
 
 def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """The decisions that the form offers; empty for a module's question."""
+    """Return the decisions that the form offers; empty for a module's question."""
     return () if request.question is not None else tuple(_meanings(request))
 
 
@@ -232,9 +232,8 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    """Return a schema with visible texts, whose titles of choices are marked as the module's. The
-    names of fields and the choices themselves are not changed; they were checked when the module
-    asked.
+    """Return a schema whose texts are visible and whose choice titles are marked as the module's.
+    Field names and the choices themselves stay unchanged; they were checked when the module asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -255,7 +254,7 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """The message and the form with which a person accepts an assistant's choices for
+    """Return the message and the form in which a person accepts an assistant's choices for
     publishing a run or idea.
     """
     whole = fits(choices, "", FORM)
@@ -290,13 +289,13 @@ def publication_form(
 def marked_question(
     module: str, question: types.InputRequest, fault: str | None
 ) -> types.InputRequest:
-    """A question of a module to the client of a direct call, in which everything that the module
-    wrote is marked as its own words.
+    """Return a module's question to the client of a direct call, with everything that the module
+    wrote marked as its own words.
 
     Args:
         module: the module.
         question: the module's question, checked and without secrets.
-        fault: why the last answer was not accepted.
+        fault: the reason why the last answer was not accepted.
     """
     params = question.params
     if isinstance(params, types.ElicitRequestFormParams):
@@ -345,7 +344,7 @@ def _marked_sampling(
 
 
 def _marked_content(module: str, content: Any) -> Any:
-    """The content of a message with its texts marked, including those in results of tools."""
+    """Return the content of a message with its texts marked, including those in tool results."""
     if isinstance(content, list):
         return [_marked_content(module, block) for block in cast("list[Any]", content)]
     if isinstance(content, types.TextContent):
@@ -356,7 +355,9 @@ def _marked_content(module: str, content: Any) -> Any:
 
 
 def _own_words(module: str, text: str) -> str:
-    """A text for a model, each line of which is marked as the module's. Lines are not wrapped."""
+    """Return a text for a model, each line of which is marked as the module's. Lines are not
+    wrapped.
+    """
     lines = printable(text.replace("\r\n", "\n")).split("\n")
     marked = [f"{_MARK}{line}" for line in lines]
     return "\n".join([f"Server {visible(module)} wrote this, and not the person:", *marked])
@@ -368,11 +369,11 @@ def _own_words(module: str, text: str) -> str:
 def message(
     request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS
 ) -> str:
-    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason for
-    the question, and why the last answer was not accepted (`fault`).
+    """Return the message of a form: the tool, its module, the resolved parameters as JSON, the
+    reason for the question, and why the last answer was not accepted (`fault`).
 
-    If the parameters do not fit, the message contains the beginning, end, length and SHA-256 of
-    each long value, and the command that shows everything.
+    If the parameters do not fit, the message contains the start, end, length and SHA-256 of each
+    long value, and the command that shows everything.
     """
     lines = [
         _headline(request),
@@ -416,7 +417,7 @@ def message(
 
 
 def _words_of_module(question: JSONObject) -> Iterator[str]:
-    """Lines with the question of a module, and with what happens to the answer."""
+    """Return lines with a module's question, which also say what happens to the answer."""
     for line in str(question["message"]).split("\n"):
         yield from _marked(visible(line))
     yield ""
@@ -428,8 +429,8 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
 
 
 def _reasons(text: str) -> Iterator[str]:
-    """The reasons for the question, one line for each. Line ends within a reason are made visible,
-    so a reason cannot look like several.
+    """Return the reasons for the question, one per line. Line breaks within a reason are made
+    visible, so that one reason cannot look like several.
     """
     first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
@@ -460,12 +461,12 @@ def _headline(request: ApprovalRequest) -> str:
 
 
 def _is_whole(request: ApprovalRequest) -> bool:
-    """Return whether the form shows all that an approval covers."""
+    """Return whether the form shows everything that an approval covers."""
     return fits(_values(request), request.why, FORM)
 
 
 def _sums(request: ApprovalRequest) -> str:
-    """A text that says how often something would happen, if the listed values do not show it."""
+    """Say how often something would happen, if the listed values do not show it."""
     if request.question is not None:
         return ""
     if request.plan is None:
@@ -478,8 +479,8 @@ def _sums(request: ApprovalRequest) -> str:
 
 
 def _lines(values: JSONObject, *, whole: bool) -> list[str]:
-    """The values in lines. Unless they are shown `whole`, only the beginning and the end of each
-    long value.
+    """Return the values as lines. Unless they are shown `whole`, only the start and the end of each
+    long value appear.
     """
     if whole:
         return [
@@ -515,7 +516,7 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
 
 
 def _values(request: ApprovalRequest) -> JSONObject:
-    """The parameters of a call, or the calls and the output of a plan, by name."""
+    """Return the parameters of a call, or the calls and the output of a plan, keyed by name."""
     if request.plan is None:
         bare_call = call_without_ids(request.call)
         return {key: value for key, value in bare_call.items() if key not in ("_tool", "_module")}
@@ -533,7 +534,7 @@ def _values(request: ApprovalRequest) -> JSONObject:
 
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
-    """Return a value's JSON in marked lines; with `breaks`, each line end in the value also
+    """Return a value's JSON in marked lines. With `breaks`, each line break in the value also
     starts a new line.
     """
     first = f"{_MARK}  "
@@ -553,8 +554,8 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
 
 
 def _marked(text: str, first: str = _MARK) -> Iterator[str]:
-    """A text in marked lines of at most `_WIDTH` columns; `first` is the beginning of
-    the first line.
+    """Return a text in marked lines of at most `_WIDTH` columns. The first line begins with
+    `first`.
     """
     return wrap_visible(text, _WIDTH, first=first, further=f"{_MARK}  ")
 
@@ -564,7 +565,7 @@ def _name(name: str) -> str:
 
 
 def clipped_for_form(text: str) -> str:
-    """Return a text in one line, shortened if it is long."""
+    """Return a text on one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 
 

@@ -1,10 +1,10 @@
-"""Relaying: the questions that modules ask the clients of direct calls (forms, addresses,
-sampling, roots).
+"""Relaying: passes the questions that modules ask (forms, addresses, sampling, roots) on to the
+clients of direct calls.
 
 The questions are checked and marked like the questions of runs, and the answers are checked, too;
 see `modules/asking.py` and `forms`.
 
-Each side speaks its own era:
+The client and the module may use different versions of the protocol:
 
     client      module      a question reaches the client
     2025-11-25  either      as a request during the call
@@ -61,11 +61,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
-"""The seconds that a client has to answer a question. The time is limited because the call occupies
-a place at its module, and the client may have left without notice."""
+"""How many seconds a client has to answer a question. The time is limited because the call occupies
+a place at its module, and the client may have disconnected without notice."""
 
 MOST_PARKED: Final = 50
-"""The most parked calls of one caller."""
+"""How many calls of one caller may be parked at once."""
 
 AnswerT = TypeVar("AnswerT")
 MessageT = TypeVar("MessageT", bound=BaseModel)
@@ -86,7 +86,7 @@ _ENDED: Final = (
 
 
 def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
-    """Remove all secrets of the configuration from a message to a client.
+    """Return a message to a client with all configured secrets removed.
 
     Every message that is sent on behalf of a module passes through this function, even if it was
     checked before.
@@ -103,12 +103,12 @@ class ParkedCallError(IdeabridgeError):
 
 
 class RelayedClient:
-    """The client of a direct call, as the module's `DirectClient`.
+    """The client of a direct call, in the role of the module's `DirectClient`.
 
     Args:
         context: the request.
         secrets: values that are removed from every message to the client.
-        last: the round of a repeated request.
+        last: the round that a repeated request continues.
         responses: the answers in a repeated request.
         log_level: the lowest level of log messages that the client wants; None if it wants none.
     """
@@ -132,19 +132,17 @@ class RelayedClient:
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question in which everything that the module wrote is marked as its own
-        words.
-        """
+        """Return a question with everything that the module wrote marked as its own words."""
         return marked_question(module, question, fault)
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether the client accepts questions instead of a result."""
+        """Whether the client accepts questions in place of a result."""
         return self._context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def capabilities(self) -> JSONObject:
-        """The capabilities to answer that the client declares, in wire form; empty if it cannot be
+        """The answering capabilities that the client declares, in wire form; empty if it cannot be
         asked.
         """
         if self._capabilities is None:
@@ -161,19 +159,19 @@ class RelayedClient:
 
     @property
     def session(self) -> Hashable:
-        """The session of the client, or its connection over HTTP without a session."""
+        """The client's session, or its connection over HTTP without a session."""
         return client_key(self._context)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Pass a log message on with the stream of the request."""
+        """Send a log message to the client on the stream of the request."""
         notification = types.LoggingMessageNotification(
             params=redacted_message(message, self._secrets)
         )
         await self._context.session.send_notification(notification, self._context.request_id)
 
     async def tell_completed(self, name: str) -> None:
-        """Tell a client of the handshake era that the interaction at an address is complete.
-        Clients of later eras are not told.
+        """Notify a client of the handshake era that the interaction at an address is complete.
+        Clients of later eras are not notified.
         """
         if not self.takes_rounds:
             params = types.ElicitCompleteNotificationParams(elicitation_id=name)
@@ -183,7 +181,7 @@ class RelayedClient:
             await self._context.session.send_notification(notification)
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask with a request to the client, as protocols up to 2025-11-25 do.
+        """Send the question as a request to the client, as protocols up to 2025-11-25 do.
 
         Raises:
             MCPError: the client answered with this error, with something that is not an answer, or
@@ -210,8 +208,8 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. For
-    the module it is the `DirectClient`.
+    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It
+    is the module's `DirectClient`.
     """
 
     takes_rounds = False
@@ -247,7 +245,7 @@ class _ParkedCall:
         self._answered = anyio.Event()
 
     async def run(self, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
-        """Await the call, and store its result here."""
+        """Await the call, and store its result in this object."""
         with self.scope:
             try:
                 self._result = await call(self)
@@ -261,7 +259,7 @@ class _ParkedCall:
         self._moved.set()
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask, and wait until the client repeats its request with the answer."""
+        """Ask a question, and wait until the client repeats its request with the answer."""
         self._question_count += 1
         name = f"question-{self._question_count}"
         self._questions[name] = wire(redacted_message(question, self._secrets))
@@ -280,7 +278,7 @@ class _ParkedCall:
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
-        """Pass on the answers of the client. Answers to anything that was not asked are ignored."""
+        """Pass on the client's answers. Answers to anything that was not asked are ignored."""
         answers = {
             name: response for name, response in responses.items() if name in self._questions
         }
@@ -294,7 +292,7 @@ class _ParkedCall:
         """Return the result of the call.
 
         Raises:
-            InputRequired: the module asks first.
+            InputRequired: the module asks a question first.
         """
         while not self._ended and not self._questions:
             await self._moved.wait()
@@ -312,8 +310,8 @@ class _ParkedCall:
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
-    """The URIs of the resources in a result: of links and embedded resources, including those in
-    messages, and of contents.
+    """Return the URIs of the resources that a result names: in links and embedded resources,
+    including those in messages, and in resource contents.
     """
     for block in _objects(result.get("content")):
         yield from _named_by(block)
@@ -348,8 +346,8 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 
 class Relaying:
-    """Calls modules for clients, and relays the questions of the modules. The task group must live
-    as long as the server.
+    """Calls modules on behalf of clients, and relays the modules' questions. The task group must
+    live as long as the server.
 
     Attributes:
         elsewhere: the calls that are parked in other servers.
@@ -371,8 +369,8 @@ class Relaying:
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Record the resources that a result of a module names to a caller, because they may be
-        missing from its lists.
+        """Record the resources that a module's result names to a caller, because they may be
+        missing from the module's lists.
         """
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
@@ -382,12 +380,14 @@ class Relaying:
             self._named.popitem(last=False)
 
     def module_that_named(self, uri: str, caller: str) -> str:
-        """Return the module whose result first named this resource to a caller; "" if none did."""
+        """Return the module whose result first named this resource to a caller, or "" if there is
+        none.
+        """
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
-        """Record which log messages a session wants, and return the lowest level that any session
-        wants.
+        """Record the lowest level of log messages that a session wants, and return the lowest level
+        that any session wants.
         """
         self._levels[session] = level
         if len(self._levels) > _MOST_LEVELS:
@@ -409,18 +409,18 @@ class Relaying:
         module: str,
         call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """Return the result of a call at a module, with the sign-in of the caller.
+        """Return the result of a call at a module, made with the caller's sign-in.
 
         Args:
             context: the request of the client.
-            last: the round of a repeated request.
+            last: the round that a repeated request continues.
             responses: the answers in a repeated request.
             module: the module's name.
-            call: calls the module for a client.
+            call: a function that calls the module on behalf of a client.
 
         Raises:
-            InputRequired: the module asks first, and the client accepts questions instead of a
-                result.
+            InputRequired: the module asks a question first, and the client accepts questions in
+                place of a result.
             ParkedCallError: too many calls are parked, or this call is no longer parked.
             MCPError: the module needs a capability that the client does not declare.
         """
@@ -451,11 +451,11 @@ class Relaying:
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """Return the answers for the questions that a module asked in the last round; None if there
-        are none.
+        """Return the answers to the questions that a module asked in the last round, or None if
+        there are none.
 
         Raises:
-            InputRequired: an answer is not accepted, and its question is asked again.
+            InputRequired: an answer is not accepted, so its question is asked again.
             ModuleInputRequiredError: the question was repeated too often, or cannot be repeated.
         """
         accepted = {

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.run import Run
 
 MAX_FORM_ROUNDS: Final = 9
-"""The most rounds of forms within one call: SDK clients end a call after ten rounds."""
+"""How many rounds of forms one call may take. SDK clients end a call after ten rounds."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""The seconds that a person may take to answer. The time-out of approvals is in the
-configuration."""
+"""How many seconds a person has to answer. Approvals have their own, configured time-out."""
 
 
 @dataclass(slots=True)
@@ -35,15 +34,15 @@ class ToolRequest:
     """One request for a tool.
 
     Attributes:
-        resumed: the run that the request has started, if the request is repeated with answers.
+        resumed: the run that the request started earlier, if the request is repeated with answers.
         round: the state of the request after its rounds so far.
-        sampled: the number of questions to the client's model on the back-channel.
-        halted: whether the client's model is no longer asked within this request.
-        key: identifies a client without a session; kept in the rounds of the request.
+        sampled: the number of questions sent to the client's model on the back-channel.
+        halted: whether to stop asking the client's model within this request.
+        key: identifies a client without a session; carried through the rounds of the request.
         form_answer: the answer to a form that does not belong to a run, and the seconds since the
             form was sent.
-        notes: notes for the caller, such as why it is asked for a solution.
-        relayed: the round of a direct call whose module asked, if the request is repeated.
+        notes: notes for the caller, such as the reason why it is asked for a solution.
+        relayed: the last round of a repeated direct call whose module asked a question.
         responses: the answers in the request, by the names of the questions.
     """
 
@@ -67,7 +66,7 @@ class ToolRequest:
 
     @property
     def client(self) -> Hashable:
-        """The key of the queue for direct calls of the client; see `client_key`."""
+        """The key of the client's queue of direct calls; see `client_key`."""
         return client_key(self.context)
 
     @property
@@ -96,7 +95,7 @@ class ToolRequest:
 
     @property
     def takes_forms(self) -> bool:
-        """Return whether the client declares forms and can be asked; `elicitation` without details
+        """Return whether the client declares forms and can be asked. `elicitation` without details
         includes forms.
         """
         capabilities = self.context.session.client_capabilities
@@ -124,24 +123,23 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The content of the sealed state of a request.
+    """The content of the sealed state that a repeated request carries.
 
     Attributes:
         run: the id of the run.
-        number: the number of rounds.
-        asked: the approvals of the last forms. Only these may be answered.
+        number: the number of rounds so far.
+        asked: the approvals that the last forms asked about. Only these may be answered.
         left: the approvals that the person left open; this request does not ask about them again.
-        samples: the last Requests to the client's model.
-        faults: for each approval about which the person is asked again: the number of refused
-            answers, and the last reason.
+        samples: the Requests that were last sent to the client's model.
+        faults: for each approval that the person is asked about again, the number of answers that
+            were not accepted, and the reason for the last one.
         at: the time at which the forms were sent, in seconds since 1970.
         key: see `ToolRequest.key`.
-        state: the state of the module that asks the client of a direct call; see `relaying`.
-        questions: the questions of the module that wait for an answer, by name, in wire form and
-            not marked.
-        given: the answers for the module, by name, in wire form.
-        tries: how often these questions were repeated.
-        parked: the key of a parked call and the process that has it, or "".
+        state: the state of the module whose questions are relayed; see `relaying`.
+        questions: the module's open questions, keyed by name, in wire form and not marked.
+        given: the answers for the module, keyed by name, in wire form.
+        tries: how often these questions have been repeated.
+        parked: the key of a parked call and the process that holds it, or "".
     """
 
     run: str
@@ -160,7 +158,7 @@ class Round:
 
     @property
     def is_relayed(self) -> bool:
-        """Return whether a module asked the client of a direct call."""
+        """Return whether the round belongs to a direct call whose module asked the client."""
         return self.state is not None or bool(self.questions) or bool(self.parked)
 
 
@@ -168,17 +166,18 @@ _STATE: Final = TypeAdapter(Round)
 
 
 def read_state(text: str) -> Round:
-    """Read the round from an unsealed state."""
+    """Read the round from a state that is already unsealed."""
     return _STATE.validate_json(text)
 
 
 def sample_key(number: int) -> str:
-    """The name of the n-th Request of a round, and of its answer."""
+    """Return the name of the n-th Request of a round, which its answer has, too."""
     return f"solution-{number}"
 
 
 class InputRequired(Exception):  # noqa: N818 - not an error
-    """Answers the request with questions; `result` is an `InputRequiredResult` in its wire form.
+    """Raised to answer the request with questions. `result` is an `InputRequiredResult` in wire
+    form.
 
     If there is no following round, the client repeats the request with the answers alone.
     """

@@ -1,9 +1,9 @@
 """Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
 
-The store treats such a run like one by turns: in the status `needs_solution` it has no driver, and
-the process that submits the Solution takes the next step. So the run survives restarts, and any
-server on the store can continue it. `_question` builds the parameters for a Request, `_solution_in`
-reads the answer, and `Sampler` asks and submits.
+The store treats such a run like one whose Solutions the caller submits: in the status
+`needs_solution` it has no driver, and the process that submits the Solution carries out the next
+step. So the run survives restarts, and any server on the store can continue it. `_question` builds
+the parameters for a Request, `_solution_in` reads the answer, and `Sampler` asks and submits.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _TOOL: Final = "solution"
 Solution."""
 
 MAX_PARAMS: Final = 900_000
-"""The most bytes of JSON of one question: SDK clients refuse events over 1 MiB."""
+"""Limit on the JSON of one question, in bytes. SDK clients refuse events over 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
-"""The most characters of the text of one answer, or bytes of the input of its call."""
+"""Limit on one answer: characters of text, or bytes of JSON of the tool call's input."""
 
 _KEPT: Final = 20_000
 _SHOWN: Final = 300
@@ -71,12 +71,12 @@ _SETTINGS: Final = {"max_tokens": "maxTokens", "temperature": "temperature"}
 
 
 class SampleError(IdeabridgeError):
-    """The answer of the client's model contains no solution; the message describes it."""
+    """The answer of the client's model contains no solution. The message describes the answer."""
 
 
 def _is_refusal(error: MCPError) -> bool:
-    """Return whether the person at the client refused, according to the code of the specification,
-    or to the words, because hosts use other codes.
+    """Return whether the person at the client refused. The specification defines a code for this,
+    but hosts use other codes, so the words of the message count, too.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 
@@ -91,8 +91,8 @@ def _question(
     *,
     tools: bool,
 ) -> JSONObject:
-    """The parameters of `sampling/createMessage` in wire form. The last rejected answer is shown
-    with its errors.
+    """Return the parameters of `sampling/createMessage` in wire form. They include the last
+    rejected answer with its errors.
     """
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, rules(request.schema)]
     messages: list[JSONObject] = []
@@ -167,7 +167,9 @@ def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
 
 
 def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
-    """The configured preferences. Preferences of message handlers take precedence."""
+    """Return the configured model preferences, which the preferences of message handlers
+    override.
+    """
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature
@@ -200,8 +202,8 @@ _Result: TypeAlias = types.CreateMessageResult | types.CreateMessageResultWithTo
 
 
 def _solution_in(result: _Result) -> JSONObject:
-    """Return the solution in an answer: the input of the tool call, or otherwise the JSON in its
-    text, which is read leniently.
+    """Return the solution in an answer: the input of the tool call or, without a call, the JSON in
+    its text, which is parsed leniently.
 
     Raises:
         SampleError: the answer has no solution; the message describes the answer, and says whether
@@ -257,7 +259,7 @@ def _expect_fits(size: int, unit: str) -> None:
 
 
 def _described(blocks: list[Any]) -> str:
-    """The blocks of an answer, for a message to the model that wrote it."""
+    """Describe the blocks of an answer, for a message to the model that wrote it."""
     descriptions = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
     if len(blocks) > _SHOWN_BLOCKS:
         more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"]
@@ -289,7 +291,7 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 
 
 def _journaled(result: _Result) -> str:
-    """An answer without a solution, in the form that the journal stores."""
+    """Return an answer without a solution in the form that the journal stores."""
     blocks = _blocks(result)
     texts = list[str]()
     left = _KEPT
@@ -305,26 +307,27 @@ def _journaled(result: _Result) -> str:
 # -- the sampler -----------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""The most rounds of sampling within one request: clients end a request after ten rounds, and forms
-may need some of them."""
+"""How many rounds of sampling one request may take. Clients end a request after ten rounds, and
+forms may need some of them."""
 
 MALFORMED: Final = 3
-"""The number of malformed answers to one Request after which the caller must write the solution."""
+"""How many malformed answers to one Request are accepted before the caller must write the solution.
+"""
 
 _AT_ONCE: Final = 8
 _HAND_IN: Final = "hand the solution in with solve"
 _Key: TypeAlias = tuple[str, int]
-"""The id of a run and its turn."""
+"""A run's id and turn."""
 _Sent: TypeAlias = tuple[Sample, str]
-"""A Request that was sent to a client's model, and the time, ISO 8601 in UTC."""
+"""A Request that was sent to a client's model, and the time, as ISO 8601 in UTC."""
 
 
 class Sampler:
     """Sends Requests to the models of clients, and submits the answers.
 
-    In 2026-07-28 a client that refuses or ends a call sends nothing: it just does not repeat the
-    request. So the Requests of a round are stored under their root run, where every process finds
-    the Requests without an answer.
+    In 2026-07-28, a client that refuses or abandons a call sends nothing: it just does not repeat
+    the request. So the Requests of a round are stored under their root run, where every process can
+    find those that have no answer.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -340,7 +343,7 @@ class Sampler:
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
-        """Add a note that says why the caller is asked for a solution although the run uses
+        """Add a note that says why the caller is asked for a solution even though the run uses
         sampling.
         """
         if request.notes or not _waiting(run) or run.status != "needs_solution":
@@ -364,13 +367,15 @@ class Sampler:
         )
 
     def unanswered_note(self, run: Run) -> str | None:
-        """A note on the Requests of the run that the client's model has not answered, or None."""
+        """Return a note about the run's Requests that the client's model has not answered, or None
+        if there are none.
+        """
         sent = self._unanswered(run.root, _waiting(run))
         return _unanswered_note(sent) if sent else None
 
     def due(self, run: Run, request: ToolRequest, rounds: int) -> list[Run]:
-        """The run or rooms whose Requests are sent to the client's model now, after `rounds`
-        rounds.
+        """Return the run or rooms whose Requests can be sent to the client's model now, after
+        `rounds` rounds.
         """
         if request.halted or not self.can_ask(run, request):
             return []
@@ -400,8 +405,8 @@ class Sampler:
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
-        """Return whether this client's model is not asked because other requests wait for answers
-        of their clients.
+        """Return whether this client's model is not asked only because other requests are waiting
+        for their clients' answers.
         """
         if request.halted or not self.can_ask(run, request):
             return False
@@ -411,8 +416,9 @@ class Sampler:
         )
 
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
-        """Return the waiting runs whose Requests can be sent now, the waiting runs whose Requests
-        other requests of this process have sent, and the unanswered Requests of rounds.
+        """Return three lists: the waiting runs whose Requests can be sent now, the waiting runs
+        whose Requests were sent by other requests of this process, and the unanswered Requests of
+        rounds.
         """
         waiting = _waiting(run)
         # A client that refused is not asked again when somebody looks at the run. The Requests that
@@ -439,7 +445,7 @@ class Sampler:
         )
 
     def _unanswered(self, root: Run, waiting: Sequence[Run]) -> list[_Sent]:
-        """The Requests of earlier rounds that the waiting runs still ask."""
+        """Return the Requests of earlier rounds whose runs still wait for them."""
         raw = self._bridge.store.settings.get(_setting(root)) if waiting else None
         if raw is None:
             return []
@@ -450,7 +456,7 @@ class Sampler:
         return [question for question in sent if question[0] in samples]
 
     def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
-        """Store Requests before they are sent, and remove Requests that no run asks any more."""
+        """Store Requests before they are sent, and remove those that no run asks any more."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
         sent.update((sample.run, (sample, now)) for sample in samples)
@@ -588,7 +594,7 @@ class Sampler:
     async def questions(
         self, due: list[Run], request: ToolRequest
     ) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """The questions of a round by their names, and the Requests that they ask."""
+        """Return the questions of a round keyed by name, and the Requests that they ask."""
         questions: JSONObject = {}
         samples: list[Sample] = []
         for run in due:
@@ -613,12 +619,13 @@ class Sampler:
     async def answered(
         self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]
     ) -> None:
-        """Submit the answers of the client's model in a round. If only some of them are accepted,
-        report the others.
+        """Submit the answers that the client's model gave in a round. If only some of them are
+        accepted, report the others.
 
         Raises:
-            SettledTurnError: the turn already has another solution, or the answer is a repetition.
-            FinishedRunError, InterruptedRunError: the run does not continue.
+            SettledTurnError: the turn already has a different solution, or the answer repeats an
+                earlier one.
+            FinishedRunError, InterruptedRunError: the run cannot continue.
         """
         accepted = 0
         faults = list[IdeabridgeError]()
@@ -647,7 +654,7 @@ class Sampler:
         )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Refuse the repetition of a malformed answer, and an answer to a question that has been
+        """Reject an answer that repeats a malformed one, and an answer to a question that has been
         asked again since.
         """
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):
@@ -675,7 +682,7 @@ class Sampler:
 
 
 def _sample_of(run: Run) -> Sample:
-    """The open Request of a run."""
+    """Return the open Request of a run."""
     return Sample(run.id, run.turn, len(run.turns.rejected))
 
 
@@ -684,7 +691,7 @@ def _setting(root: Run) -> str:
 
 
 def _waiting(run: Run) -> list[Run]:
-    """The run or rooms that wait for a solution of the client's model."""
+    """Return the run or rooms that wait for a solution from the client's model."""
     return [
         run_asking
         for run_asking in run.open_requests()

@@ -1,5 +1,5 @@
-"""A person signs in to a module: with a browser that is sent back to this machine, or by pasting an
-address.
+"""Signs a person in to a module: with a browser that is redirected to this machine, or by pasting
+an address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from ideabridge.bridge.modules.sign_ins import SignInError
 
 SECONDS: Final = 600.0
-"""The seconds that a person has to sign in."""
+"""How many seconds a person has to sign in."""
 
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 32 * 1024
@@ -32,7 +32,7 @@ class BrowserPerson:
     """A person with a browser on this machine.
 
     Args:
-        redirect_uri: the address to which the browser is sent back.
+        redirect_uri: the address that the browser is redirected to.
         show: shows the address to the person, in case no browser opens.
     """
 
@@ -44,10 +44,10 @@ class BrowserPerson:
         self._arrived = anyio.Event()
 
     async def authorize(self, url: str) -> str:
-        """Open the address, and wait until the browser is sent back.
+        """Open the address, and wait until the browser is redirected to this machine.
 
         Raises:
-            SignInError: nobody has signed in in time.
+            SignInError: nobody signs in within the time limit.
         """
         self._state = _state_of(url)
         self._arrived = anyio.Event()
@@ -61,8 +61,8 @@ class BrowserPerson:
         return self._back
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one request of the browser. Only a request with the state of this sign-in counts,
-        which nobody else knows.
+        """Answer one HTTP request from the browser. It counts only if it contains the state of this
+        sign-in, which nobody else knows.
         """
         async with stream:
             target = await _target(stream)
@@ -86,11 +86,11 @@ class BrowserPerson:
 
 
 class PastingPerson:
-    """A person whose browser is on another machine, and who pastes the address where the browser
-    ends up.
+    """A person whose browser is on another machine, and who pastes the address that the browser
+    ends up at.
 
     Args:
-        redirect_uri: the address to which the browser is sent back. Nothing has to listen there.
+        redirect_uri: the address that the browser is redirected to. Nothing has to listen there.
         show: shows the address to the person.
         read: reads a line.
     """
@@ -106,7 +106,7 @@ class PastingPerson:
         self._read = read
 
     async def authorize(self, url: str) -> str:
-        """Show the address, and read the address to which the browser was sent back.
+        """Show the address, and read the address that the browser was redirected to.
 
         Raises:
             SignInError: the person pastes nothing.
@@ -125,7 +125,7 @@ class PastingPerson:
 async def browser_person(
     redirect_uri: str | None, show: Callable[[str], None]
 ) -> AsyncGenerator[BrowserPerson]:
-    """Yield a person whose browser is sent back to a port of this machine. The port listens until
+    """Yield a person whose browser is redirected to a port of this machine. The port listens until
     the block ends.
 
     Raises:
@@ -151,7 +151,9 @@ async def browser_person(
 
 
 def unused_address() -> str:
-    """An address on this machine where nothing listens. A browser shows it, but cannot open it."""
+    """Return an address on this machine where nothing listens. The browser displays it but cannot
+    open it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"http://127.0.0.1:{listening.getsockname()[1]}{_PATH}"
 
@@ -161,7 +163,7 @@ def _state_of(url: str) -> str:
 
 
 async def _target(stream: SocketStream) -> str:
-    """The target of a GET request; empty if it is another request, or none."""
+    """Return the target of a GET request, or "" for anything else."""
     head = b""
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
