@@ -164,10 +164,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 """Example command lines for each command. Keys and values omit the program's name."""
 
 _MOST: Final = 100
-"""The most columns of a line of help."""
+"""Maximum width of a line of help, in columns."""
 
 _WIDEST: Final = 26
-"""The most columns of the names in a section of help. A longer name gets a line of its own."""
+"""Maximum width, in columns, of the names in a section of help. A longer name gets its own line."""
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
 """The options that many commands share. Help lists them after a command's own options."""
@@ -382,11 +382,11 @@ _use_plain_help(app)
 
 
 def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
-    """Return the application with only the command that the arguments call, because Typer builds
-    every command of an application.
+    """Return the application with only the command that the arguments name, because Typer would
+    build every command of an application.
 
-    Return it with all its commands if the first argument names none of them: an option, no
-    argument, or a mistake, for which the error message suggests names.
+    Return it with all its commands if the first argument names no command: an option, no argument
+    at all, or a mistake, for which the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -442,15 +442,15 @@ def run_command_line(arguments: list[str]) -> int:
 def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain text from
-    modules.
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because it may contain
+    text from modules.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(printable(everywhere_masked(text)))
 
 
 def _misused(error: Exception, message: str) -> int:
-    """Report a usage error of Typer, and name the command that prints help."""
+    """Report a usage error from Typer, and name the command that prints help."""
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "ideabridge")
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -56,7 +56,7 @@ _DONE: Final = {
 
 
 _LETS_HAPPEN: Final = ("approve", "retry")
-"""The decisions that let a call run."""
+"""The decisions that allow a call to run."""
 
 
 @app.command("list")
@@ -107,7 +107,7 @@ def _duration(seconds: float) -> str:
 def _show_all(
     decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console
 ) -> None:
-    """Show open decisions, grouped by run. `write` shows one line on `console`."""
+    """Show open decisions, grouped by run. `write` prints one line to `console`."""
     for _, several in itertools.groupby(decisions, lambda decision: decision.record.id):
         for number, decision in enumerate(several):
             _show(decision, write, console, with_run=number == 0)
@@ -150,7 +150,7 @@ def _show(
 
 
 def _times(pending: Pending) -> str:
-    """Return a text that says when a decision was asked for, and how much time is left."""
+    """Say when a decision was asked for, and how much time is left."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -310,7 +310,7 @@ def _grant(
 
 
 def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
-    """Raise `UsageError` unless every approval allows the decision."""
+    """Raise `UsageError` if an approval does not allow the decision."""
     decision = submitted.decision
     for_one = "--for-run" if submitted.grant is not None else decision
     if len(approvals) > 1 and for_one in ("--for-run", "edit", "value"):
@@ -327,13 +327,13 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words names this decision, and not only its run."""
+    """Return whether one of the words names this decision itself, not only its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
 
 def _read(text: str, option: str) -> JSON:
-    """Read the JSON of an option, or of the file that `@FILE` names. `--value` may also be plain
+    """Read JSON from an option, or from the file that `@FILE` names. `--value` may also be plain
     text.
     """
     if text.startswith("@"):
@@ -345,7 +345,7 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _read_object(text: str | None, option: str) -> JSONObject | None:
-    """Read the JSON object of an option; return None without the option."""
+    """Read a JSON object from an option. Return None if the option is missing."""
     if text is None:
         return None
     return require_object(_read(text, option), option)
@@ -356,7 +356,7 @@ def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending
     decisions.
 
     Raises:
-        UnknownRunError, UsageError: a word matches no open decision, or several.
+        UnknownRunError, UsageError: a word matches no open decision, or more than one.
     """
     from ideabridge.server.views.pending import pending
 
@@ -478,8 +478,8 @@ async def _settle(
     """Submit the decision on the chosen questions of one run, or ask the person if `decision` is
     None. Then follow the run.
 
-    Approvals that nobody can decide any more are reported, and added to `refused`. If the run took
-    at least one of the decisions, it is followed, because its calls run in this process.
+    Approvals that nobody can decide any more are reported, and added to `refused`. If the run
+    accepted at least one decision, this function follows it, because its calls run in this process.
 
     Raises:
         InterruptedRunError, DecisionError, FinishedRunError: this process cannot make the decision,
@@ -535,5 +535,5 @@ def _why_not(error: Exception, pending: Pending) -> str:
 
 
 def _refused(pending: Pending) -> str:
-    """Return what happens to the call if nobody decides in time."""
+    """Describe what happens to the call if nobody decides in time."""
     return "skipped" if pending.question.refusal == "skip" else "denied"

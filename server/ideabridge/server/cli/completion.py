@@ -1,8 +1,9 @@
 """Shell completion of names in the store and in the configuration.
 
-The shell asks at each key press, so completion reads the configuration as plain JSON (the project's
-only if it is trusted) and the store by read-only SQL. If anything goes wrong, it completes nothing,
-because the shell would print an error into the line that the person types.
+The shell asks at each key press, so completion must be fast: it reads the configuration as plain
+JSON (the project's only if it is trusted), and the store with read-only SQL. If anything goes
+wrong, it completes nothing, because the shell would print the error into the line that the person
+types.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from ideabridge.tools.errors import IdeabridgeError
 
 Completions = list[tuple[str, str]]
-"""(completed word, its description)."""
+"""A completed word and its description."""
 
 _MOST: Final = 100
 
@@ -56,8 +57,8 @@ _TAGS: Final = (
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
-    """Return a completion that runs these queries. Their parameters are the beginning of the word
-    and the maximum number of rows.
+    """Return a completion that runs these queries. Their parameters are the prefix to complete and
+    the maximum number of rows.
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:
@@ -117,12 +118,12 @@ _BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
     "TOOL": _from_store(_TOOLS),
     "TAG": _from_store(_TAGS),
 }
-"""The completion of each argument or option value, by its metavar."""
+"""The completion for each argument or option value, keyed by metavar."""
 
 
 def _store(ctx: typer.Context) -> Path:
-    """Return the file of the store: that of the command line, else that of the configuration, else
-    the default.
+    """Return the store's file: the one on the command line, else the configured one, else the
+    default.
     """
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
@@ -137,8 +138,8 @@ def _store(ctx: typer.Context) -> Path:
 
 
 def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield (folder, unchecked content) of each configuration that would be used. The one that
-    overrides the others comes first.
+    """Yield (folder, unchecked content) for each configuration that would be used, highest priority
+    first.
 
     Raises:
         OSError, ValueError, TrustError: a configuration cannot be read.
@@ -170,7 +171,7 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
 
 
 def _shared_option(ctx: Any, name: str) -> Path | None:
-    """Return the value of a shared option, wherever it stands: before or after the command."""
+    """Return the value of a shared option, whether it comes before or after the command."""
     while ctx is not None:
         if ctx.params.get(name) is not None:
             return Path(str(ctx.params[name]))

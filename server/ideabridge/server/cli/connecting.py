@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
-"""The maximum time, in seconds, for which commands wait for modules. Each module also has its own
+"""How long, in seconds, commands wait for modules at most. Each module also has its own
 `connect_timeout`."""
 
 _NAMED: Final = 5
-"""The maximum number of modules that the line names."""
+"""Maximum number of modules that the line names."""
 
 _MOMENT: Final = 0.5
-"""Seconds that a plan waits for modules before the line appears."""
+"""How long, in seconds, a plan waits for modules before the line appears."""
 
 
 class Connecting:
     """Shows which modules are connecting, from before the import of the SDK until `wait` returns.
 
-    At a terminal, the last line counts the seconds, and disappears at the end. Elsewhere, one line
-    appears on standard error.
+    At a terminal, the last line counts the seconds, and disappears at the end. Without a terminal,
+    one line appears on standard error.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -61,7 +61,7 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Wait at most `SETTLE_SECONDS` until every module is up, failed or disabled.
+        """Wait, for at most `SETTLE_SECONDS`, until every module is up, failed or disabled.
 
         `report` is called with the status of each module as soon as it is known, and at the end
         with the status of each module that is still connecting. Its output appears above the line.
@@ -88,8 +88,8 @@ class Connecting:
         self._hide()
 
     async def follow(self, modules: Modules) -> None:
-        """At a terminal, show the modules that are still connecting after a moment, until
-        this is cancelled.
+        """At a terminal, show the modules that are still connecting after a moment. Runs until
+        cancelled.
         """
         try:
             while True:
@@ -105,7 +105,7 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line on the terminal of standard output or else of standard error. Return False
+        """Show the line at the terminal of standard output, or else of standard error. Return False
         if neither is a terminal.
         """
         from rich.live import Live
@@ -160,8 +160,8 @@ async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which modules are connecting while the body waits for the modules that it needs. With
-    `quiet`, show nothing.
+    """Show which modules are connecting while the body waits for the modules that it needs. Show
+    nothing if `quiet` is set.
     """
     async with anyio.create_task_group() as group:
         if not quiet:

@@ -1,9 +1,9 @@
 """Console: results on standard output, everything else on standard error; colours
 only on terminals.
 
-All output of commands passes through this module, because text from outside must not control a
-terminal: each function escapes hidden characters (`ideabridge.tools.names`). Everything that rich
-draws is escaped once more, so that safety does not depend on the callers.
+All output of commands passes through this module, because text from outside must not control the
+terminal. Each function escapes hidden characters (`ideabridge.tools.names`). Everything that rich
+draws is escaped a second time, so that safety does not depend on the callers.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ if TYPE_CHECKING:
 
 
 _STEADY: Final = 1.0
-"""Seconds for which a question is visible before an answer counts, as on the page."""
+"""How long, in seconds, a question must be visible before an answer counts. The page waits as
+long."""
 
 _MOMENT: Final = 0.5
-"""Seconds before a line about work in progress appears."""
+"""Delay, in seconds, before a line about work in progress appears."""
 
 _LEAST: Final = 12
-"""The minimum width of the last column of a table, however narrow the terminal is."""
+"""Minimum width, in columns, of a table's last column, however narrow the terminal is."""
 
 
 def out() -> Console:
-    """Return the console of standard output. Writing raises `BrokenPipeError` if the reader has
-    gone.
+    """Return the console for standard output. Writing to it raises `BrokenPipeError` if the reader
+    has gone.
     """
     return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Return the console of standard error. If the reader has gone, the command continues without
+    """Return the console for standard error. If the reader has gone, the command continues without
     it.
     """
     return _console(sys.stderr, _drop_errors)
@@ -104,8 +105,8 @@ def show_line(text: str, style: str | None = None) -> None:
 
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
-    """Return the width of the terminal that shows results, or of the one that shows what `say`
-    prints. None means a pipe or a file.
+    """Return the width, in columns, of the terminal that shows results, or else of the one that
+    shows what `say` prints. None means a pipe or a file.
     """
     if of_errors:
         return err().width if sys.stderr.isatty() else None
@@ -113,8 +114,8 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """Wrap a text if standard output is a terminal. Further lines begin with `indent` spaces, or as
-    many as the text begins with.
+    """Wrap a text if standard output is a terminal. Continuation lines begin with `indent` spaces,
+    or with as many as the text itself.
     """
     if not sys.stdout.isatty():
         return text
@@ -124,13 +125,13 @@ def fit(text: str, indent: int | None = None) -> str:
 
 
 _FILLER: Final = "\ue000"
-"""Marks the second column of a wide character while a text is wrapped."""
+"""Represents the second column of a wide character while a text is wrapped."""
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
     """Split a text into lines of at most `width` columns. The first line begins with `first`, the
-    others with `further`. The terminal would break a longer line, and the author of the text could
-    make the rest look like a line of ideabridge.
+    others with `further`. Longer lines would be broken by the terminal, and whoever wrote the text
+    could then make the rest look like a line by ideabridge.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -154,14 +155,14 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
 
 def echo(text: str) -> None:
-    """Print help or another text of ideabridge, which may quote the command line, on standard
+    """Print help or another text by ideabridge, which may quote the command line, to standard
     output.
     """
     _write(printable(text))
 
 
 def _write(text: str) -> None:
-    """Write whole lines on standard output."""
+    """Write whole lines to standard output."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     sys.stdout.flush()
 
@@ -173,8 +174,8 @@ def first_line(text: str) -> str:
 
 
 def errors_text(count: int) -> str:
-    """Return the number of errors of a run as text that follows its status. The text is empty if
-    the run has none.
+    """Return the number of a run's errors as text that follows its status, or "" if there are
+    none.
     """
     return f", {counted(count, 'error')}" if count else ""
 
@@ -185,7 +186,7 @@ def print_json(value: JSON) -> None:
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
-    """Encode a value as JSON. Hidden characters become escapes, which do not change the value."""
+    """Encode a value as JSON. Hidden characters become escapes, which leave the value unchanged."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
     if unicode:
         return readable_json(value, indent)
@@ -193,7 +194,7 @@ def _json(value: JSON, indent: int | None = None) -> str:
 
 
 def print_value(value: JSON) -> None:
-    """Print a result for a person: text as it is, anything else as indented JSON."""
+    """Print a result for a person: strings unchanged, anything else as indented JSON."""
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
         # A pipe or a file receives the text itself. On a terminal it is escaped.
@@ -208,7 +209,7 @@ def print_value(value: JSON) -> None:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
-    """Print an aligned table on standard output; see `Rows`."""
+    """Print an aligned table to standard output; see `Rows`."""
     printable_rows = [[printable_line(cell) for cell in row] for row in rows]
     columns = zip(titles, *printable_rows, strict=True)
     widths = [max(map(_columns, cells)) for cells in columns]
@@ -218,8 +219,8 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
 
 
 def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on standard output. If a terminal is too narrow for it, print each row as lines
-    of titles and cells.
+    """Print a table to standard output. If the terminal is too narrow, print each row as lines of
+    title and cell.
     """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     needed = sum(max(map(_columns, column)) + 2 for column in zip(*cells, strict=True)) - 2
@@ -242,7 +243,7 @@ class Rows:
     """A table on standard output; each row is printed immediately.
 
     Args:
-        titles: the titles of the columns.
+        titles: the column titles.
         widths: the width of each column except the last. A wider cell moves the rest of its row to
             the right.
         cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other
@@ -267,8 +268,8 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """Return the lines of a table row, at most `width` columns wide (None: any length). `widths`
-    are those of all table columns but the last.
+    """Return the lines of a table row, at most `width` columns wide (None: unlimited). `widths` are
+    the widths of all columns except the last.
 
     The last cell is wrapped, or, with `cut`, cut to one line.
     """
@@ -305,7 +306,7 @@ def error_json(message: str, kind: str, code: int) -> JSONObject:
 @contextmanager
 def interruptible() -> Generator[None]:
     """Let Ctrl-C interrupt a blocking read. The event loop's own handler would cancel the task only
-    after the read.
+    after the read had finished.
     """
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -318,7 +319,7 @@ async def let_read() -> None:
     """Give the person at the terminal time to read what was just shown, before a prompt whose
     answer has effects.
 
-    Input that was typed before the prompt was meant for something else, and is discarded.
+    Input typed before the prompt is discarded, because it was meant for something else.
     """
     import anyio
 
@@ -328,8 +329,8 @@ async def let_read() -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person at the terminal whether to do what was just shown, after time to read it (see
-    `let_read`).
+    """Ask the person at the terminal whether to do what was just shown, after giving them time to
+    read it (see `let_read`).
     """
     import typer
 
@@ -353,7 +354,7 @@ def _discard_typed() -> None:
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read one line from standard input, with the prompt if it is a terminal. Return None at the
+    """Read one line from standard input, prompting first if it is a terminal. Return None at the
     end of input.
 
     Waiting can be cancelled (Ctrl-C).
@@ -428,8 +429,8 @@ _FAILED = (
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
-    """Return the exit code of an error. The name of its class decides, so that the modules of the
-    classes need not be imported.
+    """Return the exit code for an error. The lookup is by class name, so that the modules that
+    define the classes need not be imported.
     """
     name = type(error).__name__
     if name in _STORE:
@@ -440,7 +441,7 @@ def exit_code(error: IdeabridgeError) -> ExitCode:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors inside nested exception groups, in which task groups wrap errors."""
+    """Yield the errors inside nested exception groups, which task groups raise."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(inner)
@@ -449,8 +450,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first error of ideabridge in an exception group, if the group has only such errors
-    and cancellations; otherwise None.
+    """Return the first error by ideabridge in an exception group if the group contains only such
+    errors and cancellations; otherwise None.
     """
     first: IdeabridgeError | None = None
     for leaf in leaves(error):
@@ -463,15 +464,17 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
 
 
 def at_terminal() -> bool:
-    """Return whether standard input and standard error are terminals, so a person can be asked."""
+    """Return whether standard input and standard error are both terminals, so that a person can be
+    asked.
+    """
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextmanager
 def working(task: str, *, quiet: bool = False) -> Generator[None]:
     """At a terminal, show a last line on standard error that names the task and counts the seconds.
-    It appears after half a second and disappears at the end. Elsewhere, or with `quiet`, show
-    nothing.
+    The line appears after half a second and disappears at the end. Without a terminal, or with
+    `quiet`, nothing is shown.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:

@@ -1,8 +1,8 @@
 """Follow: shows the calls of a run, asks the person, cancels the run on Ctrl-C, and prints its
 result.
 
-`follow` returns when the run has ended or waits for someone who is not at this terminal. `Turns`
-reads Solutions from standard input.
+`follow` returns when the run has ended, or when it waits for something that nobody at this terminal
+can give. `Turns` reads Solutions from standard input.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 
 ROWS: Final = 24
-"""The most rows of the live table. It hides the calls that settled first."""
+"""Maximum number of rows of the live table. It hides the calls that settled first."""
 
 _TITLES: Final = (" ", "call", "tool", "status", "time", "")
 
 _AROUND: Final = 8
-"""The lines of the terminal that the rows of the live table leave free."""
+"""How many lines of the terminal the live table leaves free."""
 
 _MARKS: Final = {
     "waiting": ("·", "dim"),
@@ -76,9 +76,10 @@ class Followed:
 
     Attributes:
         run: the run.
-        started, finished: the times of each call, by its index, in seconds of the monotonic clock.
+        started, finished: the times of each call, keyed by its index, in seconds of the monotonic
+            clock.
         notes: the last progress message of each running call.
-        asked: the number of the last Request, and its size, as text.
+        asked: the number and size of the last Request, as text.
         stopped: whether the person stopped the command.
         pending: whether the run waits for an approval that nobody here can give.
     """
@@ -106,7 +107,7 @@ class Followed:
             self.notes.pop(event.call, None)
 
     def seconds(self, call: int) -> float | None:
-        """Return the duration of a call up to now; None before it starts."""
+        """Return the duration of a call so far, in seconds, or None if it has not started."""
         started = self.started.get(call)
         if started is None:
             return None
@@ -146,7 +147,7 @@ class Followed:
 
 
 def place_and_name(progress: Progress) -> str:
-    """Return `module/tool`, or the name of a tool without a module."""
+    """Return `module/tool`, or just the tool's name if it has no module."""
     tool = progress.tool
     if tool is None:
         return progress.call.name
@@ -155,7 +156,7 @@ def place_and_name(progress: Progress) -> str:
 
 
 def call_name(progress: Progress) -> str:
-    """Return the call's `_id`, or else its place in the plan, after the name of its instance if it
+    """Return the call's `_id`, or otherwise its place in the plan, prefixed with its instance if it
     has one.
     """
     call = progress.call
@@ -172,7 +173,7 @@ class PlainDisplay:
         self._started: set[int] = set()
 
     def changed(self, event: Event | None = None) -> None:
-        """Print what is new since the last call."""
+        """Print what is new since the previous call of this function."""
         if isinstance(event, events.RequestMade) and event.bytes is not None:
             say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
@@ -194,7 +195,7 @@ class PlainDisplay:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Make room for questions to the person inside the context."""
+        """Make room for questions to the person while the context is open."""
         yield
 
     def close(self) -> None:
@@ -213,7 +214,9 @@ class LiveDisplay(PlainDisplay):
         self._live = self._start()
 
     def _start(self) -> Live:
-        """Start a new display below the present output. A stopped display would draw over it."""
+        """Start a new display below the present output, because a stopped display would draw over
+        it.
+        """
         from rich.live import Live
 
         live = Live(
@@ -227,11 +230,11 @@ class LiveDisplay(PlainDisplay):
         return live
 
     def changed(self, event: Event | None = None) -> None:
-        """Do nothing: the table draws itself."""
+        """Do nothing, because the table redraws itself."""
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Remove the table inside the context."""
+        """Remove the table while the context is open."""
         self._live.stop()
         try:
             yield
@@ -283,9 +286,7 @@ class LiveDisplay(PlainDisplay):
 
 
 def _latest(calls: list[Progress], rows: int) -> list[Progress]:
-    """Return at most `rows` calls: the calls that settled last, then those that have
-    not settled.
-    """
+    """Return at most `rows` calls: those that settled last, then those that have not settled."""
     if len(calls) <= rows:
         return calls
 
@@ -298,7 +299,7 @@ def _latest(calls: list[Progress], rows: int) -> list[Progress]:
 class Turns:
     """Asks for the Solutions of a run and of its rooms, one after another.
 
-    With `quiet`, only errors are printed, unless standard input is a terminal.
+    With `quiet`, it prints only errors, unless standard input is a terminal.
     """
 
     def __init__(self, run: Run, *, quiet: bool) -> None:
@@ -309,7 +310,7 @@ class Turns:
 
     async def take(self) -> bool:
         """Show an open Request, read its Solution from standard input, and submit it. Return False
-        at the end of input, or without an open Request.
+        at the end of input, or if no Request is open.
         """
         asking = next(self._run.open_requests(), None)
         if asking is None or asking.runner.request is None:
@@ -381,8 +382,8 @@ def _offered(schema: JSON) -> Iterator[str]:
 
 
 async def _read() -> str | None:
-    """Read the text of one Solution, up to an empty line or the end of a complete JSON value.
-    Return None at the end of input.
+    """Read one Solution as text, up to an empty line or the end of a complete JSON value. Return
+    None at the end of input.
     """
     text = ""
     while True:
@@ -403,7 +404,7 @@ async def follow(
     asks: bool = True,
     leaves: bool = False,
 ) -> Followed:
-    """Follow `run` until it has ended or waits for somebody who is not here.
+    """Follow `run` until it has ended, or waits for something that nobody here can give.
 
     Args:
         run: a run that was just started.
@@ -456,8 +457,8 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Inside `aside`, let the person answer what the run waits for, or let `turns` read it. Return
-    False if nobody here answers.
+    """Inside `aside`, let the person answer what the run waits for, or let `turns` read a Solution.
+    Return False if nobody here can answer.
     """
     run = followed.run
     if run.status == "needs_solution":
@@ -479,7 +480,7 @@ async def _answered(
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
-    """Cancel a run because the person stopped the command. With `leaves`, do not cancel a run that
+    """Cancel a run because the person stopped the command. With `leaves`, leave a run alone that
     waits for approval.
     """
     if not (leaves and run.status == "needs_approval"):
@@ -561,7 +562,7 @@ def _print_answer(run: Run) -> None:
 
 
 def _print_output(run: Run, answer: JSONObject) -> None:
-    """Print the output, or without an output the state and the results."""
+    """Print the output, or the state and the results if there is no output."""
     if "output" in answer:
         print_value(answer["output"])
         if answer.get("state"):
@@ -571,7 +572,7 @@ def _print_output(run: Run, answer: JSONObject) -> None:
 
 
 def _advise(followed: Followed, options: Options) -> None:
-    """Report what a person can do about a run that waits: running the plan again would repeat
+    """Tell the person what they can do about a run that waits: running the plan again would repeat
     completed calls.
     """
     run = followed.run

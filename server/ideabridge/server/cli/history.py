@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
 
 _SHOWN_ID = 13
-"""How many characters of a conversation's id the table shows. Ids are UUIDs, and some begin with
-the time."""
+"""How many characters of a conversation's id the table shows. Ids are UUIDs, and some begin with a
+time, so a few characters would not distinguish them."""
 
 _SERVERS = 8
 
@@ -110,7 +110,7 @@ async def import_history(
 
 
 def _names(words: list[str]) -> dict[str, str]:
-    """Return the module for each name in the logs."""
+    """Return the module that each name in the logs belongs to."""
     names: dict[str, str] = {}
     for word in words:
         name, equals, module = word.rpartition("=")
@@ -178,13 +178,13 @@ def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
 
 
 def _shown_id(run: HistoryRun) -> str:
-    """Return the beginning of a conversation's id, and of the part that names a subagent."""
+    """Return the first characters of a conversation's id, and of the part that names a subagent."""
     own, slash, part = run.conversation.partition("/")
     return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
 def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
-    """Return sentences about what was not imported."""
+    """Return sentences that say what was not imported, and how often."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

@@ -86,7 +86,7 @@ _FILTERS: Final[dict[str, Any]] = {
 
 
 def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Add the filter options to a command, which receives them as one argument `chosen`, an
+    """Add the filter options to a command, which receives them as one argument, `chosen`: an
     `IdeaFilter`.
     """
     # Only a running command imports the class itself, because the program must start quickly.
@@ -169,7 +169,7 @@ def list_ideas(
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
     """Return why each published tool cannot be called here; see `why_not_here`. Tool files are not
-    loaded, so their tools are not looked up.
+    loaded, so tools from them are not looked up.
     """
     from ideabridge.bridge.offer.missing_tools import lacking
     from ideabridge.bridge.runs.idea_needs import why_not_here
@@ -335,7 +335,7 @@ def show_idea(
 
 
 def _show_request(options: Options, stored: StoredIdea) -> None:
-    """Show the texts that the mind of an idea received, and the schema of the Solution."""
+    """Show the texts that an idea's mind received, and the schema of the Solution."""
     from ideabridge.bridge.store.portable import request_of
 
     request = request_of(stored.idea)
@@ -516,13 +516,13 @@ def _size(number: int) -> str:
 
 
 _LONGEST: Final = 2000
-"""The maximum number of characters that are shown of a message or a result. `export` writes them
-whole. A plan is always shown whole."""
+"""Maximum number of characters shown of a message or a result. `export` writes them in full, and
+plans are always shown in full."""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
-    """Return the result of the idea's run, or nothing if this store does not have the run, or the
-    idea is not its last.
+    """Return the result of the idea's run. Return nothing if this store does not have the run, or
+    if the idea is not the run's last one.
     """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
@@ -559,7 +559,7 @@ def idea_lines(
     publication: Publication | None,
     records: list[JSONObject],
 ) -> list[Line]:
-    """Return an idea as lines that fit the terminal. `records` are the evidence of the
+    """Return an idea as lines that fit the terminal. `records` is the evidence for the
     publication.
     """
     meta = stored.meta
@@ -604,7 +604,7 @@ def idea_lines(
 
 
 def _result_lines(result: JSONObject) -> list[Line]:
-    """Return lines for a result of `idea_result`, or no lines if it is empty."""
+    """Return the lines that show a result of `idea_result`, or no lines if it is empty."""
     if not result:
         return []
 
@@ -626,7 +626,7 @@ def _hanging(line: Line) -> Line:
 
 
 def _doubts(result: JSONObject) -> list[Line]:
-    """Return lines for what a run assumed, and for what it noted."""
+    """Return lines about what a run assumed, and what it noted."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
     lines: list[Line] = []
@@ -642,8 +642,8 @@ def _doubts(result: JSONObject) -> list[Line]:
 
 
 def _table_lines(publication: Publication) -> list[Line]:
-    """Return lines for the parameters of a published tool, and for the values that apply if a
-    caller passes none.
+    """Return lines about the parameters of a published tool, and the values that apply if a caller
+    passes none.
     """
     from ideabridge.bridge.lifting.report import table_lines
     from ideabridge.bridge.lifting.rows import publication_rows
@@ -655,7 +655,9 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """Return lines that say how many runs the plan of a published tool fits, and its notes."""
+    """Return lines that say how many runs the plan of a published tool fits, and the lines of its
+    notes.
+    """
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
     from ideabridge.bridge.lifting.rows import publication_notes, publication_rows
@@ -679,7 +681,7 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """Return an idea that somebody wrote by hand as lines, in the form in which it would be saved:
+    """Return an idea that was written by hand as lines, in the form in which it would be saved:
     everything that runs, and everything that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
@@ -715,7 +717,7 @@ def _publication_lines(publication: dict[str, Any]) -> list[Line]:
 
 
 def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
-    """Return lines for the effect of calling a publication."""
+    """Return lines that say what a call of a publication does."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
     recording = as_object(recorded)
@@ -736,7 +738,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
 
 def _guide_lines(guide: JSONObject) -> list[Line]:
-    """Return lines for everything that a mind receives when it solves an idea again."""
+    """Return lines with everything that a mind receives when it solves an idea again."""
     lines: list[Line] = []
     context = guide.get("context")
     if isinstance(context, list):
@@ -762,8 +764,8 @@ def _titled_plan(solution: JSON) -> list[Line]:
 
 
 def _plan(solution: JSON) -> list[Line]:
-    """Return lines for the program, or for the calls and the output, of a plan or a Solution, with
-    every value whole.
+    """Return lines for a plan or Solution with every value in full: its program, or its calls and
+    output.
     """
     body = as_object(solution)
     calls = body.get("calls")
@@ -811,7 +813,7 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
 
 
 def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:
-    """Return lines for members by their names. Each value is JSON, so no text in it can begin a new
+    """Return lines for members, keyed by name. Each value is JSON, so no text in it can begin a new
     line.
     """
     lines: list[Line] = []
@@ -852,8 +854,8 @@ def _key(key: str) -> str:
 
 
 def _written(value: JSON) -> str:
-    """Return a value of a plan as text: a reference as it is, any other value as JSON, so that no
-    text looks like a reference.
+    """Return a value of a plan as text: a reference unchanged, any other value as JSON, so that no
+    string can look like a reference.
     """
     from ideabridge.bridge.context.references import is_reference
 

@@ -1,4 +1,4 @@
-"""Inputs: reads input from a person, in `--input`, in files, and in answers at the terminal."""
+"""Inputs: reads input from `--input`, from files, and from a person at the terminal."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-"""The largest file that is read, in bytes: twice the largest idea (`MAX_DOCUMENT_BYTES`), because a
-file may be indented."""
+"""Maximum size, in bytes, of a file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`),
+because a file may be indented."""
 
 
 def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
     """Read JSON from a file, or from standard input if `place` is `-`. Error messages begin with
     `label`.
 
-    A link is not followed unless a person gave the path (`follow`).
+    A symbolic link is followed only if a person gave the path (`follow`).
 
     Raises:
-        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
+        UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
     """
     name = "standard input" if place == "-" else place
     try:
@@ -55,11 +55,11 @@ def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
 
 
 def read_document_at(place: str, label: str) -> JSON:
-    """Read a document by a person (JSON, JSON with comments or YAML) from a file, or from standard
-    input if `place` is `-`. Error messages begin with `label`.
+    """Read a document that a person wrote (JSON, JSON with comments or YAML) from a file, or from
+    standard input if `place` is `-`. Error messages begin with `label`.
 
     Raises:
-        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
+        UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
     """
     name = "standard input" if place == "-" else place
     try:
@@ -71,7 +71,7 @@ def read_document_at(place: str, label: str) -> JSON:
 
 
 def read_solution_at(place: str, label: str) -> JSON:
-    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Error
+    """Read a plan or a Solution: JSON, or a program if the file's name ends with `.py`. Error
     messages begin with `label`.
 
     Raises:
@@ -87,7 +87,7 @@ def read_text(place: str, label: str) -> str:
     `label`.
 
     Raises:
-        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
+        UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
     """
     try:
         return read_bytes(place, label).decode()
@@ -99,10 +99,10 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
     """Read a file, or standard input if `place` is `-`, without a byte order mark. Error messages
     begin with `label`.
 
-    A link is not followed unless a person gave the path (`follow`).
+    A symbolic link is followed only if a person gave the path (`follow`).
 
     Raises:
-        UsageError: it cannot be read, or is larger than `MAX_FILE_BYTES`.
+        UsageError: the file cannot be read, or is larger than `MAX_FILE_BYTES`.
     """
     name = "standard input" if place == "-" else place
     try:
@@ -131,8 +131,9 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
     """Merge the values of `--input` in order. Return None without the option.
 
-    Each value is a JSON object, `@FILE` for a file with one (`@-`: standard input), or `key=value`,
-    where `value` is JSON or else text. A value in any other form raises `UsageError`.
+    Each value is a JSON object, `@FILE` for a file that contains one (`@-` for standard input), or
+    `key=value`, where `value` is JSON or, if it is not valid JSON, a string. A value in any other
+    form raises `UsageError`.
     """
     if words is None:
         return None
@@ -159,7 +160,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
 
 
 def require_object(value: JSON, label: str) -> JSONObject:
-    """Return the value if it is a JSON object; otherwise raise `UsageError`, which calls it
+    """Return the value if it is a JSON object; otherwise raise a `UsageError` that calls it
     `label`.
     """
     if not isinstance(value, dict):
@@ -168,12 +169,12 @@ def require_object(value: JSON, label: str) -> JSONObject:
 
 
 def as_object(value: JSON) -> JSONObject:
-    """Return the value if it is a JSON object, else an empty object."""
+    """Return the value if it is a JSON object, and otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def value_of(text: str) -> JSON:
-    """Decode a text as JSON. Return the text itself if it is not JSON."""
+    """Decode a string as JSON. Return the string itself if it is not JSON."""
     try:
         return decode(text, what="value")
     except IdeabridgeError:
@@ -192,7 +193,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
-    """Return (choice, text after it) that the person types; ("", None) at the end of input. A
+    """Return (choice, text after it) as the person types it, or ("", None) at the end of input. A
     choice is typed as a word or as its first letter. Any other input is answered with `help`.
     """
     await let_read()
@@ -208,8 +209,8 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
 
 
 async def _ask_form(question: JSONObject, call: JSON) -> Decision:
-    """Ask the person the question of a module, `{"module", "message", "schema"}`, which arose
-    during `call`.
+    """Ask the person a module's question, `{"module", "message", "schema"}`, which came up during
+    `call`.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -238,8 +239,8 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
 
 
 async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | None:
-    """Ask the person for the input members in this schema that `present` lacks. Required members
-    come first.
+    """Ask the person for the input members in this schema that `present` lacks, the required ones
+    first.
 
     Returns:
         The whole input, or None if the person stopped.
@@ -269,8 +270,8 @@ async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | Non
 
 
 def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
-    """Yield (name, schema, whether it is required) for each member of an object with
-    this schema.
+    """Yield (name, schema, whether it is required) for each member of an object with this
+    schema.
     """
     required = schema.get("required")
     names = required if isinstance(required, list) else []
@@ -288,8 +289,8 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 
 def _marked(text: str, mark: str) -> str:
-    """Return a text from outside with a mark before each line. A terminal that breaks a line
-    continues at the left edge, where the rest could pass for a line of ideabridge.
+    """Return a text from outside with a mark before each line. Without marks, a line that the
+    terminal breaks would continue at the left edge, where it could pass for a line by ideabridge.
     """
     if not sys.stderr.isatty():
         return f"{mark}{text}"
@@ -297,7 +298,9 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _is(value: JSON, kind: JSON) -> bool:
-    """Return whether the value has this JSON type, or `kind` is not a JSON type."""
+    """Return whether the value has this JSON type. Also return True if `kind` is not a JSON
+    type.
+    """
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
     return expected is None or (
         isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool))
@@ -377,7 +380,7 @@ def _value(text: str, field: JSONObject) -> JSON:
 
 async def ask_all(run: Run) -> None:
     """Ask the person about every pending approval of a run, and submit the decisions. Withdraw a
-    question that is settled without an answer, for example because its time is up.
+    question that is settled without the person, for example because its time is up.
     """
     for entry in run.approvals():
         if isinstance(entry, dict):
@@ -385,7 +388,7 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the questions of modules because nobody is at a terminal: their calls end with this
+    """Decline the modules' questions because nobody is at a terminal: their calls end with this
     process. Return whether a module asked anything.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
@@ -430,7 +433,9 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
-    """Ask for the person's decision. Return None if the question is settled without it."""
+    """Ask for the person's decision. Return None if the question is settled in another way
+    first.
+    """
     import anyio
 
     with anyio.CancelScope() as scope:
@@ -480,8 +485,8 @@ async def _ask(entry: JSONObject) -> Decision:
 
 
 def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
-    """Return the values that a person can choose instead of the values that a call assumes. Each
-    comes with the place of its literal.
+    """Return the values that a person can choose in place of the values that a call assumes, each
+    with the place of its literal.
     """
     from ideabridge.bridge.context.assumption import read_assumption
 
@@ -499,8 +504,8 @@ def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
 def whole(value: JSON, width: int | None) -> str:
     """Return a value as indented JSON in which every character is visible.
 
-    A line of more than `width` columns continues in lines that begin with a mark. If `width` is
-    None, lines have any length.
+    A line of more than `width` columns continues on lines that begin with a mark. If `width` is
+    None, lines may have any length.
     """
     lines: list[str] = []
     for text in readable_json(value, 2).split("\n"):
@@ -550,7 +555,7 @@ async def _ask_whether(
 def _question_whether(
     kind: Literal["plan", "call"], *, takes: bool
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return (prompt, choices, help) for the question whether a call or a plan may run."""
+    """Return (prompt, choices, help) for asking whether a call or a plan may run."""
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
     hint = f"y runs the {kind}, n (and a reason) does not, e lets you change it first"
@@ -617,10 +622,10 @@ def _grant(text: str) -> JSONObject:
 
 
 def _numbered(alternatives: Sequence[tuple[str, Candidate]], text: str) -> JSONObject | None:
-    """Return the values that the numbers in `text` choose, by the places of their literals. Return
-    None if the text is not a list of such numbers, or chooses two values for one literal.
+    """Return the values that the numbers in `text` choose, keyed by the places of their literals.
+    Return None if the text is not a list of such numbers, or chooses two values for one literal.
 
-    Numbers count from 1, and are separated by spaces or commas.
+    Numbers start at 1, and are separated by spaces or commas.
     """
     from ideabridge.bridge.context.state import Missing
 
@@ -663,7 +668,7 @@ async def _ask_outcome() -> Decision:
 
 
 async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision | None:
-    """Let the person change a call or a plan in $VISUAL or $EDITOR, or type another one in one
+    """Let the person change a call or a plan in $VISUAL or $EDITOR, or type a replacement in one
     line. Return None if the result is unusable.
     """
     from ideabridge.bridge.runs.people import Decision
@@ -689,8 +694,8 @@ async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision 
 
 
 async def _edit_text(editor: str, text: str) -> str | None:
-    """Let the person edit a text, and return the result. If the editor fails, report it and return
-    None.
+    """Let the person edit a text, and return the result. Report the failure and return None if the
+    editor fails.
     """
     import anyio
 

@@ -129,9 +129,10 @@ def _arguments(options: Options, scope: str) -> list[str]:
 
 
 def executable() -> list[str]:
-    """Return the words that start this ideabridge, with its absolute path.
+    """Return the command that starts this ideabridge, as a list of words with an absolute path.
 
-    Links are not resolved, because the link of a tool installer still works after an upgrade.
+    Symbolic links are not resolved, because a link that a tool installer creates still works after
+    an upgrade.
     """
     names = ["ideabridge"]
     if sys.platform == "win32":

@@ -91,12 +91,12 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
 
 
 Line = tuple[str, str | None]
-"""(text, style)."""
+"""A text and its style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shared options of one command line, given before or after the command."""
+    """The shared options of one command line, whether before or after the command."""
 
     config: Path | None = None
     project: Path | None = None
@@ -115,7 +115,7 @@ class Options:
 
     @property
     def again(self) -> str:
-        """The same options as text to append to another command line."""
+        """The same options as text, to append to another command line."""
         words: list[str] = []
         if self.config is not None:
             words += ["--config", str(self.config)]
@@ -157,7 +157,7 @@ class Options:
         more: str | None = None,
     ) -> None:
         """With `--json`, print `value`. Otherwise print a table, or `empty` if it has no rows.
-        `more` is the cursor of the next page.
+        `more` is the cursor for the next page.
         """
         if self.json:
             print_json(value)
@@ -169,8 +169,8 @@ class Options:
             say(empty)
 
     def folder(self) -> Path:
-        """Return the absolute path of the project folder. Raise `UsageError` if it is
-        not a folder.
+        """Return the absolute path of the project folder. Raise `UsageError` if it is not a
+        folder.
         """
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
@@ -178,13 +178,13 @@ class Options:
         return folder
 
     def project_file(self) -> Path | None:
-        """Return the absolute path of the project's configuration file. None means that `--config`
-        names a file outside the project.
+        """Return the absolute path of the project's configuration file, or None if `--config` names
+        a file outside the project.
 
-        A repository can contain a host's entry that starts ideabridge with any options in any
-        folder of the repository. So `--config` counts as the project's file, too, if it is in the
-        current folder while `--project` is another folder, or if it is anywhere in the repository
-        of either folder.
+        A repository can contain a host's configuration that starts ideabridge with any options in
+        any of its folders. So `--config` also counts as the project's file if it is in the current
+        folder while `--project` is another folder, or if it is anywhere in the repository of either
+        folder.
         """
         from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
@@ -239,7 +239,7 @@ class Options:
         return complete
 
     def _override(self, loaded: Configuration) -> Configuration:
-        """Override the configuration of the files with these options."""
+        """Override the configuration from the files with these options."""
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
@@ -329,13 +329,13 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def _drop_output() -> None:
-    """Discard output that is not written to standard output yet."""
+    """Discard output that has not been written to standard output yet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
-    """Run `work` and return its exit code. Report an error on standard error and, with `json`, as
-    one object on standard output, too.
+    """Run `work` and return its exit code. Report an error on standard error and, with `json`, also
+    as an object on standard output.
     """
     try:
         return int(work() or 0)

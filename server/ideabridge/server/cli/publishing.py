@@ -153,13 +153,13 @@ _ASK: Final = "ask"
 _SHOW: Final = "show"
 
 _OPEN: Final = 5
-"""The maximum number of open points that are shown."""
+"""Maximum number of open points that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show`, or the text of a file with the inputs of the
-    runs.
+    """What the options say about a program: `ask`, `show`, or the text of a file, with the inputs
+    of the runs.
     """
 
     program: str
@@ -170,7 +170,7 @@ class _ProgramChoice:
 def _read_program(
     program: str | None, inputs: str | None, *, no_program: bool
 ) -> _ProgramChoice | None:
-    """Read the options about a program. Return None if they ask for none.
+    """Read the options about a program. Return None if they do not ask for one.
 
     Raises:
         UsageError: the options contradict each other, or the file cannot be read.
@@ -201,7 +201,7 @@ def _read_program(
 
 
 def calls_option(text: str | None) -> list[int] | None:
-    """Read the option `--calls` as [first, last]. A single number is both.
+    """Read the option `--calls` as [first, last]. A single number stands for both.
 
     Raises:
         UsageError: it is not FIRST-LAST.
@@ -217,8 +217,8 @@ def calls_option(text: str | None) -> list[int] | None:
 def choices_of_options(
     options: Options, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """Return the options as `choices` of `Bridge.lift`. `--take` may also be an explanation:
-    `PATH={"item_of": ...}`.
+    """Return the options in the form of `Bridge.lift`'s `choices`. `--take` may also be an
+    explanation: `PATH={"item_of": ...}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
@@ -249,7 +249,7 @@ def read_parameters(
     require: list[str] | None,
     parameter: list[str] | None,
 ) -> JSONObject:
-    """Return the options as `parameters` of `Bridge.publish`.
+    """Return the options in the form of `Bridge.publish`'s `parameters`.
 
     Raises:
         UsageError: an option has no =.
@@ -287,8 +287,8 @@ def _pairs(option: str, form: str, texts: list[str] | None) -> Iterator[tuple[st
 
 
 async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
-    """Return the run that is made of a session of direct calls, or of some calls of a session or
-    run. Return any other `ref` as it is.
+    """Turn a direct-call session, or some calls of a session or run, into a run, and return its id.
+    Return any other `ref` unchanged.
     """
     from ideabridge.bridge.runs.direct import SESSION
     from ideabridge.bridge.store.users import LOCAL
@@ -299,8 +299,8 @@ async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
 
 
 async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
-    """Return the choices, with the run of each session of direct calls in place of the session in
-    `runs`.
+    """Return the choices, with each direct-call session in `runs` replaced by the run that it
+    becomes.
     """
     runs = choices.get("runs")
     if not isinstance(runs, list):
@@ -418,7 +418,8 @@ async def publish(
         bridge: the bridge that publishes.
         request: what to publish.
         options: the options of the command.
-        wants_program: whether to show what copied values leave open, and how a program settles it.
+        wants_program: whether to show what the copied values leave open, and how a program settles
+            it.
 
     Raises:
         PublicationError: it cannot be published in this way.
@@ -549,8 +550,8 @@ async def publish_idea(
 async def _publish_program(
     bridge: Bridge, request: PublishRequest, options: Options, choice: _ProgramChoice
 ) -> Publication:
-    """Publish the program in a file, or one that the configured model writes. Without `--json`,
-    show it.
+    """Publish the program in a file, or let the configured model write one. Without `--json`, show
+    it.
 
     Raises:
         PublicationError: the program does not do what the runs did, or no model is configured.
@@ -586,7 +587,7 @@ def _say_report(publication: Publication) -> None:
 
 
 def _say_open(publication: Publication, ref: str) -> None:
-    """Show what copied values leave open, and the commands with which a program settles it."""
+    """Show what the copied values leave open, and the commands that settle it with a program."""
     from ideabridge.bridge.lifting.plain import read_open
 
     points = read_open((publication.report or {}).get("open"))
@@ -611,7 +612,7 @@ def _say_open(publication: Publication, ref: str) -> None:
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Return a sentence about who can use a published name besides its owner."""
+    """Say in a sentence who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
@@ -721,7 +722,7 @@ def _required(publication: Publication) -> list[JSON]:
 
 
 def _input_lines(name: str, publication: Publication) -> Iterator[str]:
-    """Yield lines about the input of a published idea: one for each member, and an example call."""
+    """Yield lines about the input of a published idea: one per member, and an example call."""
     members = as_object((publication.input_schema or {}).get("properties"))
     yield "it takes:" if members else "it takes no input"
     for key, schema in members.items():

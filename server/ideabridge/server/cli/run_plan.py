@@ -128,7 +128,9 @@ async def _look_at(
     draw: str | None,
     save_as: str | None,
 ) -> None:
-    """Carry out `--dry-run` or `--draw`: print what would happen, or a drawing, and run nothing."""
+    """Carry out `--dry-run` or `--draw`: print what would happen, or a drawing, without running
+    anything.
+    """
     from ideabridge.server.cli.connecting import show_connecting
 
     rehearsal: JSONObject = {}
@@ -195,7 +197,7 @@ async def _publish_unrun(
     bridge: Bridge, plan: Plan, name: str, rehearsal: JSONObject, options: Options
 ) -> JSONObject | None:
     """Publish a plan that did not run, with its literals as constants. Return None if exactly this
-    plan is published already.
+    plan is already published.
 
     Raises:
         IdeabridgeError: the plan cannot be published; see `Bridge.save_idea`.
@@ -360,8 +362,8 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 
 def _read_context(place: str) -> list[JSON]:
-    """Read the messages in the file of `--context`, and report the names of members that are
-    ignored.
+    """Read the messages in the file that `--context` names, and report the names of members that
+    are ignored.
     """
     from ideabridge.bridge.arguments import read_context_document
 
@@ -521,7 +523,7 @@ async def solve(
 
 
 def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Options) -> ExitCode:
-    """Write the requests of a run and its solutions to a file, and print the result of the run."""
+    """Write the Requests and Solutions of a run to a file, and print its result."""
     from ideabridge.bridge.minds.recorded import recording_of
     from ideabridge.server.cli.follow import print_result
     from ideabridge.server.cli.sharing import write_text

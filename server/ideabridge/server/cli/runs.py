@@ -94,7 +94,7 @@ def list_runs(
 
 
 def _empty_list(status: ListedStatus | None, after: str | None) -> str:
-    """Return the text that `runs list` prints if it finds no run."""
+    """Return the text that `runs list` prints if it finds no runs."""
     if after is None:
         return "no runs yet" if status is None else f"no run is {status}"
     if status is None:
@@ -143,14 +143,14 @@ def _direct(call: DirectCall) -> list[str]:
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
-    """Return a run of the list as JSON. Its `errors` is the number of errors; in `_history_json` it
-    is their list.
+    """Return a run from the list as JSON. Its `errors` is a number, whereas in `_history_json` it
+    is a list.
     """
     return {**_record_json(record), "errors": errors_of(record)}
 
 
 def _record_json(record: RunRecord) -> JSONObject:
-    """Return the members that the list of runs and the history of a run have in common, as JSON."""
+    """Return, as JSON, the members that the list of runs and the history of a run share."""
     status, reason = run_status(record)
     run: JSONObject = {
         "run": record.id,
@@ -174,7 +174,9 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """Return what a person can do about a run with this status; None if nothing."""
+    """Say what a person can do about a run with this status. Return None if there is nothing to
+    do.
+    """
     match status:
         case "queued":
             return (
@@ -348,7 +350,7 @@ def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[
 
 
 def _origin_lines(record: RunRecord) -> list[str]:
-    """Return lines that say where an imported run was made, and which of its results are
+    """Return lines that say where an imported run comes from, and which of its results are
     incomplete.
     """
     origin = record.summary.origin
@@ -420,8 +422,8 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 
 
 def _related(value: JSON) -> str:
-    """Return a related run, with its status or the event after which it was forked, or a related
-    idea, as text.
+    """Describe something related to a run: another run, with its status or the event after which it
+    was forked, or an idea.
     """
     if not isinstance(value, dict):
         text = str(value)
@@ -436,7 +438,9 @@ def _related(value: JSON) -> str:
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
-    """Show the latest Request, the state and the calls after the last event of `history`."""
+    """Show the latest Request, the state and the calls as they were after the last event of
+    `history`.
+    """
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
@@ -500,8 +504,8 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
 
 def _latest_request(history: RunHistory) -> tuple[RequestMade | None, int]:
-    """Return (the latest Request, the number of entries before it), or (None, 1)
-    without a Request.
+    """Return (the latest Request, the number of entries before it), or (None, 1) if there is no
+    Request.
     """
     from ideabridge.bridge.loop.event import RequestMade
 
@@ -557,7 +561,7 @@ async def fork_run(
 
 
 def _file_or_word(word: str) -> str:
-    """Return `@FILE` if the word is the path of a file, and any other word as it is."""
+    """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
     if not word.startswith(("@", "{")) and Path(word).is_file():
         return f"@{word}"
     return word

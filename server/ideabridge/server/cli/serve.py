@@ -239,8 +239,8 @@ async def show_ui(
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to the page of another server. The person asked for the link, so it goes to
-    standard output, whether that is a terminal or not.
+    """Print a link to another server's page. The person asked for the link, so it goes to standard
+    output, even if that is not a terminal.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -253,8 +253,8 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
-    If standard output is not a terminal, it may be a log. Then print only the address there, and on
-    standard error the command that makes a link.
+    If standard output is not a terminal, it may be a log, where a secret link does not belong. Then
+    print only the address there, and print the command that creates a link to standard error.
     """
     assert ready.page is not None
     assert ready.owner_link is not None
@@ -282,7 +282,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 
 
 def _commands(options: Options) -> Commands:
-    """Return the commands that decide about the runs of this server, from any folder."""
+    """Return the commands that decide about this server's runs, for use in any folder."""
     from ideabridge.server.asking.forms import Commands
 
     absolute = _absolute(options)
@@ -297,7 +297,7 @@ def _commands(options: Options) -> Commands:
 
 
 def _absolute(options: Options) -> Options:
-    """Return the options with which a command finds the same configuration from any folder."""
+    """Return the options that make a command find the same configuration from any folder."""
     return Options(
         None if options.config is None else options.config.expanduser().absolute(),
         options.folder(),
@@ -308,8 +308,8 @@ def _absolute(options: Options) -> Options:
 
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
-    """Explain the server to a person at the terminal. This goes to standard error, because standard
-    output belongs to the protocol.
+    """Explain the server to a person at the terminal. The text goes to standard error, because
+    standard output belongs to the protocol.
     """
     if stdio:
         say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
@@ -368,8 +368,8 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
 
 def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret, which could end up in a log without a
-    terminal. Then, with `as_command`, name the command that prints a link instead.
+    """Tell the owner how to sign in. The link is a secret and could end up in a log if there is no
+    terminal. In that case, and with `as_command`, name the command that prints a link instead.
     """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
@@ -393,7 +393,7 @@ def _print_unusable(status: ModuleStatus) -> None:
 
 
 def read_model_option(model: str) -> ModelConfiguration:
-    """Read the model of `--model`. Raise `UsageError` unless it has the form PROVIDER:MODEL."""
+    """Read the model from `--model`. Raise `UsageError` unless it has the form PROVIDER:MODEL."""
     from pydantic import ValidationError
 
     from ideabridge.bridge.minds.settings import read_model
@@ -407,7 +407,7 @@ def read_model_option(model: str) -> ModelConfiguration:
 
 
 def read_host_and_port(text: str) -> tuple[str, int]:
-    """Return (host, port) of `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The default host is
+    """Return (host, port) from `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The host defaults to
     loopback.
 
     Raises:

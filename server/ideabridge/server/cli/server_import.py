@@ -104,7 +104,7 @@ class _Import:
     Attributes:
         host: the host whose servers are imported.
         places: the folders and variables that locate the files of the host.
-        files: the existing files of the host.
+        files: the host's files that exist.
         adoptions: what happens to each server of the host.
         receiving: the configurations that receive servers.
         trusted: the project's files that receive servers and are trusted afterwards.
@@ -125,7 +125,7 @@ class _Import:
 
     @property
     def code(self) -> ExitCode:
-        """`FAILED` if no server is adopted and at least one cannot be; otherwise `DONE`."""
+        """`FAILED` if no server is adopted and at least one cannot be adopted; otherwise `DONE`."""
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
         return ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
@@ -145,7 +145,7 @@ class _Import:
 
     def write(self) -> dict[Path, Path | None]:
         """Write the configurations that receive servers, and trust those in `trusted`. Return the
-        path of the backup by the path of the file.
+        paths of the backups, keyed by the path of the file.
         """
         from ideabridge.bridge.trust import trust_file
         from ideabridge.server.hosts.adopt import merge_servers
@@ -164,7 +164,7 @@ class _Import:
 
     def remove(self) -> list[tuple[Path, Path | None]]:
         """Remove the moved servers from the host's files. Return (path of the file, path of the
-        copy of its former content) for each.
+        copy of its former content) for each file.
         """
         return [
             (document.path, document.write(content, keep=True, shared=self._is_shared(document)))
@@ -228,8 +228,8 @@ def _received(adoptions: Sequence[Adoption], target: Destination) -> list[Adopti
 
 
 def _targets(options: Options) -> Destinations:
-    """Return the configurations that receive servers: that of --config, or the user's and the
-    project's.
+    """Return the configurations that receive servers: the one that --config names, or the user's
+    and the project's.
     """
     from ideabridge.bridge.configuration import is_user_file, user_file
     from ideabridge.bridge.trust import FILE_NAME, repository_of
@@ -254,8 +254,8 @@ def _targets(options: Options) -> Destinations:
 
 
 def _left_to_project(adoption: Adoption) -> Adoption:
-    """Keep a server of the project's file out of the user's configuration, unless the person named
-    it.
+    """Leave a server from the project's file out of the user's configuration, unless the person
+    named it.
     """
     if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
         reason = "it is the project's; name it to have it in your own configuration"
@@ -267,7 +267,7 @@ def _confirmed(steps: _Import, *, at_terminal: bool) -> bool:
     """Ask the person whether to move these servers, each with its old and new place.
 
     Raises:
-        UsageError: nobody is at a terminal to be asked.
+        UsageError: there is nobody at a terminal to ask.
     """
     if not at_terminal:
         files = " and ".join(str(document.path) for document, _ in steps.changes)
@@ -354,7 +354,7 @@ def _say_unwritten(steps: _Import) -> None:
 
 
 def _say_written(steps: _Import, backups: dict[Path, Path | None]) -> None:
-    """Report each configuration that was written, and how to trust it; or what would be written."""
+    """Report each configuration that was written, or would be written, and how to trust it."""
     from ideabridge.bridge.trust import trust_command
 
     if not backups:
@@ -389,7 +389,7 @@ def _say_removed(steps: _Import, copies: list[tuple[Path, Path | None]]) -> None
 
 
 def _near(file: Path) -> str:
-    """Return the path relative to the current folder or to the home folder, if it is in one of
+    """Return the path relative to the current folder or the home folder, if it is inside one of
     them.
     """
     for folder, start in ((Path.cwd(), ""), (Path.home(), "~/")):
@@ -399,7 +399,7 @@ def _near(file: Path) -> str:
 
 
 def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
-    """Print what happens to each server; with `reasons`, also why one is not imported."""
+    """Print what happens to each server. With `reasons`, also say why a server is not imported."""
     if not adoptions:
         return
 
@@ -422,7 +422,7 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
 
 
 def _started(adoption: Adoption) -> str:
-    """Return the command line or the address of a server."""
+    """Return a server's command line or address."""
     from ideabridge.bridge.masking import shown_definition
 
     entry = shown_definition(adoption.entry)

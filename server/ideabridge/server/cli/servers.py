@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS: Final = 60.0
-"""Extra seconds for a sign-in, on top of the time that the person has."""
+"""Extra seconds that a sign-in may take, on top of the time that the person has."""
 
 app = typer.Typer(
     help="List, test, sign in to and import the MCP servers behind ideabridge.",
@@ -229,7 +229,7 @@ def _check_call(
 
 
 async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
-    """Call a tool. If the call fails, report the notes on the server."""
+    """Call a tool. If the call fails, also report the notes on the server."""
     from ideabridge.bridge.modules.errors import ModuleError
 
     try:
@@ -356,7 +356,7 @@ def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
 
 
 def _subject(user: str | None) -> str:
-    """Return the beginning of a sentence about a sign-in, which names the user unless it is whoever
+    """Return the start of a sentence about a sign-in. It names the user, unless that is whoever
     starts ideabridge.
     """
     if user is None:
@@ -382,7 +382,7 @@ def _module_user(options: Options, name: str) -> ModuleUser:
 async def _person(
     settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
 ) -> AsyncGenerator[Person | DevicePerson]:
-    """Yield the person who signs in, with the browser or the device that the options name."""
+    """Yield the person who signs in, using the browser or the device that the options name."""
     from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
 
@@ -472,7 +472,7 @@ def log_out(
 
 
 def signature(schema: JSONObject) -> str:
-    """Return the names of the parameters, with brackets around the optional ones."""
+    """Return the parameter names, with brackets around the optional ones."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return ""
@@ -555,7 +555,7 @@ class _Difference:
 
     Attributes:
         tool: the tool.
-        lines: the changes, one in each line.
+        lines: the changes, one per line.
         ideas: the published ideas that call it, as NAME@VERSION.
     """
 

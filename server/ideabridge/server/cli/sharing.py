@@ -1,6 +1,4 @@
-"""`ideabridge ideas export` and `import`: writes and reads ideas as files, one document for each
-idea.
-"""
+"""`ideabridge ideas export` and `import`: write and read ideas as files, one document per idea."""
 
 from __future__ import annotations
 
@@ -135,7 +133,7 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
 
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool) -> int:
-    """Export each idea to a file. Report an idea that cannot be exported, and continue with the
+    """Export each idea to a file. If an idea cannot be exported, report it and continue with the
     others.
     """
     if not refs:
@@ -180,8 +178,8 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
 
 
 def _file_name(document: JSONObject, ref: str) -> str:
-    """Return the name of the file of an exported idea, or of one that was written by hand, without
-    its suffix.
+    """Return the name, without suffix, of the file for an exported idea or for one that was written
+    by hand.
     """
     if "ideabridge" not in document:
         return str(document["name"])
@@ -200,8 +198,9 @@ def _text(document: JSONObject) -> str:
 
 
 def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file completely or not at all, readable only by its owner. Links are never followed:
-    otherwise, the owner of the folder could choose another file of this machine to be overwritten.
+    """Write a file completely or not at all, readable only by its owner. Symbolic links are never
+    followed: otherwise, the folder's owner could make this process overwrite another file on this
+    machine.
 
     `named` means that a person typed this path, so it may be a device or a pipe. Error messages
     begin with `option`.
@@ -358,7 +357,7 @@ def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
     """Report the outcome for each saved idea, and which servers and tools are missing here. `saved`
-    has the file of each idea, which begins its lines if `with_files` is true.
+    contains the file of each idea. If `with_files` is true, the lines begin with it.
     """
     for file, idea in saved:
         _say_saved(f"{visible(file)}: " if with_files else "", idea)
@@ -397,8 +396,8 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
 
 
 def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
-    """Return (file, whether a person typed exactly this path) for the words that are files, and for
-    the files in those that are folders.
+    """Return (file, whether a person typed exactly this path) for each word that is a file, and for
+    each file in the words that are folders.
     """
     files: list[tuple[str, bool]] = []
     for word in words:
@@ -430,8 +429,8 @@ async def _import_document(
     edited: bool,
     replace: tuple[str, ...],
 ) -> tuple[SavedIdea, list[Need]]:
-    """Import one document. If it was changed, or replaces a publication, show this to the person
-    and ask first.
+    """Import one document. If it was changed, or would replace a publication, show this to the
+    person and ask first.
     """
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document

@@ -1,5 +1,5 @@
-"""`ideabridge store`, and functions that open the store of the command line and find runs
-and ideas in it.
+"""`ideabridge store`, and functions that open the command line's store and find runs and ideas in
+it.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ REF_HELP: Final = (
 )
 
 _PART: Final = re.compile(r"([^:]+):(\d{1,6})(?:-(\d{1,6}))?")
-"""Some calls of a run: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
+"""A selection of a run's calls: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
 
 _NAMED: Final = 5
-"""The maximum number of runs that an error message lists."""
+"""Maximum number of runs that an error message lists."""
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or beginning of an id. `last` means the newest run that is not of
-    kind `session`, and `RUN:FIRST-LAST` means some calls of a run, as a run of their own.
+    """Return the run with this id or id prefix. `last` means the newest run that is not of kind
+    `session`. `RUN:FIRST-LAST` turns these calls of a run into a run of their own.
 
     Raises:
         UnknownRunError: no run matches.
@@ -150,10 +150,11 @@ def lookup_run(options: Options, text: str) -> RunRecord:
 
 
 def resolve_idea(store: Store, ref: str) -> str:
-    """Return `ref` if it names an idea, else the id of the run that `resolve_run` finds.
+    """Return `ref` if it names an idea, and otherwise the id of the run that `resolve_run` finds.
 
     Raises:
-        UnknownIdeaError, AmbiguousIdeaError: it names neither an idea nor a run.
+        UnknownIdeaError, AmbiguousIdeaError: `ref` names neither an idea nor a run, or more than
+            one idea.
         UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
@@ -176,9 +177,7 @@ def lookup_idea(options: Options, ref: str) -> str:
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """Do the same as `lookup_idea`, but also accept `session` and the id of a session of direct
-    calls that is in progress.
-    """
+    """Like `lookup_idea`, but also accept `session` and the id of an active direct-call session."""
     with open_store(options) as store:
         if ref == "session" or store.sessions.get(ref) is not None:
             return ref
@@ -254,7 +253,7 @@ def copy_store(
 
 
 _WIDEST: Final = 100
-"""The maximum number of characters of a value in a table of `store query`."""
+"""Maximum number of characters of a value in a table of `store query`."""
 
 
 @app.command("query")
@@ -328,8 +327,8 @@ def _read_parameters(words: list[str]) -> dict[str, str]:
 
 
 def _readable(value: Value) -> str | int | float | None:
-    """Return the value in a form that JSON can hold: bytes as hex digits, and infinity
-    as a word.
+    """Return the value in a form that JSON can represent: bytes as hex digits, and infinity as a
+    word.
     """
     if isinstance(value, bytes):
         return value.hex()
@@ -350,7 +349,9 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table whose values are cut to `_WIDEST` characters, and say how many were longer."""
+    """Print a table whose values are cut to `_WIDEST` characters, and say how many values were
+    longer.
+    """
     count = 0
     lines: list[list[str]] = []
     for row in rows:

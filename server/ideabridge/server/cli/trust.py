@@ -1,5 +1,5 @@
-"""`ideabridge trust`: shows the effects of a project file, trusts exactly this file, or withdraws
-the trust.
+"""`ideabridge trust`: shows what a project file does, trusts exactly this content, or revokes the
+trust.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def trust(
 
 
 def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> None:
-    """Raise `UsageError` if options exclude each other."""
+    """Raise `UsageError` if the options exclude each other."""
     if sum((shows, remove, trusts)) > 1:
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
@@ -119,7 +119,7 @@ def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> No
 
 
 def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
-    """Read a project file, and report a problem of `trust.json`."""
+    """Read a project file, and report any problem with `trust.json`."""
     from ideabridge.bridge.configuration import read_project_file
     from ideabridge.bridge.trust import project_trust
 
@@ -142,7 +142,9 @@ def _project_folder(options: Options, folder: Path | None) -> Path:
 def _ask(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> bool:
-    """Ask the person at the terminal whether to trust a project file, and store a yes."""
+    """Ask the person at the terminal whether to trust a project file, and store the answer if it is
+    yes.
+    """
     if not at_terminal():
         # A script that could trust the present content would also trust the next change, which
         # nobody has seen.
@@ -155,7 +157,7 @@ def _ask(
 
 
 def _withdraw(file: Path) -> ExitCode:
-    """Withdraw the trust in a file, and the permission to use variables."""
+    """Revoke the trust in a file and its permission to use variables."""
     from ideabridge.bridge.trust import forget
 
     if forget(file):
@@ -198,7 +200,7 @@ def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
     """Return the paths of `--data` in the form that `--show` prints. Without the option, return the
-    paths that are trusted as data now.
+    paths that are currently trusted as data.
 
     Raises:
         UsageError: a file cannot be data.

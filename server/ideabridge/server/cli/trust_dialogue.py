@@ -41,11 +41,11 @@ def ask(
     user: Configuration,
     confirmed: frozenset[str] = frozenset(),
 ) -> bool:
-    """Ask the person at the terminal whether to trust a project file and which files are data,
-    and store a yes.
+    """Ask the person at the terminal whether to trust a project file and which files are only data.
+    Store the answer if it is yes.
 
     Args:
-        standing: the trust in the file.
+        standing: whether and how the file is trusted now.
         parsed: its configuration.
         user: the user's configuration.
         confirmed: the paths of the files that the person has already named as data.
@@ -74,12 +74,14 @@ def ask(
 
 
 def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
-    """Return the paths of the files that can be data, without the confirmed ones."""
+    """Return the paths of the files that can be data, except the confirmed ones."""
     return [path for path in standing.found.data_files if path not in confirmed]
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is only data. After any answer but yes, trust covers it."""
+    """Ask whether a file is only data. After any answer but yes, the file is covered by the
+    trust.
+    """
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, trust does not end when it changes."
     _put(text, say, err().width, first="data?".ljust(_INDENT), further=" " * _INDENT)
@@ -87,8 +89,8 @@ def _is_only_data(standing: ProjectTrust, path: str) -> bool:
 
 
 def _typed(question: str) -> str:
-    """Ask, and return the line that the person types, in lower case, or "" at the end
-    of the input.
+    """Ask, and return the line that the person types, in lower case, or "" at the end of the
+    input.
     """
     sys.stderr.write(question)
     sys.stderr.flush()
@@ -109,8 +111,8 @@ def show_standing(
     *,
     as_json: bool,
 ) -> None:
-    """Print the effects of a project file, with the hash of what a person would trust if
-    `confirmed` is data.
+    """Print the effects of a project file, with the hash of what a person would trust, assuming
+    that the files in `confirmed` are data.
     """
     from ideabridge.bridge.trust import trust_command
 
@@ -141,7 +143,7 @@ def _print(
     width: int | None,
 ) -> None:
     """Print the effects of a project file, wrapped to `width` columns. If `width` is None, each
-    effect is one line.
+    effect takes one line.
     """
     files = list(standing.found.covered(confirmed))
     covered = ", ".join(files[:_SHOWN_FILES])
@@ -160,7 +162,7 @@ def _print(
 
 
 def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
-    """Return the first line of the effects of a project file, which says whether it is trusted."""
+    """Return the first line about a project file, which says whether it is trusted."""
     file = standing.found.file
     if standing.is_trusted and confirmed != standing.data:
         return f"{file} is trusted, but not with these data files. It would do this:"
@@ -175,8 +177,8 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
 def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
-    """Print a text that may contain words of the file. None of its continuation lines begins where
-    the lines of ideabridge begin.
+    """Print a text that may contain words from the file. Its continuation lines are indented, so
+    that they cannot pass for lines by ideabridge.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
     if width is None:
@@ -279,8 +281,8 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
-    """Return the environment variables in a project file that may hold a secret, with the places of
-    each.
+    """Return the environment variables in a project file that may contain a secret, each with the
+    places where it is used.
     """
     from ideabridge.bridge.trust import HARMLESS
 
@@ -309,8 +311,8 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
 def standing_json(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> JSONObject:
-    """Return the effects of a project file as JSON, with the hash of what a person would trust if
-    `confirmed` is data.
+    """Return the effects of a project file as JSON, with the hash of what a person would trust,
+    assuming that the files in `confirmed` are data.
     """
     project_file = standing.found
     state = "untrusted"

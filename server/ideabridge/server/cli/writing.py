@@ -45,10 +45,10 @@ class _Read:
     Attributes:
         file: the file.
         document: the idea.
-        name: the name of its tool; empty: it is no tool.
+        name: the name of its tool, or "" if it is not a tool.
         is_export: whether `ideas export` wrote it as a portable document.
         lines: everything that a person must see before the idea is saved.
-        mentions: the names of tools, modules and ideas that its calls name.
+        mentions: the tools, modules and ideas that its calls name.
     """
 
     file: str
@@ -162,8 +162,8 @@ def _read_all(
     name: str | None,
     refuse: Callable[[str, IdeabridgeError], None],
 ) -> list[_Read]:
-    """Read the files, and return those that are ideas. Pass the others to `refuse`. `files` is as
-    in `list_files`.
+    """Read the files, and return those that are ideas. Pass the others to `refuse`. `files` has the
+    form that `list_files` returns.
     """
     read: list[_Read] = []
     by_name: dict[str, _Read] = {}
@@ -186,8 +186,8 @@ async def _save_all(
     replaced: tuple[str, ...],
     refuse: Callable[[str, IdeabridgeError], None],
 ) -> list[tuple[str, SavedIdea]]:
-    """Save the ideas, and pass those that cannot be saved to `refuse`. Return each saved idea with
-    its file.
+    """Save the ideas, and return each saved idea with its file. Pass ideas that cannot be saved to
+    `refuse`.
     """
     saved: list[tuple[str, SavedIdea]] = []
     for idea in _in_order(ideas):
@@ -200,8 +200,8 @@ async def _save_all(
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """Sort the ideas, so that each comes after those that it calls. Ideas that call one another in
-    a circle stay in the order of the files; saving refuses them.
+    """Sort the ideas so that each comes after those that it calls. Ideas that call one another in a
+    circle stay in the order of the files, and are refused when they are saved.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
@@ -260,7 +260,7 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
 
 
 def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse an idea with the same name as another one but different content. Otherwise, note its
+    """Refuse an idea that has the same name as another but different content. Otherwise record its
     name.
     """
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
@@ -296,7 +296,9 @@ def _show(idea: _Read, *, alone: bool) -> None:
 async def _save(
     bridge: Bridge, idea: _Read, options: Options, replace: tuple[str, ...]
 ) -> SavedIdea:
-    """Save one idea. Before it replaces another one, show the differences to the person and ask."""
+    """Save one idea. If it would replace another, first show the differences to the person and
+    ask.
+    """
     from ideabridge.bridge.errors import NameInUseError
 
     async def save(replaced: tuple[str, ...]) -> SavedIdea:
