@@ -1,10 +1,10 @@
 """The record of direct calls: one line for each call of an exposed tool, and sessions of calls with
 their results.
 
-Both are written to the store together, within a fraction of a second of the end of a call, and when
-the server ends. A crash loses the calls of this fraction. With `sessions: false` in the
-configuration, or `record: false` of a module, only the lines remain, which have neither arguments
-nor results.
+Both are written to the store together, a fraction of a second after a call ends, and when the
+server ends. A crash loses the calls that ended in that fraction of a second. With `sessions: false`
+in the configuration, or `record: false` for a module, only the lines are written, which contain
+neither arguments nor results.
 """
 
 from __future__ import annotations
@@ -46,39 +46,40 @@ from ideabridge.tools.tool import Tool
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.25
-"""Seconds between the end of a call and its writing."""
+"""Delay, in seconds, between the end of a call and writing it."""
 
 _AT_ONCE: Final = 500
-"""The most calls that are written at once."""
+"""Maximum number of calls written at once."""
 
 _MOST_KEPT: Final = 20_000
-"""The most calls kept in memory while the store cannot be written; the oldest are dropped."""
+"""Maximum number of calls kept in memory while the store cannot be written. Beyond it, the oldest
+are dropped."""
 
 _BYTES_AT_ONCE: Final = 262_144
-"""Bytes of results above which a thread writes them."""
+"""Size of results, in bytes, above which a thread writes them."""
 
 _MOST_BYTES: Final = 64_000_000
-"""The most bytes of results kept in memory while the store cannot be written. Beyond it, the
+"""Limit, in bytes, on the results kept in memory while the store cannot be written. Beyond it, the
 sessions of the calls end."""
 
 _MOST_SESSIONS: Final = 10_000
-"""The most sessions in memory. Beyond it, the session whose last call is the oldest is forgotten,
-and its next call begins another session."""
+"""Maximum number of sessions in memory. Beyond it, the session whose last call is the oldest is
+forgotten, and its next call begins a new session."""
 
 _SWEEP_SECONDS: Final = 60.0
-"""Seconds between two searches for sessions that have ended."""
+"""Interval, in seconds, at which sessions that have ended are looked for."""
 
 _CLIENT_CHARACTERS: Final = 120
 _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
 
 _WAITING: Final = "direct."
-"""The prefix of the settings for direct calls whose results were not returned yet; the id of the
-run follows it. They are deleted with the run."""
+"""The prefix of the settings for direct calls whose results have not been returned yet; the run's
+id follows it. The settings are deleted with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""Seconds after the end of such a run in which the same call gets its result. A later call asks
-again."""
+"""How long, in seconds, after such a run has ended an identical call gets its result. A later call
+asks again."""
 
 
 @dataclass(slots=True)
@@ -86,13 +87,13 @@ class Entry:
     """A direct call in progress. `outcome` applies unless the call returns a result.
 
     Attributes:
-        tool: the tool, or the name of a published idea.
-        arguments: the arguments, without secrets.
+        tool: the called tool, or the name of a published idea.
+        arguments: the arguments with secrets removed.
         is_secret: whether the arguments contained a secret.
         value: the value of the call, once `has_value` is true.
         error: why the call failed.
         run: the run that the call became.
-        ends: the functions that are called when the call has ended.
+        ends: functions to call when the call has ended.
     """
 
     started: float
@@ -112,7 +113,7 @@ class Entry:
     ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def give(self, tool: Tool | str, value: JSON) -> None:
-        """Record the value of the call, and the tool as it was called."""
+        """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
             # A session names tools as plans do.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
@@ -123,12 +124,13 @@ class Entry:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in memory: its row of the store, and the calls that are not written yet.
+    """A session in memory: its row in the store, and the calls that are not written yet.
 
     Attributes:
-        defined: the place of the first call of each tool. Only the first call has the definition.
+        defined: the place of the first call of each tool. Only that call is stored with the tool's
+            definition.
         runs: the runs that its calls became.
-        size: the bytes of all its calls.
+        size: the size of all its calls, in bytes.
         waiting: the calls that are not written yet.
     """
 
@@ -140,13 +142,13 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results were not returned yet. They are settings
-    of the store, `direct.RUN` with the digest of the call, so that a call finds its run in another
-    process, too.
+    """The direct calls that became runs and whose results have not been returned yet. Each is a
+    setting in the store, `direct.RUN` with the digest of the call, so that a repeated call finds
+    its run in another process, too.
 
-    Two calls are the same if their caller, client, session over HTTP, tool and arguments are the
-    same. The session over stdio does not count: it ends with each restart of the host, after which
-    the same call must not run a second time.
+    Two calls are the same if their caller, client, HTTP session, tool and arguments are the same. A
+    stdio session does not count: it ends when the host restarts, and the same call must not run a
+    second time after that.
     """
 
     def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
@@ -155,7 +157,7 @@ class WaitingCalls:
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
-        """The digest of what two calls that are the same have in common."""
+        """Return the digest of what identical calls have in common."""
         client = self._record.client(request)
         if isinstance(request.context.request, Request):
             session = self._record.session(request)
@@ -165,7 +167,7 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """Return the run of this call if its result was not returned yet, and otherwise the run
+        """Return the run of this call if its result has not been returned yet, and otherwise a run
         that `start` starts.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
@@ -180,12 +182,12 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
-        """Return the run of this call if its result was not returned yet, and None otherwise.
+        """Return the run of this call if its result has not been returned yet, and otherwise None.
 
         Args:
             digest: see `digest`.
             caller: the owner of the run.
-            refused: whether to return a run that was cancelled, too, which has no result.
+            refused: whether to return also a run that was cancelled, which has no result.
         """
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
@@ -195,7 +197,9 @@ class WaitingCalls:
         return None
 
     async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
-        """Return a run if it still waits or its result can still be fetched, and None otherwise."""
+        """Return a run if it is still waiting or its result can still be fetched, and otherwise
+        None.
+        """
         record = self._bridge.store.runs.get(run_id)
         if record is None:
             return None
@@ -211,7 +215,9 @@ class WaitingCalls:
         return None if is_lost else run
 
     async def give(self, run: Run) -> None:
-        """Record that the result of a call is returned now. The same call is then a new one."""
+        """Record that the result of a call is being returned. From then on, an identical call is a
+        new one.
+        """
         key = f"{_WAITING}{run.id}"
         settings = self._bridge.store.settings
         if settings.get(key) is not None:
@@ -222,10 +228,10 @@ class DirectCalls:
     """The record of direct calls.
 
     Attributes:
-        waiting: the calls that became runs and whose results were not returned yet.
-        observers: the functions that are called with each call that has ended.
-        watchers: the functions that are called with each call that begins, in its task. The
-            function that a watcher returns is called there when the call has ended.
+        waiting: the calls that became runs and whose results have not been returned yet.
+        observers: functions that receive each call that has ended.
+        watchers: functions that receive each call that begins, in the call's task. Each returns a
+            function that is called in the same task when the call has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -252,8 +258,8 @@ class DirectCalls:
     def begin(
         self, name: str, tool: Tool | str, arguments: JSONObject, request: ToolRequest
     ) -> Entry:
-        """Begin the record of a direct call under a name. `tool` is the name of a published
-        idea, or a tool.
+        """Begin the record of a direct call under the name that the client used. `tool` is the name
+        of a published idea, or a tool.
         """
         data = encode(arguments)
         masked = self._bridge.secrets.redact(arguments)
@@ -275,7 +281,7 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call of an exposed tool; `result` is None if the call has no
+        """Complete the record of a call of an exposed tool. `result` is None if there is no
         result.
         """
         if result is not None and entry.outcome == "cancelled":
@@ -316,7 +322,7 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call of a published idea. The run takes the place of the
+        """Complete the record of a call of a published idea. Its run is recorded in place of the
         line.
         """
         if entry.error is not None:
@@ -338,7 +344,7 @@ class DirectCalls:
             self._has_waiting.set()
 
     def client(self, request: ToolRequest) -> str:
-        """The name and version of the client of a request, as they are recorded."""
+        """Return the name and version of a request's client, as they are recorded."""
         params = request.context.session.client_params
         if params is None:
             return ""
@@ -348,7 +354,7 @@ class DirectCalls:
         return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
 
     def session(self, request: ToolRequest) -> str:
-        """The hash of the connection of a request; "" over HTTP without a session."""
+        """Return the hash of a request's connection, or "" over HTTP without a session."""
         if not isinstance(request.context.request, Request):
             return self._process
         session = session_id(request.context)
@@ -397,7 +403,9 @@ class DirectCalls:
             self._end([*self._touched], "too many wait to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
-        """A call as it is stored; `size` is the approximate number of bytes of its result."""
+        """Return a call in its stored form. `size` is the approximate size of its result, in
+        bytes.
+        """
         tool = entry.tool
         body: JSONObject = {"name": entry.name, "began": entry.at, "ended": now}
         if isinstance(tool, str):
@@ -460,7 +468,7 @@ class DirectCalls:
     # -- writing -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write ended calls to the store a moment after they end, until cancelled."""
+        """Write calls to the store shortly after they end, until cancelled."""
         while True:
             await self._has_waiting.wait()
             await anyio.sleep(FLUSH_SECONDS)
@@ -468,7 +476,9 @@ class DirectCalls:
             self.flush()
 
     def flush(self) -> None:
-        """Write ended calls. If the store fails, the lines are kept for the next attempt."""
+        """Write the calls that have ended. If the store fails, the lines are kept for the next
+        attempt.
+        """
         if not self._ended and not self._touched:
             return
 
@@ -525,7 +535,7 @@ class DirectCalls:
         self._end(sessions, "the store cannot be written")
 
     def _end(self, ids: Sequence[str], reason: str) -> None:
-        """End sessions in memory whose calls are not all written, so that no session has a gap."""
+        """End these sessions: some of their calls are lost, and no session may have a gap."""
         if ids:
             logger.warning(
                 "results of direct calls in %d sessions are not kept: %s", len(ids), reason
@@ -541,7 +551,7 @@ class DirectCalls:
         )
 
     async def written(self) -> None:
-        """Write ended calls, and wait until they are in the store.
+        """Write the calls that have ended, and wait until they are in the store.
 
         Raises:
             StoreError: the store cannot be written.
@@ -551,7 +561,7 @@ class DirectCalls:
             await self._bridge.direct_sessions.written()
 
     async def shown(self, caller: str) -> list[SessionInfo]:
-        """The latest sessions of a caller, with the calls that are written. If the store is busy,
+        """Return a caller's latest sessions, with the calls written so far. If the store is busy,
         the last calls may be missing.
         """
         with suppress(StoreError):
@@ -568,7 +578,9 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """The approximate bytes of the content of a result; texts are not encoded for this."""
+    """Return the approximate size of a result's content, in bytes. Texts are not encoded for
+    this.
+    """
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):
         text = block.get("text") or block.get("data")

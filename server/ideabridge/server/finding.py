@@ -29,21 +29,21 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 # -- finding ---------------------------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
-"""Seconds after the start during which lists and searches wait for modules whose tools are not
+"""How long, in seconds after the start, lists and searches wait for modules whose tools are not
 known yet. Hosts allow ten seconds for the start and the first list."""
 
 _TOOLS: Final = 8
 _QUESTIONS: Final = 20
-"""The most questions in one search."""
+"""Maximum number of questions in one search."""
 
 _IDEAS: Final = 10
 _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
-"""Bytes of JSON of the tools in one answer."""
+"""Limit on the tools in one answer, in bytes of JSON."""
 
 _WHY: Final = 600
-"""The most characters of the reason why a server is not up. Some reasons end with a command that
-helps."""
+"""Maximum length, in characters, of the reason why a server is not up. Some reasons end with a
+command that helps."""
 
 
 class UnknownFilterError(IdeabridgeError):
@@ -51,7 +51,7 @@ class UnknownFilterError(IdeabridgeError):
 
 
 class Finding:
-    """Searches of one bridge, with an index of its tools."""
+    """Searches within one bridge, with an index of its tools."""
 
     def __init__(self, bridge: Bridge, record: DirectCalls, search: ToolSearch) -> None:
         self._bridge = bridge
@@ -60,8 +60,8 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find tools by words, best first, with a signature and a line of each. A tool that is
-        named exactly is described in full.
+        """Find tools by words, best match first, with a signature and one line of description each.
+        A tool that is named exactly is described in full.
 
         Wait for connecting modules whose tools are unknown until `LIST_SECONDS` after the start,
         unless a known tool fits every word. For a module that `module` names, wait up to
@@ -112,9 +112,9 @@ class Finding:
     def _tools_for(
         self, questions: Sequence[str], most: int, module: str | None, *, weak: bool
     ) -> tuple[list[Tool], int]:
-        """Return the tools that fit the questions best, at most `most` for each question, and the
-        number of tools that fit: the largest of any question, but at least the number of returned
-        tools. `weak`: see `ToolSearch.find`.
+        """Return the tools that fit the questions best, at most `most` per question, and how many
+        tools fit: the largest number for any one question, but at least the number of returned
+        tools. For `weak`, see `ToolSearch.find`.
         """
         tools: dict[ToolKey, Tool] = {}
         count = 0
@@ -135,7 +135,7 @@ class Finding:
         names: set[str],
         module: str | None,
     ) -> ToolAnswer:
-        """The answer to a search: the tools, how many fit, and the servers whose tools are
+        """Return the answer to a search: the tools, how many fit, and the servers whose tools are
         missing.
         """
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
@@ -192,8 +192,8 @@ class Finding:
     def _ideas_for(
         self, questions: Sequence[str], most: int, caller: str
     ) -> dict[str, Publication]:
-        """The published ideas that fit the questions, by name; at most `most` for each question. A
-        published idea is a tool, too, even if the host does not list it.
+        """Return the published ideas that fit the questions, keyed by name, at most `most` per
+        question. A published idea counts as a tool even if the host does not list it.
         """
         publications = self._bridge.store.publications
         ideas: dict[str, Publication] = {}
@@ -204,7 +204,7 @@ class Finding:
         return ideas
 
     async def _wait_for_tools(self, questions: Sequence[str], module: str | None) -> None:
-        """Wait for connecting modules as `search_tools` describes."""
+        """Wait for connecting modules, as `search_tools` describes."""
         modules = self._bridge.modules
         if await modules.known(0, module):
             return
@@ -275,8 +275,8 @@ class Finding:
         return why_not_here(self._bridge.store, publication, caller, lacking)
 
     def _refused(self, names: set[str], module: str | None) -> list[JSONObject]:
-        """The tools with these names that modules list but that cannot be called, with the
-        reason.
+        """Return the tools with these names that modules list but that cannot be called, and
+        why.
         """
         refused: list[JSONObject] = []
         for owner in self._bridge.modules.names if module is None else [module]:
@@ -290,8 +290,8 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _away(self, module: str | None) -> list[JSONObject]:
-        """The servers, or only the searched one, that have failed or whose tools are unknown, with
-        the reason.
+        """Return the servers (or only the searched one) that have failed or whose tools are
+        unknown, and why.
         """
         listed_modules = {tool.module for tool in self._bridge.offer.known}
         away: list[JSONObject] = []
@@ -310,8 +310,8 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find saved ideas by words, best first, or without words the newest: the caller's own
-        ideas, and those published to the caller.
+        """Find saved ideas by words, best match first, or without words the newest: the caller's
+        own ideas, and those published to the caller.
 
         Raises:
             FilterError: `since` or `until` is not a time.
@@ -377,8 +377,8 @@ class Finding:
             return None
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """A stored idea as guidance for a new run: its texts, and its calls as a plan. Raises the
-        errors of `Ideas.get`.
+        """Return a stored idea as guidance for a new run: its texts, and its calls as a plan.
+        Raises the same errors as `Ideas.get`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
         # The input and the state are left out, because they belong to the earlier run.
@@ -396,8 +396,8 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """The calls of the earlier steps of the idea's run, as far as the caller sees them,
-        followed by the calls of the idea.
+        """Return the calls of the earlier steps of the idea's run, as far as the caller may see
+        them, followed by the idea's own calls.
         """
         ideas = self._bridge.store.ideas
         meta = stored.meta
@@ -420,7 +420,7 @@ class Finding:
 
 
 def _explanations(tools: Sequence[JSONObject]) -> list[str]:
-    """Lines that explain names, marks and types that only some answers contain."""
+    """Return lines that explain names, marks and types that only some answers contain."""
     lines: list[str] = []
     if any("module" not in tool for tool in tools):
         lines.append("tools.NAME: a tool without _module")
@@ -443,8 +443,8 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
 
 
 def _idea_tool(publication: Publication) -> Tool:
-    """A published idea as a tool for plans. A host that lists the idea shows it under the same
-    name.
+    """Return a published idea as a tool for plans. If a host lists the idea, it appears there under
+    the same name.
     """
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"

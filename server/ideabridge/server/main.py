@@ -7,10 +7,10 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code (`docs/cli.md`).
+    """Run the command line and return the exit code (`docs/cli.md`).
 
     Args:
-        arguments: the words after `ideabridge`; None for those of the process.
+        arguments: the words after `ideabridge`, or None to use those of the process.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] in (["--version"], ["-V"]):

@@ -1,7 +1,7 @@
 """What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts
 and completions.
 
-They are passed on as the modules send them. URIs stay as they are: if two modules list the same
+Entries are passed on as the modules send them. URIs are not changed: if two modules list the same
 URI, it is read from the module that comes first in the configuration. A prompt keeps its name
 unless another module or an idea has a prompt of the same name; then its name is MODULE_NAME. Ideas
 come first in each list.
@@ -50,40 +50,40 @@ _LISTED: Final[dict[Kind, str]] = {
     "templates": "resourceTemplates",
     "prompts": "prompts",
 }
-"""The key of each list in its result."""
+"""The key under which each kind of list appears in its result."""
 
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
-"""A cursor within the entries of modules; it contains the number of entries before it. The cursors
-of ideas are names."""
+"""A cursor within the entries of modules, which contains the number of entries before it. The
+cursors of ideas are names."""
 
 _MOST_LISTS: Final = 3000
-"""The most lists that are kept for modules that answer too late."""
+"""Maximum number of lists that are kept for modules that answer too late."""
 
 LATE_SECONDS: Final = 2.0
-"""Seconds that a list waits for the entries of a module that is up. Entries that arrive later are
-announced."""
+"""How long, in seconds, a list waits for the entries of a module that is up. Entries that arrive
+later are announced."""
 
 _MOST_READINGS: Final = 3
-"""How often a list is read if it changes meanwhile."""
+"""How many times a list is read if it keeps changing while it is read."""
 
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
 _COMMON_SCHEMES: Final = frozenset({"file", "http", "https"})
-"""Schemes that belong to no module, even if only one lists resources with them."""
+"""Schemes that belong to no module, even if only one module lists resources with them."""
 
 
 _Place = tuple[str, "Kind", str | None]
-"""The key of a list: its module and kind, and the user, if each user signs in to the module."""
+"""The key of a list: its module and kind, and also the user if each user signs in to the module."""
 
 
 class _Reading:
-    """One reading of a list, which goes on even if nobody waits for it any more.
+    """One reading of a list, which continues even if nobody waits for it any more.
 
     Attributes:
-        place: the list.
+        place: the key of the list.
         connected: set when the module is no longer connecting; `connected_at` is the time.
         done: set when the reading has ended, with or without a list.
-        is_late: whether an answer was sent without the list.
+        is_late: whether an answer was already sent without the list.
         is_stale: whether the module has changed the list since this reading asked for it.
     """
 
@@ -97,11 +97,11 @@ class _Reading:
 
 
 class Offerings:
-    """Handles `resources/*`, `prompts/*` and completions, for ideas and for what exposed modules
-    offer.
+    """Handles `resources/*`, `prompts/*` and completions, both for ideas and for what exposed
+    modules offer.
 
     Attributes:
-        arrived: the function that is called with a module's name and a kind when this list arrives
+        arrived: a function that is called with a module's name and a kind when that list arrives
             too late for an answer.
     """
 
@@ -127,7 +127,7 @@ class Offerings:
     async def resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> Wire:
-        """One page of resources."""
+        """Return one page of resources."""
         return await self._page(
             "resources",
             params,
@@ -138,7 +138,7 @@ class Offerings:
     async def templates(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> Wire:
-        """One page of templates."""
+        """Return one page of templates."""
         return await self._page(
             "templates",
             params,
@@ -147,7 +147,7 @@ class Offerings:
         )
 
     async def prompts(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
-        """One page of prompts."""
+        """Return one page of prompts."""
 
         async def module_entries() -> list[JSONObject]:
             return [
@@ -203,7 +203,7 @@ class Offerings:
         return list(templates.values())
 
     async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
-        """The module and the prompt to which each name refers."""
+        """Return the module and the prompt that each name refers to."""
         listed = await self._all("prompts", caller)
         count = Counter(str(entry["name"]) for _, entry in listed)
         prompts: dict[str, tuple[str, JSONObject]] = {}
@@ -225,12 +225,14 @@ class Offerings:
         return True
 
     def _place(self, module: str, kind: Kind, caller: str) -> _Place:
-        """The key of a list. If each user signs in to the module, each has a list of their own."""
+        """Return the key of a list. If each user signs in to the module, each user has a list of
+        their own.
+        """
         own = self._bridge.modules[module].configuration.has_sign_ins
         return module, kind, user_of(caller) if own else None
 
     async def _all(self, kind: Kind, caller: str) -> list[tuple[str, JSONObject]]:
-        """The entries of every exposed module as (module, entry), in the order of the
+        """Return the entries of every exposed module as (module, entry), in the order of the
         configuration.
         """
         readings: list[_Reading] = []
@@ -254,8 +256,8 @@ class Offerings:
         ]
 
     async def _wait_for(self, reading: _Reading) -> None:
-        """Wait for the list of a module: soon after the start until the module is up, and then for
-        `LATE_SECONDS`. If the list is too late, the previous list is used, if there is one.
+        """Wait for a module's list: soon after the start until the module is up, and then for
+        `LATE_SECONDS`. If the list comes too late, the previous list is used, if there is one.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -268,7 +270,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read the list of one module, no matter how long that takes."""
+        """Read one module's list, no matter how long that takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None
@@ -327,7 +329,8 @@ class Offerings:
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Subscribe to changes of a resource; return its module, or None if no module has it.
+        """Subscribe to changes of a resource. Return its module, or None if no module has the
+        resource.
 
         Raises:
             MCPError: the module refuses or cannot be reached, or it would report changes of another
@@ -360,15 +363,15 @@ class Offerings:
         return module
 
     def forget(self, module: str) -> None:
-        """Discard the lists of a module that has changed them."""
+        """Discard a module's lists after the module has changed them."""
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
         for reading in self._readings.values():
             reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
-        """Return whether the offering of a module is passed on, and with it the resource with this
-        URI.
+        """Return whether a module's offering, including the resource with this URI, is passed
+        on.
         """
         return module in self._names and self._views.serves(module, uri)
 
@@ -397,11 +400,11 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the module from which a resource is read. This is the first module in the
-        configuration that lists it or has a template for it; else the module whose result named it
-        to the caller, unless only one other module has resources of its scheme; else the only
-        module with resources of its scheme, or with any. So no module takes over a resource of a
-        module before it.
+        """Return the module that a resource is read from. It is the first match in this order: the
+        first module in the configuration that lists the resource or has a template for it; the
+        module whose result named it to the caller, unless only one other module has resources of
+        its scheme; the only module with resources of its scheme; the only module with resources at
+        all. So no module can take over a resource of a module before it.
         """
         modules = self._bridge.modules
         if is_view_uri(uri):
@@ -442,7 +445,7 @@ class Offerings:
         return modules[same.pop()] if len(same) == 1 else self._only_one()
 
     def _claims(self, name: str, uri: str, caller: str) -> bool | None:
-        """Return whether a module lists a resource or has a template for it; None if its lists
+        """Return whether a module lists a resource or has a template for it, or None if its lists
         have not been read.
         """
         resources = self._last.get(self._place(name, "resources", caller))
@@ -457,8 +460,8 @@ class Offerings:
         )
 
     def _only_one(self) -> Module | None:
-        """The only module with resources; None if several modules have some, or may have, because
-        one is away.
+        """Return the only module with resources. Return None if several modules have some, or may
+        have some because one of them is not connected.
         """
         modules = [self._bridge.modules[name] for name in self._names]
         candidates = [module for module in modules if module.has_resources]
@@ -469,7 +472,7 @@ class Offerings:
     async def prompt(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> Wire | types.GetPromptResult:
-        """Return the context of an idea, or a prompt of a module.
+        """Return the context of an idea, or a module's prompt.
 
         Raises:
             MCPError: there is no such prompt, or its module refuses it.
@@ -554,8 +557,8 @@ class Offerings:
 
 
 def matches_template(template: str, uri: str) -> bool:
-    """Return whether a URI may come from a template (RFC 6570): its literal parts
-    occur in this order.
+    """Return whether a URI may come from a template (RFC 6570): the literal parts of the template
+    occur in it in the same order.
     """
     first, *others = _PART.split(template)
     if not others:

@@ -62,7 +62,7 @@ _ANY: Final[list[JSON]] = [
     {"type": "boolean"},
     {"type": "null"},
 ]
-"""The `anyOf` of a value that may be any JSON."""
+"""The `anyOf` of a value that may be any JSON value."""
 
 _WITH_REFERENCES: Final[list[JSON]] = [_OPEN, {"type": "array", "items": {}}, _TEXT]
 """The `anyOf` of a value that may contain references to other values."""
@@ -103,8 +103,8 @@ def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject
 
 
 def tool_signature(tool: Tool) -> str:
-    """The name of a tool and its parameters: `join(items, separator?)`, where `?` marks
-    an optional one.
+    """Return a tool's name and parameters: `join(items, separator?)`, where `?` marks an optional
+    one.
     """
     required = tool.parameters.get("required")
     properties = tool.parameters.get("properties")
@@ -345,7 +345,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _ADDS,
     ),
 )
-"""The definitions, in their wire form."""
+"""The definitions of the own tools, in wire form."""
 
 _RARE: Final[dict[str, frozenset[str]]] = {
     "search_tools": frozenset({"module", "limit"}),
@@ -359,21 +359,21 @@ _RARE: Final[dict[str, frozenset[str]]] = {
         {"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}
     ),
 }
-"""The tools that are listed by default, each with the parameters that are left out."""
+"""The tools that are listed by default, each with the parameters that the list leaves out."""
 
 _LISTED: Final = 200
-"""The most characters of a title, or of the reason of a refusal, in the list of runs."""
+"""Maximum number of characters, in the list of runs, of a title or of a reason why a call was
+refused."""
 
 _BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
 
 def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
-    """The definitions that are listed.
+    """Return the definitions that are listed.
 
     Args:
         programs: whether `run_plan` offers programs.
-        every: whether all tools are listed with all parameters, instead of only what most tasks
-            need.
+        every: whether to list all tools with all parameters, instead of only what most tasks need.
     """
     tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
     if every:
@@ -382,8 +382,9 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return a tool without some parameters, and without bounds. A host that checks calls against
-    the list must still let these parameters pass. The bounds still apply, and an error states them.
+    """Return a tool without some of its parameters, and without bounds. The schema must still let
+    these parameters pass, because some hosts check calls against it. The bounds still apply, and an
+    error states them.
     """
     schema = tool["inputSchema"]
     properties = {
@@ -413,8 +414,8 @@ VIEW_RUN: Final = "view_run"
 show views."""
 
 OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
-"""Names that no idea and no module's tool may have. Each of these tools can be called, listed or
-not."""
+"""Names that no idea and no module's tool may have. Each of these tools can be called, whether or
+not it is listed."""
 
 LISTED: Final = frozenset(_RARE)
 """The names that are listed by default."""
@@ -429,7 +430,8 @@ _READ_ELSEWHERE: Final = {
     "solve": ("solution",),
     "submit_solution": ("solution",),
 }
-"""Parameters that are checked elsewhere: they accept more than one form, or any JSON."""
+"""Parameters that are checked elsewhere, because they accept more than one form, or any JSON
+value."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
@@ -449,14 +451,14 @@ _VALIDATORS: Final = {
 
 
 async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
-    """The checked arguments of a call of an own tool.
+    """Return the checked arguments of a call of an own tool.
 
-    Models often write objects and arrays as JSON text, which is parsed, and null instead of leaving
-    an argument out.
+    Models often write objects and arrays as JSON strings, which are parsed here, and write null
+    instead of omitting an argument.
 
     Raises:
-        ValueMismatchError: the arguments do not satisfy the tool's parameters; has path, found and
-            expected of every problem.
+        ValueMismatchError: the arguments do not satisfy the tool's parameters. The error contains
+            path, found and expected for every problem.
     """
     result: dict[str, Any] = {}
     for key, value in arguments.items():
@@ -477,7 +479,7 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
 # -- handlers --------------------------------------------------------------------------------------
 
 _WRITTEN_S: Final = 5.0
-"""Seconds for which a request for values waits until the journal is written."""
+"""How long, in seconds, a request for values waits for the journal to be written."""
 
 _PLAN_KEYS: Final = ("calls", "program", "input", "instances", "output", "output_schema")
 
@@ -666,7 +668,7 @@ class OwnHandlers:
         return self._values(run, paths)
 
     async def _session_shown(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer | None:
-        """The calls of a session of direct calls in progress; None if the run is not such a
+        """Return the calls of an active direct-call session, or None if the run is not such a
         session.
         """
         with suppress(StoreError):
@@ -780,7 +782,7 @@ class OwnHandlers:
         return await self._bridge.run(arguments["run"], caller=request.caller)
 
     async def _decide_approval(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Decide approvals in order; if a decision is refused, those before it are applied."""
+        """Decide approvals in order. If one decision is refused, the earlier ones still apply."""
         run = await self._run(arguments, request)
         person = self._running.deciding.by_person(run, request)
         if person is not None:

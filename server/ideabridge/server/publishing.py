@@ -1,7 +1,8 @@
 """Publishing: answers calls of `publish_idea`.
 
 Theory of operation. A run is published at once, as version 1. If its copied values leave something
-open, the answer has `needs_program`: a Request for a program, to the mind that saw the run.
+open, the answer contains `needs_program`: a Request for a program, addressed to the mind that saw
+the run.
 
     who saw the run                             who answers the Request
     the host's model: by turns, direct calls    the same model, with another call of `publish_idea` and its `program`
@@ -9,7 +10,7 @@ open, the answer has `needs_program`: a Request for a program, to the mind that 
     the configured model                        the same, if the configuration says so (`program_mind`)
 
 Each program is judged by the recordings; see `publishing/rounds.py`. Judging may take longer than a
-host waits, so it goes on after `wait_s`, and a repetition of the same call gets the result.
+host waits, so it continues after `wait_s`, and the same call made again gets the result.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of `publish_idea`."""
 
 _ASKS: Final = "?"
-"""The value of `program` that asks what a program must do, which is still to be written."""
+"""The value of `program` with which a call asks what a program, still to be written, must do."""
 
 _DECLINES: Final = (False, "false")
-"""The values of `program` for which no program is wanted. The list of tools declares a text,
-because hosts rewrite parameters of more than one type."""
+"""The values of `program` that say that no program is wanted. The list of tools declares a string,
+because hosts rewrite parameters with more than one type."""
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
-"""The parameters that have no meaning if the idea is written in the call."""
+"""The parameters that have no meaning if the call itself contains the idea."""
 
 _UNLISTED: Final = (
     "It is called by its name, and is not in the list of tools, which has the newest and the "
@@ -72,7 +73,7 @@ _UNLISTED: Final = (
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
-"""The parameters in which the author of a program describes it."""
+"""The parameters in which a program's author describes it."""
 
 _CHANGE: Final = (
     "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, "
@@ -87,15 +88,16 @@ _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 _HAND_IN: Final = "Hand in the program (check_run(run={run}) has it), and a person is asked"
 
 _KEPT: Final = 200
-"""The most programs whose judging, or its result, waits for a call to fetch it."""
+"""How many programs may be in judging at once, including those whose result no call has fetched
+yet."""
 
 
 def _written(idea: JSON) -> str | JSONObject:
     """Return the idea that a call publishes: its name, or its document, which models may also write
-    as JSON text.
+    as a JSON string.
 
     Raises:
-        PublicationError: it is neither.
+        PublicationError: the argument is neither.
     """
     if isinstance(idea, str) and idea.lstrip().startswith("{"):
         idea = decode(idea, what="idea")
@@ -108,7 +110,7 @@ def _written(idea: JSON) -> str | JSONObject:
 
 @dataclass(slots=True)
 class _Judging:
-    """The judging of one program, shared by all calls that hand in the same program."""
+    """The judging of one program, shared by all calls that submit the same program."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     publication: Publication | None = None
@@ -116,10 +118,12 @@ class _Judging:
 
 
 class ListedTools(Protocol):
-    """What this file needs of the list of tools that hosts see; see `ToolCatalogue`."""
+    """What this module needs to know about the list of tools that hosts see; see
+    `ToolCatalogue`.
+    """
 
     def is_exposed(self, name: str) -> bool:
-        """Return whether an exposed tool has a name."""
+        """Return whether there is an exposed tool with this name."""
         ...
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
@@ -148,8 +152,7 @@ class Publishing:
         self._judging: OrderedDict[str, _Judging] = OrderedDict()
 
     async def publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Publish a run, an idea, or a document that the call contains, and judge a program that is
-        handed in.
+        """Publish a run, an idea, or a document in the call itself, and judge a submitted program.
 
         Raises:
             IdeabridgeError: nothing was published; the message states the reason.
@@ -193,7 +196,7 @@ class Publishing:
     async def _read_request(
         self, idea: str, arguments: Arguments, request: ToolRequest
     ) -> PublishRequest:
-        """Read what a call wants to publish, apart from its decisions about a plan.
+        """Read from a call what it wants to publish, but not its decisions about a plan.
 
         Args:
             idea: the name of the run or idea.
@@ -219,14 +222,14 @@ class Publishing:
         )
 
     async def _program_request(self, publish_request: PublishRequest) -> ProgramRequest:
-        """The Request for a program that does what the runs did."""
+        """Return the Request for a program that does what the runs did."""
         words = ToolWords(publish_request.name, publish_request.description)
         return await self._bridge.publisher.program_request(
             publish_request.refs, publish_request.caller, words=words
         )
 
     def check_free(self, name: str, caller: str) -> None:
-        """Raise an error if a publication may not have this name."""
+        """Raise an error if a publication may not use this name."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
@@ -234,8 +237,8 @@ class Publishing:
     async def save(
         self, document: JSONObject, to: str | None, caller: str
     ) -> tuple[JSONObject, str]:
-        """Publish an idea that does not come from a run, and return the answer about it as JSON and
-        as text.
+        """Publish an idea that does not come from a run. Return the answer about it as JSON and as
+        text.
         """
         saved = await self._bridge.save_idea(document, to=to, caller=caller)
         publication = saved.publication
@@ -320,7 +323,9 @@ class Publishing:
     def _version_answer(
         self, publication: Publication, program_request: ProgramRequest | None = None
     ) -> ToolAnswer:
-        """The answer about a new version, with the Request for a program if one is wanted."""
+        """Return the answer about a new version, with the Request for a program if one is
+        wanted.
+        """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
             # The Request itself names what is open.
@@ -347,7 +352,7 @@ class Publishing:
         return answer(result, text)
 
     def _program_instructions(self, program_request: ProgramRequest, name: str) -> str:
-        """A Request as text, with instructions for answering it."""
+        """Return a Request as text, with instructions for answering it."""
         first, *others = program_request.runs
         runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
         return (
@@ -359,7 +364,7 @@ class Publishing:
         )
 
     def _published(self, publication: Publication) -> tuple[JSONObject, str]:
-        """The answer about a new tool, as JSON and as text."""
+        """Return the answer about a new tool, as JSON and as text."""
         result: JSONObject = {
             "name": publication.name,
             "version": publication.version,
@@ -435,7 +440,7 @@ class Publishing:
     async def _answer_of_judge(
         self, publish_request: PublishRequest, written: ProgramAnswer, seconds: float
     ) -> ToolAnswer:
-        """Judge a program, and publish it if the recordings accept it."""
+        """Judge a program, publish it if the recordings accept it, and return the answer."""
 
         async def judge() -> Publication:
             return await self._rounds.hand_in(publish_request, written)
@@ -454,11 +459,11 @@ class Publishing:
         judge: Callable[[], Awaitable[Publication]],
         seconds: float,
     ) -> Publication | None:
-        """Wait at most `seconds` for the publication of a program; return None if it is still being
+        """Wait at most `seconds` for the publication of a program. Return None if it is still being
         judged.
 
-        The same program for the same task is judged once, no matter how many calls hand it in
-        meanwhile.
+        The same program for the same task is judged only once, no matter how many calls submit it
+        in the meantime.
         """
         digest = publish_request.digest_with(written)
         judging = self._judging.get(digest)
@@ -497,8 +502,8 @@ class Publishing:
     async def _by_model(
         self, publish_request: PublishRequest, mind: str, version: Publication, seconds: float
     ) -> ToolAnswer:
-        """Let the configured model write programs until one is accepted, and answer about
-        the last version.
+        """Let the configured model write programs until one is accepted, and return the answer
+        about the last version.
         """
         choice = Choice(mind, "program_mind in the configuration says so")
 
@@ -543,15 +548,15 @@ class Publishing:
         seconds: float,
         version: Publication | None = None,
     ) -> ToolAnswer:
-        """Let the client's model write programs until one is accepted, and answer about
+        """Let the client's model write programs until one is accepted, and return the answer about
         the last version.
 
         Args:
             publish_request: what to publish.
             run: the run in which the model writes the next program.
-            request: the call; it may be repeated for each program.
+            request: the call, which may be repeated for each program.
             seconds: how long to wait for each program.
-            version: the version without a program, if this request has already published it.
+            version: the version without a program, if this request has already published one.
 
         Raises:
             InputRequired: the client's model must be asked, and the request is repeated with its
@@ -579,7 +584,9 @@ class Publishing:
     async def _without_program(
         self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
-        """The answer if the client's model has not written a program that the recordings accept."""
+        """Return the answer for when the client's model has not written a program that the
+        recordings accept.
+        """
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
         note = f"the client's model wrote no program that does what the run did: {reason}"
@@ -604,8 +611,8 @@ class Publishing:
     # -- who decides -------------------------------------------------------------------------------
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
-        """Return the run that is made of a session of direct calls, or of some calls of a session
-        or run; otherwise `ref`.
+        """Turn a direct-call session, or some calls of a session or run, into a run, and return its
+        id. Return any other `ref` unchanged.
         """
         await self._record.written()
         sessions = self._bridge.direct_sessions
@@ -616,10 +623,10 @@ class Publishing:
         return await sessions.part(ref, calls, request.caller)
 
     async def _decider(self, publish_request: PublishRequest, request: ToolRequest) -> Decider:
-        """Return who decides on the choices of an assistant: the person, if its client shows forms.
+        """Return who decides on an assistant's choices: the person, if the client shows forms.
 
         Raises:
-            PublicationError: nobody has accepted the choices; the message states how a person can.
+            PublicationError: nobody has accepted the choices. The message says how a person can.
         """
         choices = publish_request.choices.to_json()
         if not choices or publish_request.answer not in ("auto", "plan"):

@@ -26,10 +26,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
 PAGE: Final = 100
-"""Entries in one page."""
+"""Number of entries on one page."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""The most bytes of one page, unless its first entry is larger."""
+"""Maximum size of one page, in bytes, unless its first entry alone is larger."""
 
 _URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9]{{1,9}}))?/?\Z")
 _MIME: Final = "application/json"
@@ -49,8 +49,8 @@ def published_page(
     caller: str,
     entry_of: Callable[[Publication], Entry | None],
 ) -> tuple[list[Entry], str | None]:
-    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` returns
-    the entry of an idea, or None to omit it.
+    """Return one page of the ideas that a caller sees, and the cursor for the next page. `entry_of`
+    returns the entry for an idea, or None to leave it out.
 
     Raises:
         MCPError: the cursor did not come from this list.
@@ -79,7 +79,7 @@ def published_page(
 
 
 def uri_name(uri: str) -> str | None:
-    """The name of the idea in an `idea:` URI; None for other URIs."""
+    """Return the idea's name in an `idea:` URI, or None for any other URI."""
     match = _URI.match(uri)
     return match[1] if match else None
 
@@ -93,7 +93,7 @@ class IdeaResources:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """One page of published ideas."""
+        """Return one page of published ideas."""
 
         def entry_of(publication: Publication) -> types.Resource:
             description = (
@@ -112,7 +112,7 @@ class IdeaResources:
     async def templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """The URI templates."""
+        """Return the URI templates."""
         latest = types.ResourceTemplate(
             uri_template="idea://{name}",
             name="idea",
@@ -221,8 +221,8 @@ class IdeaPrompts:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        """One page of the published ideas whose context has text; ideas without text are
-        omitted.
+        """Return one page of the published ideas whose context has text. Ideas without text are
+        left out.
         """
 
         def entry_of(publication: Publication) -> types.Prompt | None:
@@ -312,8 +312,8 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """Read the input from the arguments of a prompt, which are texts. If a member of the input has
-    another type, its text is parsed as JSON.
+    """Read the input from the arguments of a prompt, which are always strings. If a member of the
+    input has another type, its string is parsed as JSON.
     """
     properties = _properties(publication)
     missing = [name for name in _required(publication) if name not in arguments]

@@ -7,9 +7,9 @@ supports this. Up to 2025-11-25 the questions go out on the back-channel. From 2
 request is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers
 when the client repeats the request.
 
-The name of `save_as` is stored as a setting, so that the run is published even if this process
-dies. The setting counts the tries: a publication during which the process ended twice is set aside,
-because it may have been the cause.
+The name in `save_as` is stored as a setting, so that the run is published even if this process
+dies. The setting also counts the attempts: if the process ended twice during a publication, that
+publication is set aside, because it may have been the cause.
 """
 
 from __future__ import annotations
@@ -97,12 +97,13 @@ CANCELLED: Final = "notifications/cancelled"
 _TIME_OUT: Final = re.compile(r"time[ds]?[ -]?out|deadline|too long", re.IGNORECASE)
 _MOST_REASONS: Final = 100
 _REASON_SECONDS: Final = 1.0
-"""Seconds to wait for the notification, which arrives independently of the end of the request."""
+"""How long, in seconds, to wait for the notification, which arrives independently of the end of the
+request."""
 
 
 class Cancellations:
-    """The reasons of recently cancelled requests, by session and request id, because ids are unique
-    only within a session.
+    """The reasons why requests were recently cancelled, keyed by session and request id, because
+    request ids are unique only within a session.
     """
 
     def __init__(self) -> None:
@@ -129,7 +130,7 @@ class Cancellations:
         changed.set()
 
     async def is_deliberate(self, context: Context) -> bool:
-        """Return whether the client of a cancelled request sent a reason other than a time-out."""
+        """Return whether the client of a cancelled request gave a reason other than a time-out."""
         key = session_id(context), str(context.request_id)
         with anyio.move_on_after(_REASON_SECONDS):
             while key not in self._reasons:
@@ -141,7 +142,8 @@ class Cancellations:
 # -- progress --------------------------------------------------------------------------------------
 
 _BUFFERED = 1000
-"""The most notifications that wait for a client that reads slowly; later ones are dropped."""
+"""Maximum number of notifications that wait for a client that reads slowly. Later ones are
+dropped."""
 
 _Note = tuple[float, float, str]
 
@@ -149,8 +151,8 @@ _Note = tuple[float, float, str]
 async def _with_progress(
     run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]
 ) -> None:
-    """Await `wait` for at most `seconds`, and send progress notifications for every call if the
-    request wants them.
+    """Await `wait` for at most `seconds`. If the request wants progress notifications, send them
+    for every call.
     """
     if not request.wants_progress:
         with anyio.move_on_after(seconds):
@@ -192,14 +194,14 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""The calls of a run that never started are counted again after as many notifications as the run
-has calls, divided by this number."""
+"""A run's calls that never started are counted again each time that the number of notifications
+reaches the number of calls divided by this."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The number of calls of a run that settled without a start, and the number of notifications
-    since they were counted.
+    """How many calls of a run settled without starting, and how many notifications were sent since
+    they were counted.
     """
 
     count: int = 0
@@ -208,11 +210,11 @@ class _Skipped:
 
 
 class _Counter:
-    """Counts the calls of a run and its rooms. The start of a call counts half, so that
-    progress always grows.
+    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress
+    always increases.
 
-    A skipped call has no event. Searching for skipped calls at each event would take time that
-    grows with the square of the calls, so a run of many calls counts them only now and then.
+    A skipped call has no event. Looking for skipped calls at each event would take quadratic time,
+    so in a run with many calls they are counted only now and then.
     """
 
     def __init__(self, run: Run) -> None:
@@ -225,7 +227,7 @@ class _Counter:
         self._skipped: dict[str, _Skipped] = {}
 
     def so_far(self, run: Run) -> list[_Note]:
-        """Return notifications for the calls that are already running."""
+        """Return notifications about the calls that are already running."""
         notes: list[_Note] = []
         for progress in run.calls():
             key = (run.id, progress.call.index)
@@ -241,7 +243,7 @@ class _Counter:
         return notes
 
     def note(self, run: Run, event: Event) -> _Note | None:
-        """Return the notification for an event of the run or a room, or None."""
+        """Return the notification about an event of the run or a room, or None if there is none."""
         if not isinstance(event, CallStarted | CallFinished):
             return None
 
@@ -264,7 +266,9 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, progress: Progress) -> str:
-        """The label of a call, after the labels of the calls whose rooms contain it."""
+        """Return the label of a call, preceded by the labels of the calls whose rooms contain
+        it.
+        """
         names = [label(progress)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
@@ -304,25 +308,25 @@ class _Counter:
 # -- running ---------------------------------------------------------------------------------------
 
 WAIT_S: Final = 45.0
-"""Default of `wait_s`: many hosts end a call after 60 s."""
+"""The default of `wait_s`. Many hosts end a call after 60 s."""
 
 
 _APPROVALS_BYTES: Final = 250_000
-"""The most bytes of JSON of the approvals in one answer, whose text repeats them."""
+"""Limit, in bytes of JSON, on the approvals in one answer. The answer's text repeats them."""
 
 _SAVE_AS: Final = "save_as."
-"""The prefix of the settings with the names under which runs are to be published."""
+"""The prefix of the settings that store the names under which runs are to be published."""
 
 _SAVED_S: Final = 3.0
-"""Seconds for which a request waits for the publication of its ended run."""
+"""How long, in seconds, a request waits for the publication of its run after the run has ended."""
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
-"""The first and the longest pause between two attempts to publish a run."""
+"""The first and the longest pause, in seconds, between two attempts to publish a run."""
 
 _MOST_TRIES: Final = 2
-"""How often a publication is tried that ends its process or takes too long, before it is set
-aside."""
+"""How many times a publication that ends its process or takes too long is attempted before it is
+set aside."""
 
 _NEEDS_PROGRAM: Final = (
     "copied values do not settle other input; publish_idea with this run and name says what would"
@@ -334,12 +338,14 @@ logger = logging.getLogger(__name__)
 
 
 def state_key(store: Store) -> bytes:
-    """The key that seals the state of requests. The first server on a store creates it."""
+    """Return the key that seals the state of requests. The first server on a store creates it."""
     return store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
 
 
 def _largest_part(run: Run) -> str:
-    """A sentence about the largest part of the first open Request; "" if no Request is open."""
+    """Describe the largest part of the first open Request in a sentence. Return "" if no Request is
+    open.
+    """
     for asking in run.open_requests():
         if asking.runner.request is not None:
             return f" Of a request, {asking.runner.request.largest()}."
@@ -347,8 +353,8 @@ def _largest_part(run: Run) -> str:
 
 
 def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
-    """The placeholders of the content blocks in the values that the last Solution has read, by
-    reference. The Request, which is text, contains only the sizes of these blocks.
+    """Return the placeholders of the content blocks in the values that the last Solution read,
+    keyed by reference. The Request is text, so it contains only the sizes of these blocks.
     """
     read: JSONObject = {}
     for asking in run.open_requests():
@@ -365,13 +371,13 @@ def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
 
 
 class Running:
-    """Runs on behalf of requests. The task group must live as long as the server.
+    """Carries out runs on behalf of requests. The task group must live as long as the server.
 
     Attributes:
         search: an index of the tools of the bridge.
-        published: the function that is called after an idea is published, to announce it at once.
-        closing: whether the server is ending. The cancellation of a request then does not come from
-            a client.
+        published: a function that is called after an idea is published, to announce it at once.
+        closing: whether the server is shutting down. If so, a request's cancellation does not come
+            from its client.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
@@ -392,18 +398,18 @@ class Running:
     def start(
         self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
     ) -> None:
-        """Start work that goes on after its request has ended, and that must not raise errors."""
+        """Start work that continues after its request has ended. It must not raise errors."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
-        """Wait until the run needs a decision or a solution or has ended, at most `seconds`.
+        """Wait, for at most `seconds`, until the run needs a decision or a solution, or has ended.
 
-        Meanwhile the person at the client is asked about calls that need approval, if it shows
-        forms, and the client's model is asked for solutions, if the run uses sampling. With 0
-        seconds nobody is asked.
+        In the meantime, the person at the client is asked about calls that need approval, if the
+        client shows forms, and the client's model is asked for solutions, if the run uses sampling.
+        With 0 seconds, nobody is asked.
 
         Raises:
-            InputRequired: the request must be answered with questions; the client repeats it with
+            InputRequired: the request must be answered with questions. The client repeats it with
                 the answers.
         """
         forms = self.deciding.shows_forms(request, run)
@@ -478,12 +484,13 @@ class Running:
     ) -> None:
         """Read the answers in a repeated request, and set `request.resumed` to its run.
 
-        `state` is unsealed, and `responses` has the answers by the names of the questions.
+        `state` is already unsealed. `responses` contains the answers, keyed by the names of the
+        questions.
 
         Raises:
             UnknownRunError: the run belongs to another caller.
-            SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late
-                or a repetition.
+            SettledTurnError, FinishedRunError, InterruptedRunError: an answer comes too late or
+                repeats an earlier one.
         """
         last = read_state(state)
         if last.is_relayed:
@@ -502,8 +509,8 @@ class Running:
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Return middleware that seals the state of requests that clients repeat, with a key that
-        all servers on a store share. A state, even one of a module, is bound to its caller, and is
-        refused if another caller sends it.
+        all servers on a store share. A state, including any state of a module, is bound to its
+        caller, and is refused if another caller sends it.
         """
         # By default the SDK binds a state to a token that only the SDK's own middleware records.
         security = RequestStateSecurity(
@@ -514,11 +521,11 @@ class Running:
     async def wait_started(
         self, run: Run, request: ToolRequest, seconds: float = WAIT_S
     ) -> RunStatus:
-        """Wait as `wait` does, for the request that started the run: a person who cancels the
-        request cancels the run.
+        """Like `wait`, but for the request that started the run: if a person cancels the request,
+        the run is cancelled.
 
-        If the host ends the request because of a time-out, or disconnects, the run continues;
-        `check_run` finds it.
+        If the host ends the request because of a time-out, or disconnects, the run continues, and
+        `check_run` can find it.
         """
         try:
             return await self.wait(run, seconds, request)
@@ -540,8 +547,8 @@ class Running:
     def answer_of(
         self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """The result of a tool call about a run, with additional notes for the caller. What
-        `reader` has seen already is not repeated.
+        """Return the result of a tool call about a run, with additional notes for the caller. What
+        `reader` has already seen is not repeated.
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
@@ -595,7 +602,7 @@ class Running:
         return answer(result, run_text(result), content)
 
     def _progress(self, run: Run, result: dict[str, Any]) -> str:
-        """A text about how far an open run has come. `result` is its answer."""
+        """Say how far an open run has come. `result` is its answer."""
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)
         text = f"{settled} of {len(calls)} calls done"
@@ -622,7 +629,7 @@ class Running:
         self.publish_when_done(run)
 
     def publish_when_done(self, run: Run) -> None:
-        """Publish a run that has a stored name once it has ended."""
+        """Publish a run that has a stored name, once the run has ended."""
         if self._intent(run.id) is None:
             return
         if run.status in ENDED:
@@ -641,7 +648,7 @@ class Running:
             self._save_soon(run)
 
     def publish_left(self) -> None:
-        """Publish the ended runs that another process left unpublished."""
+        """Publish the ended runs that another process has left unpublished."""
         for key in self.bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
             if self._intent(run) is not None:
@@ -652,9 +659,9 @@ class Running:
                 self._save_soon(record)
 
     def saved(self, run: Run) -> JSONObject | None:
-        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}`, or
-        `{"name", "pending"}` with the reason. None if there is no `save_as`, or the run has not
-        ended.
+        """Return the result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}`, or
+        `{"name", "pending"}` with the reason. Return None if there is no `save_as`, or the run has
+        not ended.
         """
         if run.status not in ENDED:
             return None
@@ -668,7 +675,7 @@ class Running:
         return {"name": intent.get("name"), "pending": reason}
 
     def _save_soon(self, run: Run | RunRecord) -> anyio.Event:
-        """Publish an ended run; the event is set after the first attempt."""
+        """Publish an ended run. The event is set after the first attempt."""
         tried = self._saving.get(run.id)
         if tried is None:
             tried = self._saving[run.id] = anyio.Event()
@@ -702,8 +709,8 @@ class Running:
             del self._saving[run]
 
     async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
-        """Publish a run, and count the try before it begins. If the process ends, only this count
-        shows that the publication may be the cause.
+        """Publish a run, counting the attempt before it begins. If the process ends during it, only
+        this count shows that the publication may be the cause.
         """
         cause = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):
@@ -754,7 +761,7 @@ class Running:
         return saved
 
     def _intent(self, run: str) -> str | None:
-        """The name under which a run is still to be published."""
+        """Return the name under which a run is still to be published."""
         intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None

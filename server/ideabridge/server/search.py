@@ -1,8 +1,8 @@
 """Search for tools by words, and the lines that describe tools to models.
 
-SQLite's FTS5 ranks tools by BM25, over a table in memory, with stems of English words. A search
-covers the words of a tool's name, of its module, of its parameters with their descriptions, and of
-its own description, and other verbs for the verbs of its name. `benchmarks/lifting/finding.py`
+SQLite's FTS5 ranks tools by BM25 in an in-memory table, and stems English words. A search covers
+the words of a tool's name, of its module, of its parameters and their descriptions, and of its own
+description. It also covers synonyms of the verbs in the name. `benchmarks/lifting/finding.py`
 measures the ranking with public catalogues.
 """
 
@@ -23,13 +23,14 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MOST_WORDS: Final = 64
 _MOST_CHARACTERS: Final = 10_000
-"""The most characters of the searched words: splitting 4 MB takes a second."""
+"""Maximum number of characters searched for. Splitting 4 MB into words would take a second."""
 
 _PREFIX: Final = 4
-"""The fewest characters with which a word also finds longer words: `repo` finds `repository`."""
+"""Minimum length, in characters, of a word that also finds longer words: `repo` finds
+`repository`."""
 
 _WEAK: Final = 0.3
-"""A match is weak if its score is less than this share of the best one."""
+"""A match is weak if its score is less than this fraction of the best score."""
 
 _TABLE: Final = """
 DROP TABLE IF EXISTS words;
@@ -38,7 +39,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 );
 INSERT INTO words (words, rank) VALUES ('rank', 'bm25(3.0, 1.0, 1.0, 1.0, 0.5, 0.3)');
 """
-"""The numbers are the weights of the columns. `details` has the descriptions of the parameters."""
+"""The numbers are the column weights. `details` contains the descriptions of the parameters."""
 
 _ADD: Final = """
 INSERT INTO words (rowid, name, module, parameters, description, synonyms, details) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -67,7 +68,7 @@ picture image photo
 folder directory
 log history
 """
-"""The words on one line are synonyms where they are part of a tool's name."""
+"""The words on one line are synonyms if they occur in a tool's name."""
 
 _WORDLESS: Final = """
 a about all also am an and any are as at be been but by can could did do does for from give had has have help here how
@@ -75,7 +76,7 @@ i if in into is it its just like me more most my need no not of on or other out 
 then there these this those to under up use using want was were what when where which who why will with would you your
 """
 _IGNORED: Final = frozenset(_WORDLESS.split())
-"""Words that carry no meaning for a task."""
+"""Words that say nothing about a task."""
 
 
 def _synonyms() -> dict[str, set[str]]:
@@ -91,11 +92,11 @@ _SYNONYMS: Final = _synonyms()
 
 
 class ToolSearch:
-    """An index of a list of tools. It is built again when it is used with another list.
+    """An index of a list of tools. It is rebuilt when it is used with another list.
 
     Attributes:
-        look_alikes: the function of this name, applied to the list.
-        names: what programs call the tools.
+        look_alikes: the result of the function `look_alikes` for the list.
+        names: the names of the tools in programs.
     """
 
     def __init__(self) -> None:
@@ -114,13 +115,13 @@ class ToolSearch:
         *,
         weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """Return the best matches, best first, and the number of all matches. A tool with exactly
+        """Return the best matches, best first, and the total number of matches. A tool with exactly
         this name comes first.
 
         Args:
             tools: the tools to search.
-            words: any text; empty text matches every tool, in the order of the list.
-            limit: the most matches.
+            words: any text. Empty text matches every tool, in the order of the list.
+            limit: the maximum number of matches.
             module: only tools of this module.
             weak: whether to include matches that fit much worse than the best.
         """
@@ -172,7 +173,7 @@ class ToolSearch:
         return module is None or (self._tools is not None and self._tools[number].module == module)
 
     def _matches(self, query: str, most: int = -1) -> list[tuple[int, float]]:
-        """The (place, score) of each tool that matches a query of FTS5; a higher score is
+        """Return the (place, score) of each tool that matches an FTS5 query. A higher score is
         better.
         """
         return self._table.execute(_MATCH, (query, most)).fetchall()
@@ -194,7 +195,7 @@ class ToolSearch:
 
 
 def _texts(tool: Tool) -> tuple[str, ...]:
-    """The texts of a tool for the columns of the table."""
+    """Return a tool's texts for the columns of the table."""
     name = _split(tool.name)
     synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
     parameters: list[str] = []
@@ -226,7 +227,9 @@ def _split(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a question, without those that carry no meaning, unless there are no others."""
+    """Return the words of a question without those that say nothing about a task. If no others
+    remain, keep them.
+    """
     words = list(dict.fromkeys(_split(text)))
     return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
 
@@ -246,12 +249,12 @@ _NOTED: Final = 600
 
 
 def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = None) -> str:
-    """The signature of a tool, with its names in plans if these differ.
+    """Return the signature of a tool, with its names in plans if these differ.
 
     Args:
         tool: the tool.
-        names: what programs call the tools.
-        observed: the shape of its earlier results.
+        names: the names of the tools in programs.
+        observed: the shape of the tool's earlier results.
     """
     place = names.place(tool)
     # A tool that programs cannot call has no signature.
@@ -263,7 +266,7 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """The names that a tool and its module have in plans, if they differ from those in the
+    """Return the names that plans use for a tool and its module, if they differ from those in the
     signature.
     """
     changed: list[str] = []

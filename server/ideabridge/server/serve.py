@@ -1,4 +1,6 @@
-"""Serves over stdio and streamable HTTP, runs background tasks, and ends within two seconds."""
+"""Serves over stdio and streamable HTTP, runs background tasks, and shuts down within two
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ if TYPE_CHECKING:
     from ideabridge.server.transports.gate import Gate
 
 END_SECONDS: Final = 1.9
-"""Seconds after which an ending process exits at once: hosts kill it after two seconds."""
+"""Seconds after which a process that is shutting down exits at once. Hosts kill it after two
+seconds."""
 
 DEFAULT_PORT: Final = 8787
 
@@ -121,8 +124,8 @@ async def _front(
 
 
 def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
-    """Add tools to a bridge whose callers are hosts. If the toolbox were handed to `Bridge` itself,
-    its calls would not ask for approval.
+    """Add tools to a bridge whose callers are hosts. If the toolbox were passed to `Bridge` itself,
+    calls of its tools would not ask for approval.
     """
     if toolbox is not None:
         bridge.toolbox.update(toolbox)
@@ -130,13 +133,15 @@ def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
 
 
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""The standard variables of OpenTelemetry that name a collector."""
+"""The standard OpenTelemetry variables that name a collector."""
 
 
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """Return the scope in which spans are sent to a collector, if the environment names one."""
+    """Return a context manager within which spans are sent to a collector, if the environment names
+    one.
+    """
     off = (
         os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
         or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
@@ -163,8 +168,8 @@ def _report(text: str) -> None:
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
-    """Resume the runs of processes that died, until cancelled. Report on stderr the runs that
-    cannot be resumed.
+    """Resume the runs of processes that died, until cancelled. Report runs that cannot be resumed
+    on stderr.
     """
     mask = bridge.secrets.mask
 
@@ -182,7 +187,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
 
 _RETENTION_STARTS: Final = 1.0
 _RETENTION_LOOKS: Final = 3600.0
-"""Seconds from the start to the first deletion of old runs, and between two deletions."""
+"""Delay, in seconds, before the first deletion of old runs, and interval between deletions."""
 
 
 async def _retain(bridge: Bridge) -> None:
@@ -235,12 +240,12 @@ async def serve_stdio(
 
     Args:
         configuration: the content of `ideabridge.json`.
-        toolbox: tools besides the built-in and the configured ones.
-        store: the store of ideas and runs; None for the configured store.
-        on_status: the function that is called with the status of each module as soon as it is up,
-            failed or disabled.
-        commands: the commands with which a person at a terminal makes decisions about the runs of
-            this server.
+        toolbox: tools in addition to the built-in and configured ones.
+        store: the store of ideas and runs, or None for the configured store.
+        on_status: a function that is called with the status of each module as soon as the module is
+            up, failed or disabled.
+        commands: the commands that a person at a terminal can use to decide about this server's
+            runs.
         log_level: what is written to standard error: `error` leaves out warnings, `info` adds a
             line for each request.
     """
@@ -277,13 +282,13 @@ async def _stdio(front: Front, ending: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A server over HTTP with which clients can connect.
+    """A server over HTTP that is ready for clients to connect.
 
     Attributes:
         url: its URL for clients.
         asks: whether requests need a token.
-        page: the URL of the page for people; None if there is no page.
-        owner_link: how the owner signs in to the page; None if there is no page.
+        page: the URL of the web page, or None if there is none.
+        owner_link: how the owner signs in to the page, or None if there is no page.
     """
 
     url: str
@@ -297,9 +302,9 @@ class OwnerLink:
     """How the owner signs in to the page of a server.
 
     Attributes:
-        make: makes a URL that signs its visitor in as the owner, once, within ten minutes. The URL
-            is a secret.
-        command: the command that makes another such URL.
+        make: creates a URL that signs in whoever opens it as the owner. It works once, within ten
+            minutes. The URL is a secret.
+        command: the command that creates another such URL.
     """
 
     make: Callable[[], str]
@@ -313,12 +318,13 @@ class HttpOptions:
     Attributes:
         host: the address to bind to. It must be a loopback address unless requests need a token.
         port: the port; 0 selects a free port.
-        token: the bearer token; None for the environment variable IDEABRIDGE_TOKEN, if it is set.
-        hosts: additional names of this server in `Host` headers.
-        ui: whether to serve the page for people, at /ui.
+        token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
+            set.
+        hosts: additional names of this server that `Host` headers may contain.
+        ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
-        ready: the function that is called when clients can connect.
+        ready: a function that is called when clients can connect.
     """
 
     host: str = "127.0.0.1"
@@ -344,8 +350,8 @@ async def serve_http(
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is printed
     on stderr.
 
-    Requests need a token if one is set, if an identity provider is configured, or if the store has,
-    or has ever had, a named user.
+    Requests need a token if one is set, if an identity provider is configured, or if the store has
+    ever had a named user.
 
     Args:
         configuration: the content of `ideabridge.json`.
@@ -358,9 +364,9 @@ async def serve_http(
             /metrics.
 
     Raises:
-        ServeError: the address is not loopback and there is no token, or the server cannot listen
-            on it; a file that is not used would have let fewer people in; or a package for metrics
-            is not installed.
+        ServeError: the address is not loopback and there is no token; the server cannot listen on
+            the address; a configuration file that is not used would have let fewer people in; or a
+            package for metrics is not installed.
         StoreError: the store cannot be opened.
     """
     from ideabridge.server.transports.http import application, bind_socket, http_server, url_of
@@ -419,7 +425,7 @@ async def serve_http(
 
 
 def _credentials(configuration: Configuration, store: Store, token: str | None) -> Credentials:
-    """The credentials by which clients are admitted.
+    """Return the credentials that admit clients.
 
     Raises:
         ServeError: a configuration file that is not used would have let fewer people in.
@@ -440,7 +446,7 @@ def _credentials(configuration: Configuration, store: Store, token: str | None) 
 
 
 def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands:
-    """The commands, with the address of the page of this server and a link to it."""
+    """Return the commands, with the address of this server's page and a link to it added."""
     from ideabridge.server.transports.gate import CALLS, PAGE
     from ideabridge.server.transports.http import reachable
 
@@ -452,7 +458,7 @@ def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands
 def _gate(
     app: ASGIApp, front: Front, credentials: Credentials, http: HttpOptions, url: str
 ) -> Gate:
-    """The gate before the application of MCP, and before the page if there is one."""
+    """Return the gate in front of the MCP application, and of the page if there is one."""
     from ideabridge.server.transports.gate import Gate, TokenDoor
     from ideabridge.server.transports.http import host_names_of
 
@@ -490,14 +496,14 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """A URL that signs its visitor in to a page as the owner, once, within ten minutes. The URL is
-    a secret.
+    """Return a URL that signs in whoever opens it as the owner of a page. It works once, within ten
+    minutes. The URL is a secret.
     """
     return f"{page}sign-in?key={links.make()}"
 
 
 def _with_metrics(app: ASGIApp, front: Front) -> tuple[ASGIApp, Observer]:
-    """The application with `/metrics` added, and the object that counts its requests.
+    """Return the application with `/metrics` added, and the object that counts its requests.
 
     Raises:
         ServeError: prometheus-client is not installed.
@@ -521,16 +527,17 @@ async def run_worker(
     on_status: Callable[[ModuleStatus], None] | None = None,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run the queued runs of servers on the same store, as a worker, until SIGTERM or SIGINT.
+    """Carry out, as a worker, the queued runs of servers on the same store, until SIGTERM or
+    SIGINT.
 
-    After the signal it takes no more runs, begins no more calls, and returns each run to the queue
-    when its running calls have ended. A second signal ends the worker at once.
+    After the signal, the worker claims no more runs and starts no more calls. It returns each run
+    to the queue when the run's calls have ended. A second signal ends the worker at once.
 
     Args:
         configuration: the content of `ideabridge.json`, the same as that of the servers.
-        most: the most runs that it carries out at once.
-        only: the modules that run here; None for all.
-        drain_seconds: the seconds for which the worker waits for running calls.
+        most: how many runs the worker may carry out at once.
+        only: the modules that run here, or None for all.
+        drain_seconds: how long, in seconds, the worker waits for running calls.
         on_status: see `serve_stdio`.
         log_level: see `serve_stdio`.
 
@@ -576,8 +583,8 @@ async def run_worker(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """The route and the address of the metadata by which clients find the identity provider (RFC
-    9728).
+    """Return the route and the address of the metadata that tells clients the identity provider
+    (RFC 9728).
     """
     settings = configuration.auth
     if settings is None:
@@ -600,9 +607,9 @@ async def _until_signalled(
     cancel: bool = True,
     exits: bool = True,
 ) -> None:
-    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it
-    end (`cancel=False`). After `END_SECONDS`, or after a second signal (`exits=False`), the
-    process exits at once.
+    """Await `serve`. At a signal, call `ending`, and cancel `serve`, unless `ending` itself makes
+    it end (`cancel=False`). The process exits at once after `END_SECONDS`, or, with `exits=False`,
+    after a second signal.
     """
     if sys.platform == "win32":
         # The event loops of this platform receive no signals; Ctrl-C raises KeyboardInterrupt.
@@ -645,7 +652,7 @@ _ended = threading.Event()
 
 
 def _exit_soon() -> None:
-    """Exit after `END_SECONDS`, in case a thread or a child process hangs."""
+    """Exit after `END_SECONDS`, in case a thread or child process hangs."""
     if _ended.is_set():
         return
     _ended.set()

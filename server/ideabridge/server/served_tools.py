@@ -1,10 +1,10 @@
 """The tools of this server besides its own tools: exposed tools and published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
-direct calls of it, unless the configuration's `approval` has a rule for the tool: `deny` refuses
-the call, and `ask` turns it into a run of one call, which waits for approval. If only persons
-decide (`by`), each call that may change something becomes such a run. A repetition of the call
-refers to the same run until its result was returned. Every direct call is recorded.
+direct calls of the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
+the call, and `ask` turns it into a run of one call, which waits for approval. If only a person may
+decide (`by`), each call that may change something becomes such a run. If the client repeats the
+call, it gets the same run until the result has been returned. Every direct call is recorded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """The interface that the catalogue needs of a tool of this server."""
+    """What the catalogue needs from a tool of this server."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class ServedTool(Protocol):
         ...
 
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
-        """Answer a call; raises `IdeabridgeError` with a message for the caller."""
+        """Answer a call. Raises `IdeabridgeError` with a message for the caller."""
         ...
 
 
@@ -81,11 +81,11 @@ class DirectCallError(IdeabridgeError):
 
 
 class UncertainCallError(IdeabridgeError):
-    """A direct call returned no result, and may have taken effect."""
+    """A direct call returned no result, but may have taken effect."""
 
 
 class ExposedTool:
-    """A tool of a tool file or a module, under a name of this server. A tool of a module has no
+    """A tool of a tool file or a module, under its name on this server. A tool of a module has no
     activity.
     """
 
@@ -137,7 +137,7 @@ class ExposedTool:
             DirectCallError: a rule denies the call, or the call cannot become a run of one call.
             ValueMismatchError: the arguments, or the result of an activity, do not
                 satisfy their schema.
-            UncertainCallError: the call returned no result, and may have taken effect.
+            UncertainCallError: the call returned no result, but may have taken effect.
             IdeabridgeError: the activity, or the call at the module, failed; the class names the
                 cause.
         """
@@ -250,7 +250,9 @@ class ExposedTool:
         return await self._of_run(run, request, entry)
 
     async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """The result of a call that needs approval: once the tool has run, its result."""
+        """Return the result of a call that needs approval: once the tool has run, the tool's
+        result.
+        """
         entry.run = run.id
         status = await self._running.wait_started(run, request)
         if status in ENDED:
@@ -312,7 +314,7 @@ class ExposedTool:
     async def _of_module(
         self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
     ) -> ToolAnswer:
-        """The result of a module's tool as the module sent it, even if the tool failed.
+        """Return the result of a module's tool as the module sent it, even if the tool failed.
 
         Raises:
             MCPError: the module answered with this JSON-RPC error.
@@ -402,9 +404,9 @@ def _definition_of(
 
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
-    """The result of a module in the protocol version of a request. Up to 2025-11-25 structured
-    content must be an object. Other structured content becomes text, unless a text block contains
-    it already.
+    """Return a module's result in the protocol version of a request. Up to 2025-11-25, structured
+    content must be an object. Other structured content becomes text, unless a text block already
+    contains it.
     """
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
@@ -415,8 +417,8 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
 
 
 def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
-    """Return the content blocks of a result. Its structured content is added as text unless a block
-    contains it already.
+    """Return the content blocks of a result. Its structured content is added as text, unless a
+    block already contains it.
     """
     text = encode_text(structured)
     blocks = [*content]
@@ -436,7 +438,7 @@ def _is_text(text: JSON, value: str) -> bool:
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
-    """The result of a module's tool without an output schema: its text and its blocks,
+    """Return the result of a module's tool that has no output schema: its text and its blocks,
     unchanged.
     """
     if isinstance(value, dict):
@@ -482,7 +484,7 @@ class DirectContext:
 # -- published ideas -------------------------------------------------------------------------------
 
 _INPUT_CHARACTERS: Final = 300
-"""The most characters of the input that the description of a recorded answer shows."""
+"""Maximum number of characters of the input that a recorded answer's description shows."""
 
 _MOST_ERRORS: Final = 20
 
@@ -516,8 +518,8 @@ class PublishedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in its wire form. Its annotations are derived from the tools that it calls, as
-        they are now.
+        """The tool in wire form. Its annotations are derived from the tools that it calls, as they
+        are now.
         """
         tools = self._bridge.offer.known
         if tools is not self._tools_seen:
@@ -620,8 +622,8 @@ class PublishedTool:
 
 
 def published_description(publication: Publication) -> str:
-    """The description for models. It includes the input of a recorded answer, or what the runs
-    leave open about a plan, and the user who published the tool.
+    """Return the description for models. It includes the input of a recorded answer, or what the
+    runs leave open about a plan, and the user who published the tool.
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"

@@ -64,18 +64,18 @@ _FRESH_MS: Final = 1000
 _HELLO: Final = ("initialize", "server/discover")
 
 MOST_INSTRUCTIONS: Final = 4000
-"""The most characters of the instructions of all exposed modules together. A model reads them at
+"""Limit, in characters, on the combined instructions of all exposed modules. A model reads them at
 the start of each conversation."""
 
 MOST_REQUESTS: Final = 1000
-"""The most requests of one caller in progress, including listeners."""
+"""How many requests of one caller may be in progress at once, including those that listen."""
 
 MOST_RUNS: Final = 200
-"""The most running runs of one caller in this process. Each may have `limits.parallel_calls`
-running calls."""
+"""How many runs of one caller may run at once in this process. Each run may have up to
+`limits.parallel_calls` running calls."""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
-"""The most bytes of arguments of one caller's calls in progress."""
+"""Limit on the combined size, in bytes, of the arguments of a caller's calls in progress."""
 
 
 class FrontServer(Server[Any]):
@@ -88,7 +88,7 @@ class FrontServer(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """Return the options with every list marked as changing. Over HTTP there is no other way to
-        pass them.
+        pass these options.
         """
         changing = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
@@ -99,7 +99,7 @@ class FrontServer(Server[Any]):
 
 
 class Front:
-    """The part between the SDK and an open bridge. The task group must outlive the server."""
+    """Connects the SDK to an open bridge. The task group must outlive the server."""
 
     def __init__(
         self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS
@@ -179,8 +179,8 @@ class Front:
         return server
 
     def _instructions(self, caller: str) -> str:
-        """The instructions of this server, and those of the modules whose tools hosts see, as far
-        as they are known now.
+        """Return the instructions of this server, and those of the modules whose tools hosts see,
+        as far as they are known so far.
         """
         configuration = self._bridge.configuration
         parts = [f"{self._behind(caller)} {_USE}"]
@@ -202,7 +202,7 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """A sentence that says what is behind this server for a caller."""
+        """Describe in a sentence what is behind this server for a caller."""
         has_servers = any(
             not module.disabled for module in self._bridge.configuration.modules.values()
         )
@@ -226,8 +226,8 @@ class Front:
         )
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware for all requests: it counts them, records the reasons of cancellations,
-        explains arguments that are not an object, and keeps internals out of error messages.
+        """Middleware for all requests: it counts them, records why requests are cancelled, explains
+        arguments that are not an object, and keeps internal details out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
@@ -275,8 +275,8 @@ class Front:
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        """Return one page of tools. The first page waits for modules whose tools are not known yet;
-        tools that arrive later are announced.
+        """Return one page of tools. The first page waits for modules whose tools are not known yet.
+        Tools that arrive later are announced.
 
         Raises:
             MCPError: the cursor did not come from this list.
@@ -354,7 +354,9 @@ class Front:
     async def _skill_file(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read a file of an idea's skill, or else of a module, which may have skills of its own."""
+        """Read a file of a skill: of an idea's skill, or otherwise of a module's, since modules may
+        have skills of their own.
+        """
         try:
             return await self._skills.read(str(params.uri), caller_of(context))
         except MCPError:
@@ -438,8 +440,8 @@ class Front:
             return await tool.call(arguments, request)
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller with too many running runs. A resumed request already
-        has its run.
+        """Refuse to start a run for a caller that has too many running runs. A resumed request
+        already has its run.
         """
         if request.resumed is not None:
             count = 0
@@ -458,8 +460,8 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """Return the answer of an own tool, without its structured content if the host would show this
-    instead of the images.
+    """Return the answer of an own tool, without its structured content if the host would show that
+    in place of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
@@ -470,7 +472,7 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
 
 
 def _arguments_in(params: types.CallToolRequestParams) -> tuple[JSONObject, int]:
-    """The arguments of a call, and the number of bytes of their JSON."""
+    """Return the arguments of a call, and the size of their JSON in bytes."""
     value = normalise(params.arguments or {}, what="arguments")
     arguments = value if isinstance(value, dict) else {}
     return arguments, len(encode(arguments))

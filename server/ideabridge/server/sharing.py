@@ -1,11 +1,12 @@
 """Sharing: a person is asked before others get a tool whose program and descriptions an assistant
 wrote.
 
-Theory of operation. The question is a plan of one call of `publish_idea`, which runs nothing and
-contains the whole program. A plan can wait until it is accepted, so the question reaches a person
-as every approval does: in a form of the client, on the page, or at a terminal. A repetition of the
-same call of `publish_idea` finds its question (`WaitingCalls`), and publishes once a person has
-accepted it. If an assistant accepts the question, it counts as not answered.
+Theory of operation. The question is a plan with one call, of `publish_idea`. The plan runs nothing,
+and contains the whole program. A plan can wait until it is accepted, so the question reaches a
+person as every approval does: in a form of the client, on the page, or at a terminal. If the
+assistant repeats its call of `publish_idea`, the call finds its question (`WaitingCalls`), and
+publishes once a person has accepted it. If an assistant accepts the question, the question counts
+as not answered.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _TOOL: Final = "publish_idea"
-"""No tool of a module or of a tool file has this name."""
+"""The tool in the plan. No tool of a module or of a tool file has this name."""
 
 _DEFINED: Final[JSONObject] = {
     "name": _TOOL,
@@ -43,11 +44,11 @@ _AGAIN: Final = (
 
 
 class Sharing:
-    """Asks persons about tools for others.
+    """Asks a person before others get a tool.
 
     Args:
         running: runs on behalf of requests.
-        record: finds the question of a call that is repeated.
+        record: finds the question that belongs to a repeated call.
     """
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
@@ -56,15 +57,15 @@ class Sharing:
         self._waiting = record.waiting
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
-        """Return the question about a program if a person was asked already, even if the person
-        refused.
+        """Return the question about a program if a person has already been asked, even if the
+        person refused.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
         )
 
     async def ask(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run:
-        """Return the question about a program, and create it if there is none yet."""
+        """Return the question about a program, creating it if there is none yet."""
 
         async def start() -> Run:
             title = f"share {publish_request.name} with others"
@@ -78,12 +79,12 @@ class Sharing:
         )
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
-        """Wait at most `seconds`, and return the person who accepted a question, or None if nobody
-        has answered yet.
+        """Wait at most `seconds` for a person to accept the question. Return this person, or None
+        if nobody has answered yet.
 
         Raises:
             InputRequired: the person is asked in a form, and the client repeats the request.
-            PublicationError: a person refused, or no person answered it.
+            PublicationError: a person refused, or the question ended without a person's answer.
         """
         status = await self._running.wait(question, seconds, request)
         if status not in ENDED:
@@ -114,7 +115,7 @@ class Sharing:
     def waits(
         self, publish_request: PublishRequest, question: Run, request: ToolRequest
     ) -> ToolAnswer:
-        """Return the answer while nobody has decided."""
+        """Return the answer for as long as nobody has decided."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person decides, {places}"
@@ -138,7 +139,7 @@ class Sharing:
         return answer(result, "\n".join([text, *request.notes]))
 
     def _plan(self, publish_request: PublishRequest, written: ProgramAnswer) -> Plan:
-        """The plan that represents a question: one call whose result is written already."""
+        """Return the plan that represents a question: one call whose result is already written."""
         plan: JSONObject = {
             "name": publish_request.name,
             "with": list[JSON](self._audience_names(publish_request)),
@@ -151,7 +152,7 @@ class Sharing:
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
     def _audience_names(self, publish_request: PublishRequest) -> list[str]:
-        """The names of the users who would get the tool besides its owner; `all` means
+        """Return the names of the users who would get the tool besides its owner. `all` means
         everybody.
         """
         if publish_request.to is None:
@@ -162,7 +163,7 @@ class Sharing:
 
 
 async def _decision_on(question: Run) -> PlanDecided | None:
-    """The decision on the plan of an ended run; None if it ended without one."""
+    """Return the decision on the plan of an ended run, or None if the run ended without one."""
     async for event in question.events():
         if isinstance(event, PlanDecided):
             return event

@@ -40,8 +40,8 @@ class Bar:
 
 @dataclass(slots=True)
 class ToolReply:
-    """The structured content of a result, the size of the whole JSON that a model has to read, and
-    the calls that progress notifications reported.
+    """What a tool call returned: its structured content, the size of the whole JSON that a model
+    has to read, and the calls that progress notifications reported.
     """
 
     content: Members
@@ -81,8 +81,8 @@ def at_once(bars: list[Bar]) -> list[list[str]]:
 
 
 def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
-    """One line for each call, in the order in which they started. The longest bar has
-    `width` characters.
+    """Return one line per call, in the order in which the calls started. The longest bar is `width`
+    characters long.
     """
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
@@ -120,7 +120,7 @@ async def visit(address: str, tool: str, arguments: Members) -> Members:
 
 
 def cause_of(error: BaseException) -> str:
-    """The error in one line, without the exception groups around it."""
+    """Return the error as one line, without the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if isinstance(error, IdeabridgeError):

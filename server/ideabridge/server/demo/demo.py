@@ -37,10 +37,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 120
-"""Seconds after which the demo is cancelled. It normally takes a few seconds."""
+"""Time limit, in seconds, after which the demo is cancelled. It normally takes a few seconds."""
 
 MOST: Final = 500
-"""The most commits that the demo reads."""
+"""Maximum number of commits that the demo reads."""
 
 NAME: Final = "git_activity"
 RECORDED_NAME: Final = "git_activity_recorded"
@@ -50,7 +50,8 @@ DESCRIPTION: Final = (
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE: Final = 4_000_000
-"""Bytes above which the server may refuse a patch: a result has at most 8 MiB of JSON."""
+"""Size of a patch, in bytes, from which the server may refuse it: a result may have at most 8 MiB
+of JSON."""
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
 """The root folder. It is not a project, so the server treats the configuration as the user's
@@ -62,15 +63,15 @@ class DemoSetupError(IdeabridgeError):
 
 
 def example(name: str) -> Path:
-    """Return a file of `examples/`, in the checkout or as the copy in an installed package."""
+    """Return a file from `examples/`: the checkout's file, or the copy in an installed package."""
     module_file = Path(__file__).absolute()
     copy = module_file.with_name(name)
     return copy if copy.is_file() else module_file.parents[4] / "examples" / name
 
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
-"""Nine calls of two MCP servers and a file of Python tools. In a shallow clone git cannot make a
-patch. Then `no_patch` has the reason, and the plan goes on."""
+"""A plan of nine calls, to two MCP servers and a file of Python tools. In a shallow clone, git
+cannot create a patch; then `no_patch` contains the reason, and the plan continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class Repository:
         return [(sha, author, datetime.fromisoformat(date)) for sha, author, date in commits]
 
     def newest_change(self) -> tuple[JSONObject, int] | None:
-        """Return the lines that the newest commit `added` and `removed`, and the bytes of its
-        patch.
+        """Return the lines that the newest commit `added` and `removed`, and the size of its patch
+        in bytes.
 
         Return None if git cannot compare, because a shallow clone does not have the parent.
         """
@@ -128,8 +129,8 @@ class Repository:
 
 
 def find_repository(folder_given: Path | None) -> Repository:
-    """Return the chosen repository, or else this project's own checkout, or else the repository of
-    the current folder.
+    """Return the given repository, or else this project's own checkout, or else the repository that
+    contains the current folder.
 
     Raises:
         DemoSetupError: there is no repository, it has no commits, or git is not installed.
@@ -190,8 +191,8 @@ def _git(folder: Path, *words: str) -> str:
 
 
 class Checks:
-    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" if
-    a check does not hold.
+    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" for
+    a check that fails.
     """
 
     def __init__(self) -> None:
@@ -206,12 +207,12 @@ class Checks:
         )
 
     def holds(self, check: str, truth: bool, otherwise: str) -> None:
-        """Record whether a check holds; `otherwise` says why it does not."""
+        """Record whether a check holds. `otherwise` says why, if it does not."""
         self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
     def wrong(self) -> list[str]:
-        """One line for each check that failed."""
+        """Return one line for each failed check."""
         return [f"{check['check']}: {check['why']}" for check in self.found if not check["holds"]]
 
 
@@ -254,7 +255,7 @@ def check_answer(
 @dataclass
 class Demo:
     """One run of the demo. `executable` contains the words that start ideabridge; `say` prints a
-    line in a style.
+    line in a given style.
     """
 
     repository: Repository
@@ -357,7 +358,7 @@ class Demo:
         }
 
     async def _hand_over(self, client: Client, arguments: Members, store: Path) -> Members:
-        """Assistant A sends the plan."""
+        """Send the plan as assistant A."""
         plan = {**PLAN, "input": arguments}
         calls = PLAN["calls"]
         self.say(
@@ -423,7 +424,9 @@ class Demo:
         self.say(f"   {published['description']}", "dim")
 
     async def _second_assistant(self, serve: list[str], arguments: Members) -> Members:
-        """Assistant B, another process, calls the tool through another server on the same store."""
+        """As assistant B, another process, call the tool through another server on the same
+        store.
+        """
         async with await anyio.open_process(serve, stdin=None, stdout=None, cwd=_OUTSIDE) as server:
             try:
                 address = await _address_of(server)
@@ -545,7 +548,7 @@ async def _address_of(server: Process) -> str:
 
 
 def _result_bytes(store: Path, run: str) -> list[int]:
-    """The size of each call's result as JSON, from the journal of the run."""
+    """Return the size of each call's result as JSON, read from the run's journal."""
     with Store.open(str(store)) as opened:
         events = [event for _, event in opened.runs.events(run)]
     return [

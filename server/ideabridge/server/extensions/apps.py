@@ -5,11 +5,11 @@ shows the page beside the answers of `run_plan`, `solve`, `check_run` and `decid
 passes on the calls that the page makes. The view calls `view_run`, a tool only for views that is
 not shown to models. Other clients see neither.
 
-The view shows a question as the page does (`views/shown.py`): if it does not show a question whole,
-the question can only be denied in it. A click in the view reaches the server as a call of
-`decide_approval`, which a model could send, too. So a decision in the view counts as the
-assistant's, and is refused if only a person decides: in a client with forms, and with `approval.by`
-in the configuration.
+The view shows a question as the page does (`views/shown.py`). If it cannot show a question in full,
+the question can only be denied there. A click in the view reaches the server as a call of
+`decide_approval`, which a model could also send. So a decision in the view counts as the
+assistant's. It is refused if only a person may decide: in a client with forms, and with
+`approval.by` in the configuration.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def wants_views(request: ToolRequest) -> bool:
 
 def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a page of tools for a client that shows views: own tools name the view, and the page
-    that contains them also has `view_run`.
+    that contains own tools also includes `view_run`.
     """
     views = [
         {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}}
@@ -83,7 +83,7 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def page() -> dict[str, Any]:
-    """The result of reading the resource of the view."""
+    """Return the result of reading the view's resource."""
     text = (Path(__file__).parent / "app.html").read_text(encoding="utf-8")
     content = {"uri": URI, "mimeType": MIME, "text": text, "_meta": {"ui": {"prefersBorder": True}}}
     return {"contents": [content], "resultType": "complete"}
@@ -97,7 +97,7 @@ class RunViews:
         self._histories = Histories(bridge.store)
 
     async def call(self, arguments: JSONObject, caller: str, *, may_decide: bool) -> ToolAnswer:
-        """Return the timeline of a run of this caller, its errors and open decisions.
+        """Return the timeline of one of the caller's runs, with its errors and open decisions.
 
         Raises:
             ArgumentError: the arguments are not `{"run": ID}`.

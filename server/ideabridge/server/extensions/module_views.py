@@ -1,8 +1,8 @@
 """The views of modules: which of them are passed on to hosts, and what replaces the others.
 
-A host knows one server, ideabridge, and lets a view call each of its tools that is marked for
-views. So ideabridge passes on the views of at most one module, marks all other tools as tools for
-models only, and then does not offer its own view of a run.
+A host knows only one server, ideabridge, and lets a view call any of its tools that is marked for
+views. So ideabridge passes on the views of at most one module. If it does, it marks all other tools
+as tools for models only, and does not offer its own view of a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ModuleViews:
     """Decides which views of modules are passed on, and removes the others from messages.
 
     Attributes:
-        module: the module whose views are passed on; None if no views are passed on.
+        module: the module whose views are passed on, or None.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -50,19 +50,21 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a module may offer, or report a change of, the resource with this URI."""
+        """Return whether a module may offer the resource with this URI, or report that it has
+        changed.
+        """
         if not is_view_uri(uri):
             return True
         return module == self.module and not is_own_view_uri(uri)
 
     def meta(self, module: str | None, meta: JSONObject) -> JSONObject:
-        """The `_meta` of a module's message, without the views that are not passed on."""
+        """Return the `_meta` of a module's message without the views that are not passed on."""
         if module is not None and module == self.module:
             return without_own_views(meta)
         return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
-        """A part of a module's message, with its `_meta` as it is passed on."""
+        """Return a part of a module's message, with its `_meta` as it is passed on."""
         meta = part.get("_meta")
         if not isinstance(meta, dict):
             return part
@@ -77,19 +79,19 @@ class ModuleViews:
         return passed_on
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
-        """The entries of a list of a module that are passed on."""
+        """Return the entries of a module's list that are passed on."""
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The definition of a tool that does not belong to the module, so that no view of the
-        module may call it.
+        """Return the definition of a tool that does not belong to the module, marked so that no
+        view of the module may call it.
         """
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """The result of a call or a prompt of a module, in which a text replaces each withheld
-        view. HTML that is not a view is passed on as plain text.
+        """Return the result of a module's call or prompt, with each withheld view replaced by a
+        text. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))
         content = result.get("content")
@@ -103,7 +105,7 @@ class ModuleViews:
         return changed
 
     def read(self, module: str, result: JSONObject) -> JSONObject:
-        """The result of reading a resource of a module.
+        """Return the result of reading a module's resource.
 
         Raises:
             MCPError: the resource is a withheld view.
@@ -121,7 +123,7 @@ class ModuleViews:
         return {**self.part(module, result), "contents": parts}
 
     def reason_withheld(self, module: str, part: JSONObject) -> str:
-        """The reason why a view of a module is withheld."""
+        """Return the reason why a module's view is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
             return f"server {module!r} gives {uri!r}, and views with that name belong to ideabridge"
@@ -160,7 +162,7 @@ class ModuleViews:
         return block
 
     def _withheld(self, module: str, resource: JSONObject) -> JSONObject | None:
-        """The text that replaces a withheld view; None for any other resource."""
+        """Return the text that replaces a withheld view, or None for any other resource."""
         if not self._withholds(module, resource):
             return None
         return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}

@@ -4,8 +4,8 @@ extension, SEP-2640).
 The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`. It says how
 to call the tool; a file beside it contains what a call runs. The last folder is the name in the
 format of skills. The first one distinguishes ideas whose names would be equal in that format.
-Nothing is stored: a skill is made from the present version of its idea, and its digests change with
-it. A list does not make the files again if it knows their digests.
+Nothing is stored: a skill is built from the current version of its idea, and its digests change
+when the idea changes. A list does not rebuild the files if it already knows their digests.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from ideabridge.tools.threads import compute_in_thread
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 PAGE: Final = 50
-"""The most skills on one page."""
+"""Maximum number of skills on one page."""
 
 _URI: Final = re.compile(
     rf"skill://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})/([a-z0-9-]{{1,64}})/(.{{1,200}})\Z"
 )
 _MAIN: Final = "SKILL.md"
 _LONGEST: Final = 1024
-"""The most characters of a description in the format of skills."""
+"""Maximum length of a skill's description, in characters, in the format of skills."""
 
 LARGEST: Final = 200_000
-"""The most characters of a plan or program that a skill has as a file. A model could not read
-more."""
+"""Maximum length, in characters, of a plan or program that a skill includes as a file. A model
+could not read more."""
 
 _REMEMBERED: Final = 2000
-"""The most skills whose digests are remembered."""
+"""How many skills' digests are remembered."""
 
 _FRESH_MS: Final = 1000
 
@@ -59,14 +59,14 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What the files of a skill depend on. If the stamp changes, the files change.
+    """What the files of a skill depend on. If the files change, the stamp changes.
 
     Attributes:
         version: the version of the publication.
-        time: when it was published: a store that replaced another may have the same versions of
-            other ideas.
+        time: when it was published. It is needed because a store that replaced another may use the
+            same version numbers for other ideas.
         learned: the digest of what the evidence shows.
-        secrets: the number of texts that are hidden as secrets.
+        secrets: the number of strings that are hidden as secrets.
     """
 
     version: int
@@ -76,7 +76,7 @@ class _Stamp:
 
 
 class IdeaSkills:
-    """Handles `skills/*`, and resources below `skill://`."""
+    """Handles `skills/*`, and resources whose URI begins with `skill://`."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -85,7 +85,7 @@ class IdeaSkills:
     async def page(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        """One page of skills.
+        """Return one page of skills.
 
         Raises:
             MCPError: the cursor did not come from this list.
@@ -150,7 +150,7 @@ class IdeaSkills:
         }
 
     def _find(self, uri: str, caller: str) -> tuple[Publication, str]:
-        """The idea of a skill, and the path of a file within the skill."""
+        """Return the idea of a skill, and the path of a file within the skill."""
         match = _URI.match(uri)
         try:
             if match is not None:
@@ -164,7 +164,7 @@ class IdeaSkills:
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:
-        """The entry of a skill. A repeated list costs only the search for changes."""
+        """Return a skill's entry. Listing a skill again costs only a check for changes."""
         learned = sha256(encode_text(publication.learned).encode()).digest()
         stamp = _Stamp(publication.version, publication.time, learned, self._bridge.secrets.count)
         cached = self._entries.get(publication.name)
@@ -200,7 +200,7 @@ class IdeaSkills:
         return {"name": skill_name(publication.name), "description": description[:_LONGEST]}
 
     def _files(self, publication: Publication) -> dict[str, str]:
-        """The files of a skill, by path."""
+        """Return the files of a skill, keyed by path."""
         plan = publication.present_plan or {}
         mask = self._bridge.secrets.mask
         program = plan.get("program")
@@ -225,7 +225,7 @@ class IdeaSkills:
         return files
 
     def _text(self, publication: Publication, runs: str) -> str:
-        """The text of SKILL.md; `runs` says what a call runs."""
+        """Return the text of SKILL.md. `runs` says what a call runs."""
         # A JSON text is a YAML scalar, no matter which characters it contains.
         head = [
             f"{key}: {encode_text(value)}" for key, value in self._frontmatter(publication).items()
@@ -264,7 +264,7 @@ class IdeaSkills:
 
 
 _READ: Final = ("calls", "output", "instances", "fixed", "explained")
-"""The members of a plan in a skill."""
+"""The members of a plan that a skill contains."""
 
 _RUNS: Final = (
     "A call runs [{path}]({path}); `†` begins a reference to an earlier value, and `†explained` "
@@ -285,16 +285,16 @@ _WORDS: Final = (
 )
 
 _VALUE: Final = 80
-"""The most characters of a value in the line about a parameter."""
+"""Maximum length, in characters, of a value in the line about a parameter."""
 
 
 def skill_name(name: str) -> str:
-    """The name of the skill of an idea: letters, digits and single hyphens between them."""
+    """Return the name of an idea's skill: letters, digits and single hyphens between them."""
     return re.sub(r"_+", "-", name).strip("-")
 
 
 def _input(schema: JSONObject, indent: str = "") -> list[str]:
-    """The parameters, one line each; the members of an object follow below it."""
+    """Describe the parameters, one line each. The members of an object follow below its line."""
     properties = schema.get("properties")
     required = schema.get("required")
     if not isinstance(properties, dict) or not properties:
@@ -326,7 +326,7 @@ def _input(schema: JSONObject, indent: str = "") -> list[str]:
 
 
 def _kind_of(schema: JSONObject) -> str:
-    """The values that a parameter accepts, in words."""
+    """Describe the values that a parameter accepts."""
     values = schema.get("enum")
     if isinstance(values, list) and values:
         return f"one of {_shortened(values)}"

@@ -2,8 +2,8 @@
 
 A task is a run under the same id; nothing else is stored. `run_plan` and `solve` answer such a
 client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`
-until it gets a result, which is the answer that `check_run` would give. A run that waits for a
-decision or a solution is a completed task, because the assistant takes the next step: the result
+until it gets a result, which is the answer that `check_run` would give. If a run waits for a
+decision or a solution, its task is completed, because the next step is the assistant's: the result
 says what to do, as the tool's own answer does.
 """
 
@@ -27,7 +27,7 @@ STARTING: Final = ("run_plan", "solve")
 """The tools whose runs may become tasks."""
 
 WAIT_S: Final = 5
-"""Seconds after which a run becomes a task, unless the call names a `wait_s`."""
+"""Seconds after which a run becomes a task, unless the call sets `wait_s`."""
 
 _POLL_MS: Final = 1000
 
@@ -59,7 +59,7 @@ class RunTasks:
         self._running = running
 
     def answer(self, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer of a tool that has started a run: a task if the run is still at work,
+        """Return the answer of a tool that has started a run: a task if the run is still working,
         otherwise the tool's own answer.
         """
         content = cast("JSONObject", result.get("structuredContent") or {})
@@ -118,7 +118,7 @@ class RunTasks:
         return {**self._task(run.id, "completed"), "result": result, "resultType": "complete"}
 
     async def update(self, params: UpdateTaskParams, request: ToolRequest) -> dict[str, Any]:
-        """Acknowledge answers. Tasks never ask for answers, so they change nothing.
+        """Acknowledge answers, which change nothing, because tasks never ask for any.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.
@@ -127,7 +127,7 @@ class RunTasks:
         return {"resultType": "complete"}
 
     async def cancel(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
-        """End the run of a task. A run that has ended does not change.
+        """End the run of a task. A run that has already ended does not change.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.

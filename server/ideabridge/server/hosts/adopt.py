@@ -32,12 +32,12 @@ from ideabridge.tools.names import visible
 
 _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
-"""The most characters shown of a server's name, or of a text that quotes its entry."""
+"""Maximum number of characters shown of a server's name, or of a text that quotes its entry."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: the server will be added. same: it is configured already. taken: another module keeps the
-name. replaced: the server replaces another module. shadowed: an earlier file of the host has the
-name. ourselves: the server starts ideabridge. unusable: see `why`."""
+"""new: the server will be added. same: it is already configured. taken: another module has the name
+and keeps it. replaced: the server replaces another module. shadowed: an earlier file of the host
+has the same name. ourselves: the server starts ideabridge. unusable: see `why`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Destination:
     """A configuration that receives servers.
 
     Attributes:
-        document: the present content of the configuration.
+        document: the current content of the configuration.
         is_own: whether it is the user's own configuration, which holds in every project.
-        is_shared: whether a repository may hold it, so that no secret goes there.
+        is_shared: whether a repository may contain it, so that no secret is written to it.
     """
 
     document: HostDocument
@@ -68,20 +68,20 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Where servers go: the user's configuration and the project's, or in both cases the one that
-    the user has named.
+    """Where servers go: the user's configuration and the project's, or the one that the user has
+    named for both.
     """
 
     user: Destination
     project: Destination
 
     def of(self, scope: Scope) -> Destination:
-        """Return the configuration for the servers of a host's file."""
+        """Return the configuration that receives the servers of a host's file."""
         return self.project if scope == "project" else self.user
 
     @property
     def all(self) -> list[Destination]:
-        """Each configuration once."""
+        """Return each configuration once."""
         if self.user.file == self.project.file:
             return [self.user]
         return [self.user, self.project]
@@ -98,7 +98,7 @@ class Adoption:
         scope: who uses the servers of that file.
         target: the configuration that receives the server.
         verdict: see `AdoptionVerdict`.
-        why: the reason if the server is not adopted.
+        why: the reason why the server is not adopted, if it is not.
         notes: hints for the user.
     """
 
@@ -118,8 +118,8 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """Return the name for a line of text. Anybody may have chosen it, even with line ends in
-        it.
+        """Return the name for use in a line of text. The name may come from anybody, and may even
+        contain line breaks.
         """
         return _line(self.name, _MOST_NAME)
 
@@ -205,8 +205,8 @@ def find_servers(
 
 
 def _depends_on_project(raw: JSONObject) -> bool:
-    """Return whether the translation depends on the project: it replaces `${workspaceFolder}` or a
-    relative `cwd`.
+    """Return whether the translation depends on the project, because it replaces
+    `${workspaceFolder}` or a relative `cwd`.
     """
     folder = raw.get("cwd")
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
@@ -239,8 +239,8 @@ def _translated(
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
-    """Say which paths of a server refer to other files when ideabridge starts it in `folder`; "" if
-    none does.
+    """Say which paths of a server refer to other files when ideabridge starts it in `folder`.
+    Return "" if none does.
     """
     if entry.get("cwd") is not None or folder == project:
         return ""
@@ -257,7 +257,7 @@ def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
 
 
 def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:
-    """Return the adoption with its verdict."""
+    """Return the adoption with its verdict filled in."""
     entry = adoption.entry
     target = adoption.target
     if is_ourselves(entry):
@@ -290,7 +290,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
-    """Return why a server with a secret stays where it is, and what to do."""
+    """Return why a server with a secret stays where it is, and what the user can do."""
     place_list = _line(", ".join(places), _MOST_REASON)
     holds = f"{place_list} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
     problem = f"{holds}, and a repository may hold {adoption.target.file}"
@@ -321,10 +321,10 @@ def _inputs(content: JSONObject) -> dict[str, str]:
 def movable(
     adoptions: Sequence[Adoption], named: Iterable[str]
 ) -> tuple[list[Adoption], list[str]]:
-    """Return the servers to remove from the host once `ideabridge.json` has them, and a line for
-    each server that stays.
+    """Return the servers to remove from the host once `ideabridge.json` contains them, and a line
+    about each server that stays.
 
-    A server that the host starts in every project stays if the target belongs to one project,
+    If the target belongs to one project, a server that the host starts in every project stays,
     unless the user named it.
 
     Args:
@@ -364,7 +364,8 @@ def movable(
 def removals(
     host: Host, environment: HostEnvironment, moving: Iterable[Adoption]
 ) -> list[tuple[HostDocument, JSONObject]]:
-    """Return the files that contain the servers, each with its content without them.
+    """Return the files that contain the servers, each with its content after the servers are
+    removed.
 
     Raises:
         HostFileError: a file cannot be read.
@@ -395,8 +396,8 @@ def removals(
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
-    """Return the content of a configuration with the servers that it receives; everything else
-    keeps its place.
+    """Return a configuration's content with the servers that it receives. Everything else keeps its
+    place.
     """
     merged: JSONObject = dict(target.servers)
     for adoption in adoptions:

@@ -1,8 +1,8 @@
 """Hosts: the programs that run assistants, and the JSON files in which they list MCP servers
 (`docs/hosts.md`).
 
-A host's file is read leniently, and parts of it are changed without losing the rest. It may contain
-odd values, such as half of a surrogate pair in a recorded conversation, which are preserved.
+A host's file is parsed leniently, and parts of it are changed without losing the rest. Odd values,
+such as half of a surrogate pair in a recorded conversation, are preserved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.tools.names import did_you_mean
 
 
 class HostFileError(IdeabridgeError):
-    """A host's configuration file cannot be read or written; the message names the file."""
+    """A host's configuration file cannot be read or written. The message names the file."""
 
 
 class CommentedHostFileError(HostFileError):
@@ -37,25 +37,26 @@ class CommentedHostFileError(HostFileError):
 
 
 class UnknownHostError(IdeabridgeError):
-    """There is no host of this name; the message names similar ones."""
+    """There is no host with this name. The message names similar ones."""
 
 
 Scope = Literal["local", "project", "user"]
-"""local: this project, for this user only (Claude Code). project: the project's own file.
-user: everywhere."""
+"""local: this project, for this user only (Claude Code). project: the project's own file. user:
+everywhere."""
 
 SERVER_NAME: Final = "ideabridge"
 """The name of ideabridge in a host's configuration."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of a host's file. Some hosts keep recorded conversations in the same file."""
+"""Maximum size of a host's file, in bytes. Some hosts keep recorded conversations in the same
+file."""
 
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """The environment of a host: where its files may be.
+    """The environment in which a host looks for its files.
 
     Attributes:
         project: the project folder, absolute.
@@ -72,7 +73,7 @@ class HostEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """An object in a file that maps names to servers.
+    """A place where a host lists servers: an object in a file that maps names to servers.
 
     Attributes:
         path: the file.
@@ -85,7 +86,7 @@ class HostFile:
     keys: tuple[str, ...]
 
     def servers(self, content: JSONObject) -> JSONObject:
-        """Return the servers in the file's content, by name; empty if the content has no such
+        """Return the servers in the file's content, keyed by name; empty if the content has no such
         object.
         """
         servers: JSON = content
@@ -94,11 +95,11 @@ class HostFile:
         return servers if isinstance(servers, dict) else {}
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
-        """Return the content with one server added; everything else keeps its place."""
+        """Return the content with one server added. Everything else keeps its place."""
         return _put(content, (*self.keys, name), entry)
 
     def without_server(self, content: JSONObject, name: str) -> JSONObject:
-        """Return the content without one server; everything else keeps its place."""
+        """Return the content without one server. Everything else keeps its place."""
         others = {key: value for key, value in self.servers(content).items() if key != name}
         return _put(content, self.keys, others)
 
@@ -120,8 +121,8 @@ class Host:
         title: the name of the host in texts.
         files: the places that the host reads; the first one wins.
         typed: whether an entry needs a `type`.
-        command: makes the shell command that adds ideabridge as `install` would, if the host has
-            such a command.
+        command: returns the shell command that adds ideabridge as `install` would; None if the host
+            has no such command.
     """
 
     name: str
@@ -131,11 +132,11 @@ class Host:
     command: Callable[[Scope, JSONObject], list[str]] | None = None
 
     def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """The place to which `install` writes."""
+        """The place that `install` writes to."""
         return next(file for file in self.files(environment) if file.scope == scope)
 
     def entry(self, command: list[str]) -> JSONObject:
-        """The entry of ideabridge in the host's file: the program and its arguments."""
+        """Return the entry for ideabridge in the host's file: the program and its arguments."""
         words: list[JSON] = [*command[1:]]
         kind: JSONObject = {"type": "stdio"} if self.typed else {}
         return {**kind, "command": command[0], "args": words}
@@ -188,7 +189,7 @@ HOSTS: Final = (
 
 
 def find_host(name: str) -> Host:
-    """Return the host with this name; raises `UnknownHostError` if there is none."""
+    """Return the host with this name. Raise `UnknownHostError` if there is none."""
     hosts = {host.name: host for host in HOSTS}
     if name in hosts:
         return hosts[name]
@@ -202,7 +203,7 @@ class HostDocument:
 
     Attributes:
         path: the file.
-        text: the text of the file; None if the file does not exist.
+        text: the text of the file, or None if the file does not exist.
         content: the object in the file; empty if the file does not exist.
         strict: whether the text is plain JSON, so that writing it again loses nothing.
     """
@@ -220,8 +221,8 @@ class HostDocument:
             )
 
     def check_place(self, project: Path | None) -> None:
-        """Raise `HostFileError` if a link leads out of a project, to a file that a repository has
-        chosen.
+        """Raise `HostFileError` if a symbolic link leads out of a project, to a file that a
+        repository has chosen.
         """
         link = None if project is None else link_out(self.path, project)
         if link is not None:
@@ -240,26 +241,26 @@ class HostDocument:
         shared: bool = False,
         project: Path | None = None,
     ) -> Path | None:
-        """Replace the content in one step, and return the path of the backup, or None if there was
-        no file.
+        """Replace the content atomically. Return the path of the backup, or None if there was no
+        file.
 
         The backup is `NAME.bak` beside the file. Indentation, permissions and a symbolic link are
         preserved. Only the owner can read a new file, because such files contain tokens.
 
         Args:
             content: the new content.
-            keep: whether to use a free name for the backup (`NAME.1.bak`), so that no later backup
+            keep: whether to give the backup an unused name (`NAME.1.bak`), so that no later backup
                 replaces it.
-            private: whether only the owner can read the file and the backup from now on.
-            shared: whether a repository may contain files beside this one, so that the backup must
-                be in the user's own folder, under a free name.
-            project: the folder of the project to which the file belongs. No link may lead out of
-                it.
+            private: whether to make the file and the backup readable only by the owner from now on.
+            shared: whether a repository may contain the files beside this one. The backup is then
+                written to the user's own folder, under an unused name.
+            project: the folder of the project that the file belongs to. No symbolic link may lead
+                out of it.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
-            HostFileError: the file cannot be written, another program has changed it, or a link
-                leads out of the project.
+            HostFileError: the file cannot be written, another program has changed it, or a symbolic
+                link leads out of the project.
         """
         self.check_strict()
         self.check_place(project)
@@ -312,7 +313,7 @@ def read_host_document(path: Path) -> HostDocument:
     """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
 
     Raises:
-        HostFileError: the file cannot be read or is not a JSON object; the message contains line
+        HostFileError: the file cannot be read or is not a JSON object. The message contains line
             and column.
     """
     try:
@@ -345,7 +346,7 @@ def read_host_document(path: Path) -> HostDocument:
 
 
 def _read_text(path: Path) -> str:
-    """The text of a host's file, with line feeds at the ends of its lines.
+    """Return the text of a host's file, with every line break as a line feed.
 
     Raises:
         HostFileError: the file is not a regular file, or is larger than `MAX_BYTES`.

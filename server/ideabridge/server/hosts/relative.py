@@ -1,7 +1,7 @@
-"""Finds relative paths of a server that a host starts in the folder of each project.
+"""Finds relative paths in the entry of a server that a host starts in the folder of each project.
 
-ideabridge starts a server without a `cwd` in the folder of its configuration, where such a path
-refers to another file.
+ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a
+path refers to a different file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _FILE: Final = re.compile(
     r"[^\s:$~/\\@][^\s:$~@]*\.(py|pyz|m?js|cjs|m?ts|sh|rb|pl|php|jar|json|jsonl|ya?ml|toml|db|sqlite3?|csv|txt|md|env|log)",
     re.IGNORECASE,
 )
-"""Matches the name of a file that is not absolute."""
+"""Matches a relative path that ends with the name of a file of a known type."""
 
 _FOLDER_VARIABLE: Final = re.compile(r"(PATH|DIR|DIRS|DIRECTORY|FOLDER|ROOT)$", re.IGNORECASE)
 
 
 def relative_places(entry: JSONObject, project: Path) -> list[str]:
-    """Return the places of an entry that have a relative path, such as `args.1` or `env.DB`.
+    """Return the places in an entry that contain a relative path, such as `args.1` or `env.DB`.
 
     Args:
         entry: the entry of `ideabridge.json`.

@@ -1,4 +1,4 @@
-"""Translates the entry of a server in a host's file into an entry of `mcpServers` in
+"""Translates a server's entry in a host's file into an entry of `mcpServers` in
 `ideabridge.json`.
 """
 
@@ -41,7 +41,7 @@ def translate_server(
     Args:
         raw: the entry in the host's file.
         environment: the values of variables such as `${workspaceFolder}`.
-        inputs: VS Code's `inputs`: id -> description.
+        inputs: the descriptions of VS Code's `inputs`, keyed by id.
     """
     result = Translation({})
     for key, value in raw.items():
@@ -95,7 +95,7 @@ def _variable(
     inputs: dict[str, str],
     notes: list[str],
 ) -> str:
-    """The text that replaces a reference of the host to a variable or an input."""
+    """Return the text that replaces a host's reference to a variable or an input."""
     inside = reference.group(1)
     kind, _, name = inside.partition(":")
     if kind == "env" and _PLAIN_NAME.fullmatch(name):

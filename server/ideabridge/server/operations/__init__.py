@@ -1,1 +1,1 @@
-"""What operators of a server for others see of it: its health, its logs, and its metrics."""
+"""What operators of a shared server see of it: its health, its logs, and its metrics."""

@@ -1,10 +1,10 @@
 """Health of a server over HTTP, for supervisors and load balancers.
 
-`/healthz` answers while the process works; if it does not, a supervisor restarts the process.
-`/readyz` answers with 200 while the server can serve requests, and otherwise with 503 and the
-reasons; a balancer then sends the server no requests. Both need no token and accept every Host,
-because a probe often knows only an address. So their answers contain nothing about users, the
-configuration, or errors.
+`/healthz` answers as long as the process works; if it does not answer, a supervisor restarts the
+process. `/readyz` answers with 200 while the server can serve requests, and otherwise with 503 and
+the reasons; a load balancer then sends the server no requests. Neither needs a token, and both
+accept every Host, because a probe often knows only an address. So their answers contain nothing
+about users, the configuration, or errors.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ideabridge.server.running import Running
 from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
-"""The header closes the connection: it is not one of the callers' connections, so nobody gains one
-by asking for health."""
+"""The connection is closed after each answer. It does not count as a caller's connection, so nobody
+may keep it for other requests."""
 
 
 class Health:
@@ -43,7 +43,7 @@ class Health:
         await answer(scope, receive, send)
 
     def obstacles(self) -> list[str]:
-        """The reasons why the server cannot serve requests now; empty if it can."""
+        """Return the reasons why the server cannot serve requests now; empty if it can."""
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:

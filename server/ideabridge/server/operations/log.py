@@ -1,8 +1,8 @@
 """The log of a server on standard error, which no client can flood.
 
-uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client controls
-the number of records. In each period only a few similar records are written, followed by the number
-of omitted records.
+uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
+produce any number of records. Per period, only a few similar records are written, followed by the
+number of omitted ones.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Final
 from ideabridge.server.operations.requests import LogLevel
 
 STRETCH_SECONDS: Final = 10.0
-"""The length of a period in seconds."""
+"""Length of a period, in seconds."""
 
 MOST_ALIKE: Final = 5
-"""The most records of one logger with the same unformatted text in a period."""
+"""Maximum number of records per period from one logger with the same unformatted text."""
 
 MOST: Final = 50
-"""The most records in a period."""
+"""Maximum number of records per period."""
 
 MOST_CHARACTERS: Final = 4000
-"""The most characters of one record. A longer record is written without its middle."""
+"""Maximum length of a record, in characters. The middle of a longer record is left out."""
 
 
 class BoundedLog(logging.Handler):
-    """A handler that writes a bounded number of bounded records to `sys.stderr`."""
+    """A handler that writes a limited number of records of limited length to `sys.stderr`."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -63,7 +63,7 @@ class BoundedLog(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Write the number of records that were omitted last."""
+        """Write the number of records that were omitted in the last period."""
         self._sum_up()
         super().close()
 
@@ -88,8 +88,9 @@ def _bounded(text: str) -> str:
 
 @contextmanager
 def bounded_log(level: LogLevel) -> Generator[None]:
-    """Return a scope in which errors and warnings are logged to standard error, unless the program
-    that embeds ideabridge has set up logging. With the level `error`, warnings are left out.
+    """Return a context manager within which errors and warnings are logged to standard error,
+    unless the program that embeds ideabridge has set up logging. At the level `error`, warnings are
+    left out.
     """
     root = logging.getLogger()
     handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)

@@ -1,9 +1,9 @@
 """Metrics of a server for Prometheus, at `/metrics`. They exist only with `serve --http --metrics`.
 
-A label never contains what a user or a model wrote. Methods are methods of MCP; tools are tools of
-this server, of its tool files and of the modules; published ideas and tools without code count
-under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and all later
-tools share `other`. So the number of series is bounded.
+A label never contains text that a user or a model wrote. Methods are MCP methods; tools are those
+of this server, of its tool files and of the modules; published ideas and tools without code are
+counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and all
+later tools share `other`. So the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from ideabridge.tools.errors import IdeabridgeError
 PATH: Final = "/metrics"
 
 MOST_TOOLS: Final = 500
-"""The most tools with series of their own."""
+"""Maximum number of tools with their own series."""
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one server. `observe` counts its requests; its runs and direct calls are
-    counted from the creation of this object on.
+    """The metrics of one server. `observe` counts its requests. Runs and direct calls are counted
+    from the time when this object is created.
     """
 
     def __init__(self, bridge: Bridge, direct_calls: DirectCalls, version: str) -> None:
@@ -102,7 +102,7 @@ class Metrics:
         direct_calls.observers.append(self._observe_direct)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The metrics whose values are read only when somebody asks for them."""
+        """Return the metrics whose values are read only on demand."""
         bridge = self._bridge
         up = GaugeMetricFamily(
             "ideabridge_module_up", "Whether a server is connected.", labels=["module"]
@@ -135,7 +135,7 @@ class Metrics:
             )
 
     def text(self) -> bytes:
-        """All metrics in the text format that Prometheus reads."""
+        """Return all metrics in the text format that Prometheus reads."""
         return generate_latest(self._registry)
 
     # -- what is counted ---------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Metrics:
         self._call_seconds.labels(tool[0]).observe(seconds)
 
     def label(self, effect: Execute) -> tuple[str, str]:
-        """The (module, name) under which a call of a run is counted."""
+        """Return the (module, name) that a run's call is counted under."""
         tool = effect.tool
         if effect.is_latent:
             return "", "latent"
@@ -236,7 +236,7 @@ def _ignore(_value: JSON) -> None:
 
 
 def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
-    """ASGI middleware that answers `/metrics`, behind the gate."""
+    """ASGI middleware, behind the gate, that answers `/metrics`."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH:

@@ -1,9 +1,9 @@
 """Requests as operators of the server see them: the method, the tool, the user, how the request
 ended, and how long it took.
 
-`RequestWatch` notes this about each request, and passes it to observers. One of them is
-`request_log`, which writes a line for each request. Nothing here contains parameters, results,
-messages of errors or names that a client made up.
+`RequestWatch` records this for each request, and passes it to observers. One observer comes from
+`request_log`, and writes a line for each request. Nothing here contains parameters, results, error
+messages or names that a client made up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.names import visible
 
 RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
-"""How a request ended. asked: the client is asked for something, and repeats the request. error:
-the answer is an error. failed: an error of ideabridge itself ended it. refused: it was refused
+"""How a request ended. asked: the client was asked for something, and repeats the request. error:
+the answer is an error. failed: an internal error of ideabridge ended it. refused: it was rejected
 before it was read. disconnected: the client disconnected."""
 
 ToolKind = Literal["own", "exposed", "idea"]
@@ -58,15 +58,15 @@ class ServedRequest:
     """A request that has ended.
 
     Attributes:
-        method: the method of MCP, or the method and the path of another request over HTTP;
-            `unknown` if there is no method of that name.
+        method: the MCP method, or the HTTP method and path of any other request; `unknown` if there
+            is no method with that name.
         tool: the name of the called tool; "" if there is no such tool, or none was called.
-        kind: to whom the tool belongs.
+        kind: whose tool it is.
         user: the name of the user, or another caller; "" if nobody proved who they are.
         status: how the request ended.
         seconds: from the arrival of the request to its answer, or to the end of its stream.
         http: the HTTP status; None on stdio.
-        is_call: whether it is a request of MCP.
+        is_call: whether it is an MCP request.
     """
 
     method: str
@@ -80,13 +80,15 @@ class ServedRequest:
     began: float = field(default_factory=time.perf_counter)
 
     def end(self, otherwise: RequestStatus) -> None:
-        """Note the end of the request. Its status is `otherwise` unless it is already known."""
+        """Record the end of the request. Its status becomes `otherwise`, unless it is already
+        known.
+        """
         self.status = self.status or otherwise
         self.seconds = time.perf_counter() - self.began
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """The (module, name) of a tool as the operator may see it. It is `other` unless a module or a
+    """Return the (module, name) of a tool as the operator may see it: `other`, unless a module or a
     tool file has such a tool, because a model may define tools with names that it made up.
     """
     if module is None:
@@ -101,14 +103,14 @@ _now: ContextVar[ServedRequest | None] = ContextVar("_now", default=None)
 
 
 def note_user(scope: Scope, caller: str) -> None:
-    """Note who sent the present request over HTTP."""
+    """Record who sent the current HTTP request."""
     served: ServedRequest | None = scope.get(_KEY)
     if served is not None:
         served.user = person_of(caller)
 
 
 def note_tool(name: str, kind: ToolKind) -> None:
-    """Note which tool the present request calls. The name comes from this server, not from the
+    """Record which tool the current request calls. The name comes from this server, not from the
     client.
     """
     served = _now.get()
@@ -118,17 +120,17 @@ def note_tool(name: str, kind: ToolKind) -> None:
 
 
 def note_failure() -> None:
-    """Note that the present request failed by an error of ideabridge itself."""
+    """Record that the current request failed because of an internal error of ideabridge."""
     served = _now.get()
     if served is not None:
         served.status = "failed"
 
 
 class RequestWatch:
-    """Notes each request of a server, and calls the observers when it has ended.
+    """Records each request of a server, and calls the observers when the request has ended.
 
-    A request over HTTP ends with its answer over HTTP (`over`); on stdio it ends when the server
-    has answered it.
+    Over HTTP, a request ends with its HTTP response (`over`). On stdio, it ends when the server has
+    answered it.
     """
 
     def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
@@ -198,7 +200,9 @@ class RequestWatch:
                 self._report(served)
 
     def _method_label(self, method: str) -> str:
-        """The method, or "unknown" if nothing handles it, because clients choose these names."""
+        """Return the method, or "unknown" if nothing handles it, because clients can choose any
+        name.
+        """
         server = self._server
         is_known = (
             method in _SDK_METHODS
@@ -226,7 +230,7 @@ requests_logger: Final = logging.getLogger("ideabridge.requests")
 
 
 def log_request(served: ServedRequest) -> None:
-    """Write the line of a request as pairs KEY=VALUE."""
+    """Write the log line of a request as KEY=VALUE pairs."""
     is_probe = served.method.partition(" ")[2] in PROBES
     if served.status == "failed":
         level = logging.ERROR
@@ -254,7 +258,7 @@ def log_request(served: ServedRequest) -> None:
 
 
 def _value(text: str) -> str:
-    """A value on one line, in quotes unless it is a single word."""
+    """Return a value on one line, quoted unless it is a single word."""
     if _PLAIN.fullmatch(text) and text.isascii():
         return text
     return '"{}"'.format(visible(text).replace("\\", "\\\\").replace('"', '\\"'))
@@ -267,8 +271,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """A scope in which requests are logged at a level. It yields the observers, or none if no
-    request would be logged.
+    """A context manager within which requests are logged at a level. It yields the observers, or
+    none if no request would be logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """

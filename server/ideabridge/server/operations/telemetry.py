@@ -1,17 +1,18 @@
-"""Spans of OpenTelemetry for runs, Requests to minds, and calls, following the semantic conventions
+"""OpenTelemetry spans for runs, Requests to minds, and calls, following the semantic conventions
 for GenAI.
 
-Spans exist only if the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). They
-contain no parameters, results, errors or prompts, and no names that a user or a model wrote.
+Spans exist only if the standard environment variables name a collector
+(`OTEL_EXPORTER_OTLP_ENDPOINT`). They contain no parameters, results, errors or prompts, and no
+names that a user or a model made up.
 
 One run is one trace, no matter which processes drive it. The ids of a run's span are derived from
-the id of the run, so every process can put calls below it. If the request that asked for the run
-has a trace (`traceparent` in `_meta`), the run is a part of it: the journal stores the traceparent.
-While a call runs, its span is the current span, and the SDK of MCP passes it on to the module. A
-span is sent when it has ended. The process in which a run ends sends the span of the run.
+the run's id, so every process can attach calls to it. If the request that asked for the run has a
+trace (`traceparent` in `_meta`), the run becomes part of that trace; the journal stores the
+traceparent. While a call runs, its span is the current span, and the MCP SDK passes it on to the
+module. A span is sent once it has ended. The process in which a run ends sends the span of the run.
 
-The spans do not come from the global tracer provider, because the SDK of MCP would add the messages
-of errors to them.
+The spans do not come from the global tracer provider, because the MCP SDK would add error messages
+to them.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 ENDS_SECONDS: Final = 0.5
-"""The most seconds for which the last spans are sent when the server ends."""
+"""How long, in seconds, the server may spend on sending the last spans when it ends."""
 
 _WRITER: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = "traceparent"
 
 
 class Telemetry:
-    """Makes the spans of one process, within `with telemetry:`. It watches runs that begin or are
-    read after its creation.
+    """Creates the spans of one process, within `with telemetry:`. It watches runs that begin or are
+    read after it is created.
     """
 
     def __init__(
@@ -110,8 +111,8 @@ class Telemetry:
         ending.join(ENDS_SECONDS)
 
     def watch_direct(self, entry: Entry) -> Callable[[], None]:
-        """Begin the span of a direct call in the present task. Return the function that ends it
-        there.
+        """Begin the span of a direct call in the current task. Return the function that ends the
+        span there.
         """
         tool = entry.tool
         module, name = (
@@ -140,7 +141,7 @@ class Telemetry:
         within: Context,
         began: int,
     ) -> Span:
-        """Return a span that began at a time in nanoseconds since 1970."""
+        """Return a span that began at the given time, in nanoseconds since 1970."""
         return self._tracer.start_span(name, within, kind, attributes, start_time=began)
 
     def span_of_run(
@@ -154,7 +155,7 @@ class Telemetry:
     def call_span(
         self, name: str, attributes: Mapping[str, AttributeValue], within: Context
     ) -> Generator[Span]:
-        """The scope of a call, in which its span is the current one."""
+        """A context manager for a call, within which the call's span is the current one."""
         with self._tracer.start_as_current_span(
             name,
             within,
@@ -165,8 +166,8 @@ class Telemetry:
             yield span
 
     def above(self, run: ObservedRun) -> Context:
-        """The context above a run: for a room the context of its run, otherwise the context of the
-        request that asked for the run.
+        """Return the context above a run: for a room the context of its run, otherwise the context
+        of the request that asked for the run.
         """
         if run.parent is not None:
             return self.within(run.parent)
@@ -176,8 +177,8 @@ class Telemetry:
         return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """The context for everything in a run. It is the same in every process, and so is the
-        decision of a sampler.
+        """Return the context for everything inside a run. It is the same in every process, and so a
+        sampler decides the same in every process.
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
@@ -215,8 +216,8 @@ class _Ids(RandomIdGenerator):
 
 
 def _ids_of(run: ObservedRun) -> tuple[int, int]:
-    """The (trace id, span id) of a run, derived from its id. A room has the trace of its run, and a
-    run that a traced request asked for has the trace of the caller.
+    """Return the (trace id, span id) of a run, derived from its id. A room shares the trace of its
+    run, and a run that a traced request asked for shares the trace of the caller.
     """
     root = run
     while root.parent is not None:
@@ -247,7 +248,7 @@ def _parsed(traceparent: str) -> SpanContext | None:
 
 
 def _traceparent() -> str | None:
-    """The traceparent of the present request; None if it has none."""
+    """Return the traceparent of the current request, or None if it has none."""
     carrier: dict[str, str] = {}
     _WRITER.inject(carrier)
     return carrier.get(_TRACEPARENT)
@@ -334,7 +335,7 @@ class _RunSpans:
         span.end()
 
     def _provider(self) -> str:
-        """The provider of the configured model, or the kind of another mind."""
+        """Return the provider of the configured model, or the kind of any other mind."""
         model = self._telemetry.bridge.configuration.model
         if model is None:
             mind = self._telemetry.bridge.mind
@@ -365,7 +366,7 @@ class _RunSpans:
         span.end()
 
     def _created(self) -> int:
-        """The time at which another process created the run."""
+        """Return the time at which another process created the run."""
         try:
             record = self._telemetry.bridge.store.runs.get(self._run.id)
         except StoreError:

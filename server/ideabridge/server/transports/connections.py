@@ -1,14 +1,14 @@
-"""Connections of the HTTP server: their number, and the deadlines of clients.
+"""Connections of the HTTP server: how many there may be, and the deadlines that clients must meet.
 
-A process has a few thousand file descriptors, and a client that sends one byte per second keeps its
-connection open. So each step of a request has a deadline, and the number of connections is limited.
-At the limit, a new connection closes an old one: preferably one without an admitted request, then
-an idle one, then one whose request is still arriving. A connection whose request has arrived
-completely is never closed for a new one.
+A process has only a few thousand file descriptors, and a client could hold a connection open by
+sending one byte per second. So each step of a request has a deadline, and the number of connections
+is limited. At the limit, a new connection closes an old one: preferably one without an admitted
+request, then an idle one, then one whose request is still arriving. A connection whose request has
+arrived completely is never closed to make room.
 
-Some places are reserved for connections that were just accepted, which do not close each other
-before they are read. `/healthz` and `/readyz` are answered on these connections, so neither callers
-nor any number of strangers take the place of a probe.
+Some places are reserved for connections that were just accepted, so that these do not close each
+other before they are read. `/healthz` and `/readyz` are answered on these connections, so neither
+callers nor any number of strangers can take the place of a probe.
 """
 
 from __future__ import annotations
@@ -27,46 +27,47 @@ from uvicorn.server import ServerState
 from ideabridge.server.transports.quotas import QuotaError
 
 MOST_CONNECTIONS: Final = 2000
-"""The most connections of callers, if the process may have twice as many file descriptors."""
+"""Maximum number of callers' connections, if the process may open twice as many files."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
-"""The most bytes of all bodies that are still arriving. Over the limit, the connection with the
-largest body is closed."""
+"""Limit on the combined size, in bytes, of all bodies that are still arriving. Over the limit, the
+connection with the largest body is closed."""
 
 MOST_UNSENT: Final = 256 * 1024 * 1024
-"""The most bytes of all answers that clients have not read yet. Over the limit, the caller with the
-most bytes loses its largest answer."""
+"""Limit on the combined size, in bytes, of all answers that clients have not read yet. Over the
+limit, the caller with the most unread bytes loses its largest answer."""
 
 ACCEPTED_AT_ONCE: Final = 64
-"""The most connections accepted at once, before existing connections are read again."""
+"""Maximum number of connections accepted at once, before existing connections are read again."""
 
 _UNREAD: Final = 4 * ACCEPTED_AT_ONCE
-"""The connections that are reserved for requests that are not read yet, and for strangers. A
+"""Number of connections reserved for requests that are not read yet, and for strangers. A
 connection is read after at most two more rounds of accepting."""
 
 HEADER_SECONDS: Final = 10.0
-"""The most seconds from the first byte of a request (on a new connection, from its start) to the
-end of its headers."""
+"""Time limit, in seconds, from the first byte of a request (on a new connection, from its start) to
+the end of its headers."""
 
 BODY_SECONDS: Final = 10.0
-"""The seconds that a body may take in addition to the time for its size at `BODY_RATE`."""
+"""Extra time, in seconds, for a body, on top of the time that its size needs at `BODY_RATE`."""
 
 BODY_RATE: Final = 16 * 1024
-"""The bytes of a body that a client must send per second on average."""
+"""Minimum average rate, in bytes per second, at which a client must send a body."""
 
 READING_SECONDS: Final = 60.0
-"""The most seconds for which a client may read nothing of its answer."""
+"""Maximum time, in seconds, during which a client may read nothing of its answer."""
 
 IDLE_SECONDS: Final = 120
-"""Seconds for which a connection stays open between two requests, while a host's model writes."""
+"""How long, in seconds, a connection stays open between two requests, for example while a host's
+model writes."""
 
 _HEADER_BYTES: Final = 16 * 1024
 _FREE_PIECES: Final = 256
 _PIECE_BYTES: Final = 256
-"""The smallest average size of the chunks of a body after the first `_FREE_PIECES`."""
+"""Minimum average size, in bytes, of the chunks of a body after the first `_FREE_PIECES`."""
 
 _LATE: Final = 0.5
-"""A timer that is later than this, in seconds, shows that the server itself was busy."""
+"""Delay of a timer, in seconds, from which on the server itself must have been busy."""
 
 _KEY: Final = "ideabridge.connection"
 
@@ -86,8 +87,8 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, by rank, the oldest first: at most `most` of callers, half of
-    which may be sending, and some that are not read yet.
+    """The connections of one server, sorted by rank and age, oldest first: at most `most` that
+    belong to callers, half of which may be sending, and some that are not read yet.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -103,12 +104,13 @@ class Connections:
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
-        """Note that a request of a caller may send its body. One caller may have half of the
-        connections that all others leave, so there is always room for one more caller. At this
-        limit, the caller's oldest request that is still arriving is dropped.
+        """Record that a caller's request may send its body. One caller may use half of the
+        connections that all other callers leave free, so there is always room for one more caller.
+        At this limit, the caller's oldest request that is still arriving is dropped.
 
         Raises:
-            QuotaError: all requests of the caller have arrived.
+            QuotaError: the caller is at its limit, and all its requests have arrived completely, so
+                none can be dropped.
         """
         own = self._in_progress[caller]
         others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - own
@@ -173,7 +175,7 @@ class Connections:
         return True
 
     def receive(self, size: int) -> None:
-        """Count bytes of bodies that are held in memory; the number is negative for bytes that are
+        """Count bytes of bodies that are held in memory. The number is negative when bytes are
         released.
         """
         self._received += size
@@ -181,7 +183,7 @@ class Connections:
             max(sending, key=lambda connection: connection.received).drop()
 
     def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
-        """Count the bytes of an answer that its client has not read yet; 0 when it has read all of
+        """Record how many bytes of an answer its client has not read yet: 0 when it has read all of
         them.
         """
         self._unsent.pop(connection, None)
@@ -211,7 +213,7 @@ class Connections:
 
     def _drop_of_largest_sender(self) -> None:
         """Drop the oldest arriving request of the caller who sends the most requests at once, so
-        that no caller pays for another.
+        that no other caller pays for it.
         """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)
@@ -220,8 +222,8 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """The parser of h11, which here stops reading a body of tiny chunks: each chunk costs 15 us, so
-    256 KB in chunks of one byte would block the server for half a second.
+    """An h11 parser that stops reading a body made of tiny chunks. Each chunk costs 15 us, so 256
+    KB in chunks of one byte would block the server for half a second.
 
     Attributes:
         choked: whether the parser has stopped.
@@ -235,7 +237,7 @@ class _Parser(h11.Connection):
         self._bytes = 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """The next event of the request."""
+        """Return the next event of the request."""
         if self.choked:
             return h11.NEED_DATA
 
@@ -257,7 +259,7 @@ class GuardedProtocol(H11Protocol):
     Attributes:
         rank: the state of the connection.
         caller: who sent the request that was admitted last.
-        received: bytes of the arriving body in memory.
+        received: how many bytes of the arriving body are in memory.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class GuardedProtocol(H11Protocol):
         await self._inner(scope, receive, send)
 
     def admitted(self, caller: str) -> None:
-        """Note that the headers of a caller's request are accepted and its body may follow.
+        """Record that the headers of a caller's request are accepted and its body may follow.
 
         Raises:
             QuotaError: the caller already has its share of the connections.
@@ -304,7 +306,7 @@ class GuardedProtocol(H11Protocol):
         self._all.receive(size)
 
     def whole(self) -> None:
-        """Note that the request has arrived completely."""
+        """Record that the request has arrived completely."""
         self._release()
         self._all.move(self, Rank.WORKING)
 
@@ -341,7 +343,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Receive bytes of a request."""
         before = self.conn.their_state
         super().data_received(data)
         if self.conn.choked:
@@ -358,7 +360,7 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """After the answer was sent, set a last deadline for the rest of the request, and begin the
+        """After the answer was sent, set a last deadline for the rest of the request, and start the
         idle time.
         """
         self._release()
@@ -381,7 +383,9 @@ class GuardedProtocol(H11Protocol):
             self._arrived = begun
 
     def shutdown(self) -> None:
-        """Close the connection because the server ends, unless its request has arrived."""
+        """Close the connection because the server is shutting down, unless its request has
+        arrived.
+        """
         if self.rank in (Rank.STRANGER, Rank.SENDING):
             self.drop()
         else:
@@ -456,5 +460,5 @@ class GuardedProtocol(H11Protocol):
 
 
 def connection_of(scope: Scope) -> GuardedProtocol:
-    """The connection of a request."""
+    """Return the connection of a request."""
     return cast("GuardedProtocol", scope[_KEY])

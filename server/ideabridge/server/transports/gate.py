@@ -51,32 +51,31 @@ LIVE: Final = f"{PAGE}/live"
 SIGN_IN: Final = f"{PAGE}/sign-in"
 
 WATCH_SECONDS: Final = 1.0
-"""Seconds between two checks of the tokens and sessions of requests in progress."""
+"""Interval, in seconds, at which the tokens and sessions of requests in progress are checked."""
 
 _MOST_STREAMS: Final = 200
-"""The most streams that one caller may have open: streams of notifications (GET of MCP; each client
-of the handshake era opens one) and of open pages together."""
+"""How many streams one caller may have open: streams of notifications (GET of MCP; each client of
+the handshake era opens one) and streams of open pages, counted together."""
 
 _MOST_PAGES: Final = 16
-"""The most requests of the page, without streams, that one caller may have in progress. A browser
-has six connections. The limit is low because some pages cost seconds of work."""
+"""How many page requests, not counting streams, one caller may have in progress. A browser has six
+connections. The limit is low because some pages take seconds of work."""
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
 class HostNames:
-    """The names by which clients may reach a server, such as `localhost`, `[::1]` or
-    `tools.example`, on every port. A name with a port (`tools.example:8080`) is accepted with
-    this port only.
+    """The names that clients may use for a server, such as `localhost`, `[::1]` or `tools.example`,
+    on every port. A name with a port (`tools.example:8080`) is accepted with this port only.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """Return (status, reason) if a request is for another name, or comes from a page of another
-        name; None if both names are fine.
+        """Return (status, reason) if a request is for another name, or comes from a page with
+        another name. Return None if both names are fine.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -94,7 +93,7 @@ class HostNames:
 
 
 def without_port(place: str) -> str:
-    """A host without its port, but with the brackets of an IPv6 address."""
+    """Return a host without its port, but with the brackets of an IPv6 address."""
     name, colon, port = place.rpartition(":")
     is_port = port == "" or (port.isascii() and port.isdigit())
     return name if colon and is_port else place
@@ -117,7 +116,7 @@ def _not_a_name(part: str, text: str, place: str) -> str:
 
 
 def header(scope: Scope | Message, name: bytes) -> str:
-    """The value of the first header with this name (lower case); "" if there is none."""
+    """Return the value of the first header with this name (lower case), or "" if there is none."""
     headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
@@ -130,11 +129,11 @@ class Admission:
     """The sender of a request, as identified by a door.
 
     Attributes:
-        caller: whose shares the request takes; None for somebody unknown, who gets only what is
-            needed for signing in.
-        token: the token that the caller has shown, now or at the beginning of the session; None if
-            no token was needed.
-        session: the key of the session of the page; None if there is no session.
+        caller: whose shares the request uses, or None for somebody unknown, who gets only what is
+            needed to sign in.
+        token: the token that the caller presented, now or when the session began, or None if no
+            token was needed.
+        session: the key of the page session, or None if there is no session.
         is_named: whether a token or a session identifies the caller. Otherwise everybody on this
             machine counts as one caller, whose requests per minute are not limited.
     """
@@ -151,16 +150,16 @@ ANYBODY: Final = Admission(LOCAL, is_named=False)
 
 
 class Door(Protocol):
-    """One of the entrances of a server: for programs with a token (`TokenDoor`), or for people with
-    a browser.
+    """An entrance to a server: for programs with a token (`TokenDoor`), or for people with a
+    browser.
     """
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
-        """Identify the sender of a request by its headers alone, or return the answer that refuses
-        it.
+        """Identify the sender of a request from its headers alone, or return the answer that
+        rejects it.
 
         Raises:
-            IdeabridgeError: the sender cannot be identified now.
+            IdeabridgeError: the sender cannot be identified at present.
         """
         ...
 
@@ -179,7 +178,7 @@ class Door(Protocol):
 
 class TokenDoor:
     """The door for programs: a bearer token in the header identifies the caller. `metadata` is the
-    route of the metadata of the protected resource (RFC 9728) and its address, or None.
+    route and the address of the protected resource's metadata (RFC 9728), or None.
     """
 
     def __init__(
@@ -246,7 +245,7 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _bearer(scope: Scope) -> bytes | None:
-    """Return the bearer token of a request; None unless the request has exactly one."""
+    """Return the bearer token of a request, or None unless the request has exactly one."""
     values = [
         value
         for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"])
@@ -266,16 +265,16 @@ def _refusal(status: int, error: str, problem: str, headers: Mapping[str, str]) 
 
 
 class Gate:
-    """ASGI middleware before everything over HTTP; see the module.
+    """ASGI middleware in front of everything over HTTP; see the module.
 
     Args:
         calls: the door of `/mcp`, `/metrics` and every path that is not the page's.
-        page: the door of the page; None if there is no page.
+        page: the door of the page, or None if there is no page.
         health: answers `/healthz` and `/readyz`.
         names: the names of this server.
-        credentials: the valid tokens.
+        credentials: checks tokens.
         quotas: counts what callers use.
-        per_minute: the most requests of one named caller in a minute.
+        per_minute: how many requests one named caller may send in a minute.
     """
 
     def __init__(
@@ -344,7 +343,7 @@ class Gate:
     def _take(
         self, shares: ExitStack, scope: Scope, admission: Admission, *, is_page: bool
     ) -> None:
-        """Take the shares of a request until `shares` is closed.
+        """Reserve the shares that a request needs until `shares` is closed.
 
         Raises:
             QuotaError: the caller has reached a limit.
@@ -405,8 +404,8 @@ class Gate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def watch(self) -> None:
-        """End requests whose token or session became invalid, until cancelled. This matters because
-        a stream may stay open for days.
+        """End requests whose token or session has become invalid, until cancelled. This matters
+        because a stream may stay open for days.
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)
@@ -439,7 +438,7 @@ class Gate:
 
 
 async def _while_connected(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request without a body, until its client goes away."""
+    """Serve a request without a body, until its client disconnects."""
     is_read = False
 
     async def receive_nothing() -> Message:

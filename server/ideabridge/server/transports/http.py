@@ -52,19 +52,19 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""The limit of open files that this process requests: the limit of a shell (256 to 1,024) is too
+"""How many open files this process asks the system to allow: a shell's limit (256 to 1,024) is too
 low for a server."""
 
 _MOST_SESSIONS: Final = 200
-"""The most sessions of the handshake era that one caller may have."""
+"""Maximum number of sessions of the handshake era that one caller may have."""
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
-"""The protocol versions with which a request without a session lets the SDK open one."""
+"""The protocol versions with which a request that has no session makes the SDK open one."""
 
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
 _MAX_EVENT: Final = 1_000_000
-"""The most bytes of an event: SDK clients refuse events over 1 MiB."""
+"""Maximum size of an event, in bytes. SDK clients refuse events over 1 MiB."""
 
 _REFUSED = 400
 _GONE = 404
@@ -86,10 +86,10 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
-    """Return a listening socket; port 0 selects a free port.
+    """Return a listening socket. Port 0 selects a free port.
 
-    `token` is the token of the environment variable. `guarded` says whether requests need another
-    token.
+    `token` is the token from the environment variable. `guarded` says whether requests need a token
+    for another reason.
 
     Raises:
         ServeError: the address is not loopback and no token is needed, or the address or token
@@ -125,14 +125,14 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
 
 
 def url_of(listening: socket.socket) -> str:
-    """The URL for clients."""
+    """Return the URL for clients."""
     host, port = cast("tuple[str, int]", listening.getsockname()[:2])
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{CALLS}"
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
-    """The URL of this server for other machines: with the first of its configured names, or, if it
-    listens on every address, with the name of this machine.
+    """Return the URL of this server for other machines. It uses the first of the server's
+    configured names or, if the server listens on every address, the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -142,7 +142,7 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
 
 
 def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
-    """The names of a server in Host and Origin headers: the names of this machine, the bound
+    """Return the names of a server in Host and Origin headers: the names of this machine, the bound
     address, and `allowed`.
     """
     names = list(_LOOPBACK_NAMES)
@@ -162,8 +162,8 @@ def application(
     host: str,
     ended: Callable[[str], None],
 ) -> ASGIApp:
-    """The ASGI application of MCP, behind the gate. `ended` is called with the id of each session
-    that has ended.
+    """Return the ASGI application for MCP, behind the gate. `ended` is called with the id of each
+    session that has ended.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=CALLS,
@@ -176,9 +176,9 @@ def application(
 
 
 class _LargeAnswers:
-    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of an event, because
-    SDK clients limit only the size of events. After a notification, or the first ping (15 s), the
-    answer can only be an event, so an error that states its size is sent instead.
+    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of as an event,
+    because SDK clients limit only the size of events. After a notification or the first ping (15
+    s), the answer can only be an event, so an error that states its size is sent in its place.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -235,7 +235,7 @@ class _LargeAnswers:
 
 
 def _large_answer(event: bytes) -> bytes | None:
-    """The message in an event over `_MAX_EVENT`; None for smaller events."""
+    """Return the message in an event over `_MAX_EVENT`, or None for smaller events."""
     if len(event) <= _MAX_EVENT:
         return None
     lines = [line for line in event.splitlines() if line.startswith(b"data: ")]
@@ -243,7 +243,7 @@ def _large_answer(event: bytes) -> bytes | None:
 
 
 def _too_late(data: bytes) -> bytes:
-    """The event of an error that replaces a large answer after notifications."""
+    """Return the event with the error that replaces a large answer after notifications."""
     answer = orjson.loads(data)
     problem = (
         f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP "
@@ -275,7 +275,7 @@ class _Session:
 
 
 class _Messages:
-    """ASGI middleware that refuses bodies over the limits with an error that states the limit,
+    """ASGI middleware that refuses bodies over the limits (with an error that states the limit),
     limits the sessions of one caller, and reports sessions that end.
     """
 
@@ -351,12 +351,12 @@ class _Messages:
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count it for its session. A session is counted when the answer
-        names it, because only the SDK knows which messages open one. A session over the limit ends
-        the caller's least recently used session.
+        names it, because only the SDK knows which messages open one. If a session is over the
+        limit, the caller's least recently used session is ended.
 
         Raises:
-            QuotaError: the caller has reached the limit of sessions, all of them are in use, and
-                the request may open another.
+            QuotaError: the caller has as many sessions as allowed, all of them are in use, and the
+                request may open another one.
         """
         session = header(scope, b"mcp-session-id")
         caller = caller_in(scope)
@@ -411,7 +411,7 @@ class _Messages:
                     self._sessions.move_to_end(session)
 
     def _sessions_of(self, caller: str) -> list[str]:
-        """The sessions of a caller, the least recently used first."""
+        """Return the sessions of a caller, the least recently used first."""
         return [session for session, state in self._sessions.items() if state.caller == caller]
 
     def _unused(self, sessions: list[str]) -> list[str]:
@@ -426,7 +426,7 @@ class _Messages:
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:
-        """End unused sessions of a caller that are over the limit."""
+        """End those unused sessions of a caller that are over the limit."""
         sessions = self._sessions_of(caller)
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
@@ -465,7 +465,9 @@ class _Messages:
 async def _refuse(
     send: Send, status: int, problem: str, head: bytes = b"", tail: bytes = b""
 ) -> None:
-    """Answer a message with an error. Only the beginning and the end of the message are known."""
+    """Answer a message with an error. Only the first and the last bytes of the message are
+    known.
+    """
     answer = refused(head, tail, problem)
     if answer is None:
         answer = {
@@ -506,7 +508,9 @@ class HTTPServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp) -> HTTPServer:
-    """A server for an application; `serve(sockets=[...])` serves until `should_exit` is set."""
+    """Return a server for an application. `serve(sockets=[...])` serves until `should_exit` is
+    set.
+    """
     connections = Connections(min(MOST_CONNECTIONS, _descriptors() // 2))
     return HTTPServer(
         uvicorn.Config(
@@ -527,8 +531,8 @@ def http_server(app: ASGIApp) -> HTTPServer:
 
 
 def _descriptors() -> int:
-    """The number of files that this process may have open, after raising the limit to
-    `_DESCRIPTORS` if possible.
+    """Return how many files this process may have open, after raising the limit to `_DESCRIPTORS`
+    if possible.
     """
     if sys.platform == "win32":
         return _DESCRIPTORS

@@ -26,24 +26,24 @@ from ideabridge.tools.errors import IdeabridgeError
 logger = logging.getLogger(__name__)
 
 MAX_TOKEN: Final = 16 * 1024
-"""The most characters of a token."""
+"""Maximum length of a token, in characters."""
 
 FRESH_SECONDS: Final = 3600.0
-"""Seconds after which keys are fetched again. A key that the provider has withdrawn is accepted
-until then."""
+"""How long, in seconds, keys are used before they are fetched again. Until then, a key that the
+provider has withdrawn is still accepted."""
 
 STALE_SECONDS: Final = 86_400.0
-"""Seconds for which keys are used while the provider cannot be reached."""
+"""How long, in seconds, cached keys stay valid while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
-"""The fewest seconds between two fetches, so that tokens with invented key ids cannot flood the
-provider with requests."""
+"""Minimum time, in seconds, between two fetches, so that tokens with invented key ids cannot flood
+the provider with requests."""
 
 _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 64
 _LEEWAY: Final = 30
-"""Seconds by which the clocks of the provider and of this machine may differ."""
+"""How many seconds the clocks of the provider and of this machine may differ by."""
 
 _MOST_TEXT: Final = 255
 _KINDS: Final = {
@@ -67,7 +67,7 @@ class Identity:
         subject: the user's id at the provider. Together with the issuer it identifies the user.
         shown: the user's name at the provider, for display.
         scopes: the scopes of the token.
-        expires: the end of the token, in seconds since 1970.
+        expires: when the token expires, in seconds since 1970.
     """
 
     issuer: str
@@ -78,8 +78,8 @@ class Identity:
 
 
 class IdentityProvider:
-    """The identity provider of a configuration (`auth`), and its keys. The age of keys is measured
-    by `clock`, a monotonic clock in seconds.
+    """The configured identity provider (`auth`), and its keys. `clock`, a monotonic clock in
+    seconds, measures the age of the keys.
     """
 
     def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,8 +91,8 @@ class IdentityProvider:
         self._lock = anyio.Lock()
 
     async def identify(self, token: str) -> Identity | None:
-        """Return the bearer of a token; None if the token is invalid, or for another issuer or
-        audience.
+        """Return the bearer of a token, or None if the token is invalid, or is for another issuer
+        or audience.
 
         Raises:
             ProviderError: the provider's keys are not available.
@@ -162,7 +162,7 @@ class IdentityProvider:
     # -- keys --------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
-        """Return the key with an id, or, if there is no id, the only suitable key."""
+        """Return the key with this id. Without an id, return the only suitable key."""
         keys = self._suitable(kid, algorithm)
         if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
@@ -213,8 +213,8 @@ class IdentityProvider:
         return [key for key in keys[:_MOST_KEYS] if isinstance(key, dict)]
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Find the address of the keys in the issuer's metadata (OpenID Connect Discovery,
-        otherwise RFC 8414).
+        """Find the address of the keys in the issuer's metadata: by OpenID Connect Discovery, or
+        otherwise by RFC 8414.
         """
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
@@ -254,7 +254,7 @@ class IdentityProvider:
 
 
 async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
-    """The JSON object at an address.
+    """Return the JSON object at an address.
 
     Raises:
         ProviderError: the answer is not a JSON object, or it is too large.

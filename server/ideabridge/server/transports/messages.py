@@ -1,9 +1,9 @@
 """Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
 
-A well-formed message takes one pass of the SDK's parser. A message that this parser refuses, or
-takes for another kind, is read again here. Odd forms with a single meaning are accepted (a byte
-order mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]` where
-an object is meant). Everything else gets the error that JSON-RPC demands, so that a client does not
+A well-formed message needs one pass of the SDK's parser. A message that this parser rejects, or
+mistakes for another kind, is read again here. Odd but unambiguous forms are accepted: a byte order
+mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]` where an
+object is meant. Everything else gets the error that JSON-RPC requires, so that a client does not
 wait for an answer that never comes. Notifications and responses are never answered.
 """
 
@@ -30,7 +30,7 @@ from ideabridge.tools.encoding import kind_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOISE: Final = b"\0 \t\r\n"
-"""The bytes that are skipped at the ends of a line."""
+"""Bytes that are skipped at the ends of a line."""
 
 _SPACES: Final = re.compile(r"[\s\0]*")
 _DECODER: Final = json.JSONDecoder()
@@ -42,7 +42,7 @@ class RefusedMessage:
     """A message that is not accepted.
 
     Attributes:
-        id: the id of the request; None if it has no usable id.
+        id: the id of the request, or None if it has no usable id.
         code: the error code of JSON-RPC.
         why: what is wrong, for people.
     """
@@ -53,15 +53,15 @@ class RefusedMessage:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The error that is sent as the answer, as a JSON object."""
+        """Return the error that is sent as the answer, as a JSON object."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages on a line or in a body, in their order. If the list is empty, there is nothing
+    """Return the messages on a line or in a body, in order. If the list is empty, there is nothing
     to do or to answer.
 
-    `data` is within the limits of `problem`.
+    `data` must already be within the limits that `problem` checks.
     """
     plain = _read_plain(data)
     if plain is not None:
@@ -96,7 +96,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
 def read_body(body: bytes) -> bytes | RefusedMessage:
     """Read the body of a POST, which is one message, and repair odd forms in it.
 
-    `body` is within the limits of `problem`.
+    `body` must already be within the limits that `problem` checks.
     """
     if _is_plain(body) or _read_plain(body) is not None:
         return body
@@ -115,8 +115,8 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Return whether a body is certainly one well-formed request or notification. This check is
-    quick, because the SDK reads the body again.
+    """Return whether a body is certainly one well-formed request or notification. The check only
+    needs to be quick, because the SDK reads the body again.
     """
     try:
         message: object = orjson.loads(body)
@@ -139,7 +139,7 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
     """Return the message if the SDK's parser accepts it and cannot have mistaken it for another
     kind.
 
-    The parser ignores members that it does not know: it takes a request with the id null for a
+    The parser ignores members that it does not know: it mistakes a request with a null id for a
     notification, and an error that also has a result for a response.
     """
     try:
@@ -156,8 +156,8 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
 
 
 def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages in a JSON value: one message, or those of a batch, each of which gets its own
-    answer.
+    """Return the messages in a JSON value: a single message, or those in a batch, each of which
+    gets its own answer.
     """
     if not isinstance(value, list):
         return _read(value)
@@ -245,8 +245,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
 
 
 def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
-    """Read a response to a request of this server. If it is malformed, the request fails; otherwise
-    it would wait in vain.
+    """Read a response to one of this server's requests. If the response is malformed, the request
+    fails; otherwise it would wait in vain.
     """
     request = _usable_id(message.get("id"))
     if request is None:
@@ -290,8 +290,8 @@ def _read_error(error: object) -> types.ErrorData:
 
 
 def _usable_id(value: object) -> int | str | None:
-    """Return the id of a request; None if MCP does not allow it. `7.0` is the integer 7, as in JSON
-    Schema.
+    """Return the id of a request, or None if MCP does not allow it. `7.0` is the integer 7, as in
+    JSON Schema.
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -301,7 +301,7 @@ def _usable_id(value: object) -> int | str | None:
 
 
 def _is_fraction(value: object) -> bool:
-    """Return whether a value is a number that JSON-RPC allows as an id and MCP does not."""
+    """Return whether a value is a number that JSON-RPC allows as an id but MCP does not."""
     return (
         isinstance(value, float)
         and value == value

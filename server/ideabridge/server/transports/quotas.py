@@ -1,8 +1,7 @@
-"""Quotas: limits for each caller, so that one caller cannot use up the server, and limits
-for each message.
+"""Quotas: limits per caller, so that one caller cannot use up the server, and limits per message.
 
-What a request uses (a place among the requests in progress, a stream, a session) is counted by
-caller. A caller over a limit gets an error that states the limit.
+Everything that a request uses (a place among the requests in progress, a stream, a session) is
+counted for its caller. A caller over a limit gets an error that states the limit.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from ideabridge.tools.errors import LimitExceededError
 # -- quotas ----------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
-"""The most (caller, kind) pairs that `spend` remembers. The least recently used pair is forgotten
-first."""
+"""Maximum number of (caller, kind) pairs that `spend` remembers. Beyond it, the least recently used
+pair is forgotten."""
 
 
 class QuotaError(LimitExceededError):
     """A caller has reached a limit.
 
     Attributes:
-        retry_after: seconds after which another attempt may succeed.
+        retry_after: the number of seconds after which another attempt may succeed.
     """
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
@@ -40,8 +39,8 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """Counts what each caller holds, and how often it has used something recently, by a monotonic
-    clock in seconds.
+    """Counts what each caller holds, and how often it has recently used something. Times come from
+    a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,8 +51,8 @@ class Quotas:
 
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
-        """A scope in which a caller holds `amount` more of a kind (a plural for the message, such
-        as "requests in progress"), and at most `most`.
+        """Count `amount` more of a kind for a caller while the context is open, up to `most` in
+        total. `kind` is a plural for the message, such as "requests in progress".
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -75,8 +74,8 @@ class Quotas:
                 del self._amounts[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
-        """Count one use of a kind (a plural for the message, such as "calls"): at most `most` at
-        once, and on average `most` in `seconds`.
+        """Count one use of a kind. A caller may use it `most` times at once, and on average `most`
+        times in `seconds`. `kind` is a plural for the message, such as "calls".
 
         Raises:
             QuotaError: no use is left; `retry_after` is the time until the next one.
@@ -105,18 +104,18 @@ class Quotas:
 # HTTP. Here such a message gets an error that states what is wrong, if its id can be found.
 
 MAX_MESSAGE: Final = 2 * MAX_BYTES
-"""The most bytes of one message."""
+"""Maximum size of one message, in bytes."""
 
 MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
-"""The most levels of nesting in one message: those of the arguments, and those of the envelope."""
+"""Maximum depth of nesting in one message: the depth of the arguments plus that of the envelope."""
 
 MAX_MESSAGE_VALUES: Final = 250_000
-"""The most JSON values in one message. Parsing, checking and copying them takes less than a second,
-in which the server answers no other request. 8 MB of empty lists would contain ten times as
-many."""
+"""Maximum number of JSON values in one message. Parsing, checking and copying them takes less than
+a second, during which the server answers no other request. 8 MB of empty lists would contain ten
+times as many."""
 
 ENDS: Final = 4096
-"""The bytes that are kept of the beginning, and of the end, of a message that is too large."""
+"""How many bytes are kept from the start, and from the end, of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 # The pattern includes what follows the id, because an integer that is cut off would be another id.
@@ -130,8 +129,8 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return why a message of allowed size is refused, judging by its bytes before parsing; None if
-    it is accepted.
+    """Return why a message of allowed size is refused, judging by its bytes before parsing, or None
+    if it is accepted.
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (
@@ -147,8 +146,8 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
-    """The answer to a refused message as a JSON-RPC object; None if neither its beginning nor its
-    end has an id.
+    """Return the answer to a refused message as a JSON-RPC object, or None if there is no id at its
+    start or end.
     """
     request_id = id_at_start(head)
     if request_id is None:
@@ -174,16 +173,16 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
 
 
 def id_at_start(message: bytes) -> int | str | None:
-    """The id of a message that cannot be read, if it is at the beginning, where it can only be the
-    id of the message.
+    """Return the id of a message that cannot be read, if it is at the start, where it can only be
+    the id of the message.
     """
     match = _HEAD.match(message[:ENDS])
     return None if match is None else _read_id(match[2])
 
 
 def _read_id(text: bytes) -> int | str | None:
-    """Read an id as it is written; None if it is not JSON, such as `007` or a text with bytes that
-    are not UTF-8.
+    """Read an id from its JSON text. Return None if that is not JSON, such as `007` or a string
+    with bytes that are not UTF-8.
     """
     try:
         return cast("int | str", orjson.loads(text))

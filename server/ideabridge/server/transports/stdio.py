@@ -1,4 +1,4 @@
-"""The stdio transport: one message per line, of bounded length. It ends as soon as the host closes
+"""The stdio transport: one message per line, of limited length. It ends as soon as the host closes
 the stream.
 
 The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and
@@ -29,14 +29,15 @@ from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, s
 
 _CHUNK: Final = 64 * 1024
 _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
-"""The bytes that a write to a ready pipe accepts without blocking (POSIX)."""
+"""How many bytes a write to a ready pipe accepts without blocking (POSIX)."""
 
 
 @contextmanager
 def claimed_stdio() -> Generator[tuple[int, int]]:
-    """Yield file descriptors of stdin and stdout that only the protocol uses.
+    """Yield file descriptors for stdin and stdout that only the protocol uses.
 
-    Meanwhile, other output of the process goes to stderr, and other reads of stdin return nothing.
+    While the context is open, any other output of the process goes to stderr, and other reads of
+    stdin return nothing.
     """
     sys.stdout.flush()
     reading = os.dup(0)
@@ -56,12 +57,12 @@ def claimed_stdio() -> Generator[tuple[int, int]]:
 
 
 class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
-    """Messages from stdin.
+    """Receives messages from stdin.
 
     Args:
         descriptor: the file descriptor to read.
         writer: writes the answers to refused messages.
-        ended: the function that is called when the host has closed the stream, before `receive`
+        ended: a function that is called when the host has closed the stream, before `receive`
             reports it.
     """
 
@@ -129,7 +130,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
                 self._messages.append(SessionMessage(message))
 
     async def _refuse(self, head: bytes, tail: bytes, reason: str) -> None:
-        """Answer a message over the limits. Only its beginning and its end are known."""
+        """Answer a message over the limits. Only its first and last bytes are known."""
         answer = refused(head, tail, reason)
         if answer is None:
             answer = RefusedMessage(None, types.INVALID_REQUEST, reason).answer
@@ -141,7 +142,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class StdioWriter(ObjectSendStream[SessionMessage]):
-    """Messages to stdout, one at a time."""
+    """Sends messages to stdout, one at a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -158,7 +159,7 @@ class StdioWriter(ObjectSendStream[SessionMessage]):
         await self.write(_encoded(item.message))
 
     async def write(self, data: bytes) -> None:
-        """Write one line; raises the errors of `send`."""
+        """Write one line. Raises the same errors as `send`."""
         if self._closed:
             raise anyio.ClosedResourceError
         async with self._lock:
