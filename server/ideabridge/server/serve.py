@@ -608,8 +608,8 @@ async def _until_signalled(
     exits: bool = True,
 ) -> None:
     """Await `serve`. At a signal, call `ending`, and cancel `serve`, unless `ending` itself makes
-    it end (`cancel=False`). The process exits at once after `END_SECONDS`, or, with `exits=False`,
-    after a second signal.
+    it end (`cancel=False`). The process exits `END_SECONDS` after the signal or, with
+    `exits=False`, after a second signal.
     """
     if sys.platform == "win32":
         # The event loops of this platform receive no signals; Ctrl-C raises KeyboardInterrupt.

@@ -4,13 +4,13 @@ The page shows results of tools and lets a person approve calls. So neither anot
 through the person's browser, nor a program that merely reaches its address may use it:
 
 - A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
-  begins with a token or with a link of the owner. The gate checks the token again while requests
-  are in progress.
+  begins with a token or with the owner's link. The gate checks the token again while requests are
+  in progress.
 - Without users and without a token, anybody who reaches the page can read it. Every change still
   needs a session: a model that can send requests to this machine must not approve its own calls.
 - Every POST must contain the secret of its session in its form, and must come from this page
   according to `Origin` and `Sec-Fetch-Site`.
-- The answers allow only scripts and styles of this server, and no frames
+- The answers allow only scripts and styles from this server, and no frames
   (`Content-Security-Policy`).
 """
 
@@ -52,25 +52,26 @@ VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
 
 MAX_FORM: Final = 4 * 1024 * 1024
-"""The most bytes of the body of a POST."""
+"""Maximum size of the body of a POST, in bytes."""
 
 MOST_FIELDS: Final = 1000
-"""The most fields of a form."""
+"""Maximum number of fields in a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
-"""The most bytes of the form with which somebody unknown signs in."""
+"""Maximum size, in bytes, of the form that somebody unknown sends to sign in."""
 
 _MOST_SIGN_INS: Final = 60
-"""The most sign-ins of one caller in a minute, and the most failed sign-ins from one address."""
+"""How many times per minute one caller may sign in, and how many sign-ins from one address may
+fail."""
 
 _MOST_FAILURES: Final = 600
-"""The most failed sign-ins in a minute, from all addresses together."""
+"""How many sign-ins may fail per minute, from all addresses together."""
 
 _IDLE_SECONDS: Final = 12 * 3600.0
 
 _MOST_SESSIONS: Final = 20
-"""The most sessions of one caller. A new session beyond it ends the one that was unused for
-longest."""
+"""Maximum number of sessions of one caller. Beyond it, a new session ends the one that was unused
+for longest."""
 
 _READS_ONLY: Final = (
     "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
@@ -93,7 +94,7 @@ _HEADERS: Final = {
 _KEEP: Final = "private, max-age=31536000, immutable"
 
 Note = tuple[Literal["good", "bad"], str]
-"""A message for the next page that a visitor opens."""
+"""A message to show on the next page that a visitor opens."""
 
 
 @dataclass(slots=True)
@@ -102,14 +103,14 @@ class Visitor:
 
     Attributes:
         caller: the caller whose runs the visitor sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token with which the session began; None if it began with the owner's link, or
+        token: the token that the session began with. None if it began with the owner's link, or if
             there is no session.
-        secret: the text that every form of the session contains; "" for a visitor without a
+        secret: the string that every form of the session contains, or "" for a visitor without a
             session, who can only read.
         used: when the session was last used, by the monotonic clock.
         notes: messages for the next page.
-        manages: whether the visitor is the owner of the store or an admin, who sees the runs of
-            everybody.
+        manages: whether the visitor is the owner of the store or an admin, and so sees everybody's
+            runs.
     """
 
     caller: str
@@ -121,7 +122,7 @@ class Visitor:
 
     @property
     def may_change(self) -> bool:
-        """Whether the visitor has a session, and so may make decisions."""
+        """Whether the visitor has a session, and so may make changes."""
         return bool(self.secret)
 
     @property
@@ -131,24 +132,24 @@ class Visitor:
 
     @property
     def decider(self) -> Decider:
-        """Who is recorded as the decider when this visitor makes a decision."""
+        """Who is recorded as having decided when this visitor makes a decision."""
         return Decider("person", "page", self.name)
 
     @property
     def scope(self) -> Viewer:
-        """What the visitor may see: as much as its caller, or everything."""
+        """What the visitor may see: the same as the visitor's caller, or everything."""
         return SEES_ALL if self.manages else self.caller
 
 
 def visitor_of(request: Request) -> Visitor:
-    """The visitor of a request that `Access` passed on."""
+    """Return the visitor who sent a request that `Access` passed on."""
     visitor = request.scope[VISITOR]
     assert isinstance(visitor, Visitor)
     return visitor
 
 
 def form_of(request: Request) -> FormFields:
-    """The form of a POST that `Access` passed on."""
+    """Return the form of a POST that `Access` passed on."""
     form = request.scope[FORM]
     assert isinstance(form, FormFields)
     return form
@@ -161,17 +162,17 @@ class FormFields:
         self.fields = list(fields)
 
     def get(self, name: str, otherwise: str = "") -> str:
-        """The first field with that name, with the line ends of Python."""
+        """Return the first field with this name, with Python's line endings."""
         return next(
             (value.replace("\r\n", "\n") for key, value in self.fields if key == name), otherwise
         )
 
     def all(self, name: str) -> list[str]:
-        """Every field with that name."""
+        """Return every field with this name."""
         return [value for key, value in self.fields if key == name]
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """The first field of each name with this prefix, by the rest of its name."""
+        """Return the first field of each name with this prefix, keyed by the rest of the name."""
         names = [name for name, _ in self.fields if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.get(name) for name in names}
 
@@ -181,10 +182,9 @@ class Access:
 
     Args:
         app: the page.
-        credentials: the valid tokens.
-        store: the store, which has the users, who see everybody's runs or only their own, and the
-            owner's links. The revision of the store is noted for a page before the page reads
-            anything.
+        credentials: checks tokens.
+        store: the store, which contains the users, with what each may see, and the owner's links.
+            The store's revision is noted for a page before the page reads anything.
         quotas: counts what callers use.
     """
 
@@ -271,7 +271,7 @@ class Access:
         await self._app(scope, receive, guarded)
 
     async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:
-        """The form of a POST, or the answer that refuses it."""
+        """Return the form of a POST, or the answer that refuses it."""
         visitor: Visitor | None = scope[VISITOR]
         connection = connection_of(scope)
         most = _MOST_SIGN_IN if visitor is None else MAX_FORM
@@ -299,8 +299,8 @@ class Access:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def _visitor(self, key: str) -> Visitor | None:
-        """The visitor of a session; None if the session does not exist, or its token is no longer
-        valid.
+        """Return the visitor that a session belongs to, or None if the session does not exist or
+        its token is no longer valid.
         """
         self._forget_idle()
         visitor = self._sessions.get(key)
@@ -341,13 +341,13 @@ class Access:
             del self._sessions[key]
 
     async def sign_in(self, token: str, scope: Scope) -> str | None:
-        """Begin a session with a token, and return the key for the cookie, or None if the token is
-        not valid.
+        """Begin a session with a token. Return the key for the cookie, or None if the token is not
+        valid.
 
         Raises:
             MissingScopeError: the token lacks a scope.
-            QuotaError: the caller has signed in too often, or too many tries from its address have
-                failed.
+            QuotaError: the caller has signed in too often, or too many attempts from its address
+                have failed.
         """
         token_bytes = token.strip().encode()
         access = await self._credentials.verify(token_bytes) if token_bytes else None
@@ -359,11 +359,11 @@ class Access:
         return self._begin(access.client_id, token_bytes)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
-        """Begin a session with a link, and return the key for the cookie, or None if the link was
-        used already or is too old.
+        """Begin a session with a link. Return the key for the cookie, or None if the link was
+        already used or is too old.
 
         Raises:
-            QuotaError: too many tries from the address of the visitor have failed.
+            QuotaError: too many attempts from the visitor's address have failed.
         """
         if self._store.owner_links.use(key):
             return self._begin(LOCAL, None)
@@ -382,15 +382,15 @@ class Access:
 
 
 def cookie(scope: Scope, key: str) -> str:
-    """The header that sets the session's cookie; an empty key deletes it."""
+    """Return the header that sets the session's cookie. An empty key deletes the cookie."""
     ends = "" if key else "; Max-Age=0"
     place = "Path=/; Secure" if _is_encrypted(scope) else f"Path={PREFIX}"
     return f"{_cookie_name(scope)}={key}; {place}; HttpOnly; SameSite=Strict{ends}"
 
 
 def _cookie_name(scope: Scope) -> str:
-    """The name of the cookie. It contains the port, because browsers send cookies to every port of
-    a host.
+    """Return the name of the cookie. It contains the port, because browsers send cookies to every
+    port of a host.
     """
     name = f"ideabridge_ui_{scope['server'][1]}"
     # Browsers accept a cookie with this prefix only over an encrypted connection, and only from
@@ -399,10 +399,11 @@ def _cookie_name(scope: Scope) -> str:
 
 
 def _is_encrypted(scope: Scope) -> bool:
-    """Return whether the browser's connection is encrypted, as far as the server can know from a
-    proxy.
+    """Return whether the browser's connection is encrypted, as far as the server can tell from a
+    proxy's headers.
 
-    If a client itself claims this, its browser just does not store the cookie.
+    If a client falsely claims this, the only consequence is that its browser does not store the
+    cookie.
     """
     return scope.get("scheme") == "https" or header(scope, b"x-forwarded-proto") == "https"
 
@@ -412,7 +413,7 @@ def _session_key(scope: Scope) -> str:
 
 
 def _comes_from_elsewhere(headers: Headers) -> bool:
-    """Return whether a browser reports that another site sends a form."""
+    """Return whether a browser reports that a form was sent from another site."""
     origin = headers.get("origin")
     site = headers.get("sec-fetch-site")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
@@ -421,7 +422,7 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
 
 
 def _is_part_of_another_site(headers: Headers) -> bool:
-    """Return whether a browser loads something for the page of another site, such as an image.
+    """Return whether a browser loads something as part of another site's page, such as an image.
     Following a link does not count.
     """
     return (
@@ -431,7 +432,7 @@ def _is_part_of_another_site(headers: Headers) -> bool:
 
 
 async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> bytes | None:
-    """The body of a request; None if it has more than `most` bytes."""
+    """Return the body of a request, or None if it is larger than `most` bytes."""
     body = bytearray()
     last = await receive()
     while last["type"] == "http.request":

@@ -146,7 +146,7 @@ class AdminPages:
         return self._site.back(request, f"{PREFIX}/admin", f"{name}: {action}.")
 
     async def change_token(self, request: Request) -> Response:
-        """Make a token for a user, or revoke one."""
+        """Create a token for a user, or revoke one."""
         form = form_of(request)
         users = self._bridge.store.users
         if form.get("action") == "revoke":
@@ -182,7 +182,7 @@ class AdminPages:
 
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """(what is limited, its limit) for each limit that the configuration sets."""
+    """Return (what is limited, its limit) for each limit that the configuration sets."""
     limits = configuration.limits
     users = configuration.users
     return [

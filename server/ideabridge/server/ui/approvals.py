@@ -1,8 +1,8 @@
-"""Approvals: lists the open decisions of all runs and the decisions that were made, and makes
+"""Approvals: lists the open decisions of all runs and the decisions already made, and makes
 decisions.
 
 A form that lets something happen must contain the seal of the question, which proves that the page
-showed it whole (`views/shown.py`). Without the seal, a visitor can only refuse.
+showed the question in full (`views/shown.py`). Without the seal, a visitor can only refuse.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
-"""The most open decisions on a page."""
+"""Maximum number of open decisions on a page."""
 
 _DECIDED: Final = 50
 _EDITABLE: Final = 5000
-"""The most bytes of a call that can be changed together with others: `MOST` such calls fit into a
-form. A longer call is changed alone.
-"""
+"""Maximum size, in bytes, of a call that can be changed together with others. `MOST` such calls fit
+into one form. A larger call is changed on its own."""
 
 _NAMES: Final[dict[str, DecisionName]] = {
     "approve": "approve",
@@ -67,7 +66,7 @@ _MADE: Final[dict[str, str]] = {
     "skip": "skipped",
     "retry": "run again",
 }
-"""The words of the page for a decision that was made."""
+"""The page's words for a decision that was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Card:
 
     Attributes:
         pending: the open decision.
-        shown: what the page shows of the question.
+        shown: the question as the page shows it.
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
         since: what has happened in the run since the question was asked.
@@ -90,8 +89,8 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may change: a call without its ids, or a plan with its ids, because calls
-        refer to each other by them.
+        """What a visitor may change: a call without its ids, or a plan with its ids, because its
+        calls use them to refer to each other.
         """
         question = self.pending.question
         if question.kind == "call":
@@ -100,7 +99,9 @@ class Card:
 
     @classmethod
     def of(cls, pending: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
-        """The card of a decision for a visitor. This takes 50 ms for each MB that would run."""
+        """Return the card that shows a decision to a visitor. This takes 50 ms for each MB that
+        would run.
+        """
         shown = pending.shown(room)
         return cls(
             pending,
@@ -116,8 +117,8 @@ class DecisionRow:
 
     Attributes:
         key: `RUN:APPROVAL`.
-        pending: the open decision; None if it no longer waits.
-        text: the call in the field of the row; None if the row has no field.
+        pending: the open decision, or None if it has been settled.
+        text: the call in the row's field, or None if the row has no field.
         seal: the seal of the card.
         chosen: whether the box of the row is checked.
         fault: why the decision cannot be made as chosen and written.
@@ -132,7 +133,7 @@ class DecisionRow:
 
     @classmethod
     def of(cls, card: Card) -> DecisionRow:
-        """The row of an open decision before somebody chooses or writes."""
+        """Return the row of an open decision before somebody chooses or writes anything."""
         pending = card.pending
         if pending.question.kind == "call" and card.seal:
             text = as_json(card.editable)
@@ -149,7 +150,7 @@ class DecisionRow:
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has written another call."""
+        """Whether somebody has changed the call."""
         if self.pending is None or self.text is None:
             return False
         shown = as_json(self.shown)
@@ -181,7 +182,7 @@ class ApprovalPages:
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
-        """The page. `tried` contains the rows of a form that was not accepted."""
+        """Return the page. `tried` contains the rows of a form that was not accepted."""
         visitor = visitor_of(request)
         store = self._bridge.store
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
@@ -223,17 +224,17 @@ class ApprovalPages:
         )
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
-        """The open decision `RUN:APPROVAL`; None if it no longer waits.
+        """Return the open decision `RUN:APPROVAL`, or None if it has been settled.
 
         Raises:
-            UnknownRunError: the visitor may see no such run.
+            UnknownRunError: there is no such run that the visitor may see.
         """
         record = self._site.record(request, key.partition(":")[0])
         decisions = await self._site.histories.pending(record)
         return next((decision for decision in decisions if decision.key == key), None)
 
     async def _since(self, pending: Pending) -> str:
-        """A text about the calls of the run that ended after the question was asked."""
+        """Describe the calls of the run that finished after the question was asked."""
         if pending.asked is None:
             return ""
 
@@ -280,11 +281,11 @@ class ApprovalPages:
         )
 
     async def decide_several(self, request: Request) -> Response:
-        """Approve or deny each chosen call. A call whose field was changed is edited instead of
-        approved.
+        """Approve or deny each chosen call. If the field of a call was changed, the call is edited
+        instead of approved.
 
-        Every decision is checked before any is made. If one of them cannot be made, nothing is
-        decided, and the page shows why beside its field, with everything that was written.
+        All decisions are checked before any is made. If one of them cannot be made, nothing is
+        decided, and the page shows why beside its field, and keeps everything that was written.
         """
         form = form_of(request)
         visitor = visitor_of(request)
@@ -320,7 +321,7 @@ class ApprovalPages:
         return self._site.back(request, f"{PREFIX}/approvals")
 
     async def _checked(self, request: Request, row: DecisionRow) -> tuple[Pending, Decision]:
-        """The decision about a chosen row of the form.
+        """Return the decision about a chosen row of the form.
 
         Raises:
             IdeabridgeError: the decision cannot be made.
@@ -340,7 +341,9 @@ class ApprovalPages:
     async def _take_several(
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
-        """Make checked decisions, and note how many were made. Return why the others were not."""
+        """Make decisions that were already checked, and note how many were made. Return why the
+        others were not.
+        """
         counts = Counter[str]()
         faults: list[str] = []
         for pending, decision in decisions:
@@ -359,7 +362,7 @@ class ApprovalPages:
         return faults
 
     async def _rows_of_form(self, request: Request) -> list[DecisionRow]:
-        """The rows of the form, with what the visitor has chosen and written."""
+        """Return the rows of the form, with what the visitor has chosen and written."""
         form = form_of(request)
         chosen = form.all("which")
         texts = form.with_prefix("call.")
@@ -398,7 +401,7 @@ class ApprovalPages:
 
 
 def _row(decided: Decided) -> JSONObject:
-    """A row of the list of decisions that were made."""
+    """Return a row of the list of past decisions."""
     return {
         "run": decided.run,
         "title": decided.title,
@@ -418,7 +421,7 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
     """Check that the visitor has seen everything that a decision lets happen.
 
     Raises:
-        DecisionError: the form does not come from a page that showed the question whole.
+        DecisionError: the form does not come from a page that showed the question in full.
     """
     if decision.decision in REFUSING:
         return
@@ -444,7 +447,9 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
-    """The decision that a form makes about one question; `plan` says whether it is about a plan."""
+    """Return the decision that a form makes about one question. `plan` says whether the question is
+    about a plan.
+    """
     reason = form.get("reason").strip() or None
     text = form.get("value").strip()
     if name == "value":

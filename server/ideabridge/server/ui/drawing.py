@@ -1,4 +1,6 @@
-"""Drawing: calls as boxes in layers, and the values and orders between them as arrows."""
+"""Drawing: shows calls as boxes in layers, and the values that they pass and the order that they
+keep as arrows.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ from ideabridge.server.ui.timeline import awaited, suppliers
 from ideabridge.server.views.trace import Trace
 
 MOST: Final = 150
-"""The most calls in a drawing. Nobody could read a larger one."""
+"""Maximum number of calls in a drawing. Nobody could read a larger one."""
 
 _MOST_PARTS: Final = 1000
-"""The most boxes and arrows of a drawing together. One call may read thousands of values."""
+"""Maximum number of boxes and arrows in a drawing, counted together. One call may read thousands of
+values."""
 
 _WIDTH = 168
 _HEIGHT = 40
@@ -32,7 +35,7 @@ _TEXT: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box: a call, an input, or the output."""
+    """A box in a drawing: a call, an input, or the output."""
 
     key: str
     title: str
@@ -43,7 +46,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An arrow; `kind` is `data` or `order`."""
+    """An arrow in a drawing. `kind` is `data` or `order`."""
 
     source: str
     target: str
@@ -53,7 +56,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A box with the place of its upper left corner."""
+    """A box with the position of its upper left corner."""
 
     node: Box
     x: int
@@ -61,18 +64,18 @@ class Placed:
 
     @property
     def title(self) -> str:
-        """The title, as far as it fits."""
+        """The title, shortened to fit into the box."""
         return _fit(self.node.title)
 
     @property
     def note(self) -> str:
-        """The note, as far as it fits."""
+        """The note, shortened to fit into the box."""
         return _fit(self.node.note)
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Boxes and arrows with their places, in pixels."""
+    """Boxes and arrows with their positions, in pixels."""
 
     nodes: list[Placed]
     edges: list[tuple[Arrow, str]]
@@ -86,8 +89,8 @@ class Drawing:
 
 
 def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, each box after the boxes for which it waits, so
-    that few arrows cross.
+    """Place boxes in layers from left to right, so that each box comes after the boxes that it
+    waits for and few arrows cross.
     """
     by_key = {node.key: node for node in nodes}
     arrows = [
@@ -144,8 +147,8 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
 
 
 def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
-    """Order the boxes in each layer so that few arrows cross: sweep over the layers to the right
-    and back.
+    """Order the boxes in each layer so that few arrows cross, by sweeping over the layers to the
+    right and back.
     """
     before = defaultdict[str, list[str]](list)
     after = defaultdict[str, list[str]](list)
@@ -161,7 +164,9 @@ def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
 
 
 def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
-    """Order a layer by the mean place of the neighbours that each box has in the adjacent layer."""
+    """Order a layer by the mean position of the neighbours that each box has in the adjacent
+    layer.
+    """
     places = {key: place for place, key in enumerate(beside)}
     own = {key: place for place, key in enumerate(layer)}
 
@@ -175,7 +180,7 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
 
 
 def _curve(source: Placed, target: Placed) -> str:
-    """The path of an arrow from the right side of one box to the left side of another."""
+    """Return the path of an arrow from the right side of one box to the left side of another."""
     x = source.x + _WIDTH
     y = source.y + _HEIGHT // 2
     to_x = target.x - 4
@@ -189,7 +194,7 @@ def _fit(text: str) -> str:
 
 
 class _Parts:
-    """The boxes and arrows of a drawing while they are collected."""
+    """Collects the boxes and arrows of a drawing."""
 
     def __init__(self) -> None:
         self._calls: list[Box] = []
@@ -199,7 +204,7 @@ class _Parts:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether a drawing of these parts would be unreadable."""
+        """Whether a drawing of these parts would be too large to read."""
         return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
 
     def add_call(self, box: Box) -> None:
@@ -211,21 +216,21 @@ class _Parts:
         self._arrows[arrow] = None
 
     def add_input(self, text: str, target: str, note: str = "") -> None:
-        """Add an arrow from a value that exists from the start to the call `target` that reads
-        it.
+        """Add an arrow from a value that exists from the start to the call `target`, which reads
+        the value.
         """
         box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", text, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self) -> Drawing:
-        """Place the parts."""
+        """Place the parts, and return the drawing."""
         boxes = [*self._inputs.values(), *self._calls]
         return place_boxes(boxes, _without_detours([*self._arrows]))
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """The drawing of the calls of a run; None if there are no calls, or too much to draw. Their
-    links begin with `href`. A large drawing takes 0.1 s.
+    """Return a drawing of a run's calls, or None if there are no calls or too many things to draw.
+    Links to the calls begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MOST:
         return None
@@ -256,17 +261,17 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
 
 
 def _key(number: int) -> str:
-    """The key of the box of a call."""
+    """Return the key of a call's box."""
     return f"c{number}"
 
 
 def _note(writes: Iterable[str]) -> str:
-    """The note of a call, made of the references that it writes."""
+    """Return the note of a call, which consists of the references that it writes."""
     return ", ".join(writes).removeprefix("†")
 
 
 def _add_read(parts: _Parts, read: Read, reader: str) -> None:
-    """Add the arrows of one value that a call reads; `reader` is the key of the call."""
+    """Add the arrows for one value that a call reads. `reader` is the key of the call."""
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
             for writer in writers or ():
@@ -276,13 +281,13 @@ def _add_read(parts: _Parts, read: Read, reader: str) -> None:
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
-    """The arrows without arrows for the order of effects that other arrows imply."""
+    """Return the arrows without those for the order of effects that other arrows imply."""
     before = defaultdict[str, set[str]](set)
     for edge in edges:
         before[edge.target].add(edge.source)
 
     def has_detour(arrow: Arrow) -> bool:
-        """Return whether another way leads from the source of the arrow to its target, through
+        """Return whether there is another path from the source of the arrow to its target, through
         other boxes.
         """
         passed: set[str] = set()
@@ -301,8 +306,8 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
-    """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A
-    large drawing takes 0.1 s.
+    """Return a drawing of what `Bridge.dry_run` returns for a plan, or None if there is too much to
+    draw. A large drawing takes 0.1 s.
     """
     calls: list[dict[str, Any]] = rehearsal.get("calls", [])
     if not 0 < len(calls) <= MOST:

@@ -1,5 +1,5 @@
-"""Forms: makes fields from a JSON Schema, and reads the object that somebody filled in, and numbers
-from outside.
+"""Forms: makes fields from a JSON Schema, reads the object that somebody filled in, and reads
+numbers from outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Field:
     """One member of an object.
 
     Attributes:
-        kind: `text`, `number`, `choice`, `flag`, `long` (text of several lines) or `json`.
+        kind: `text`, `number`, `choice`, `flag`, `long` (several lines of text) or `json`.
         type: the type of the HTML input.
         choices: the values of a `choice`, as text and as JSON.
         value: the initial content of the field.
@@ -46,7 +46,7 @@ class Field:
 
 
 def number_from(text: str) -> int | None:
-    """Read a number from outside: at most nine ASCII digits; None for anything else."""
+    """Read a number from outside, of at most nine ASCII digits. Return None for anything else."""
     # `isdigit` alone accepts more than `int` does: other digits, and thousands of them.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
@@ -54,7 +54,7 @@ def number_from(text: str) -> int | None:
 
 
 def fields_of(schema: JSONObject | None) -> list[Field]:
-    """The fields of an object with this schema."""
+    """Return the fields for an object with this schema."""
     properties = (schema or {}).get("properties")
     required = (schema or {}).get("required")
     if not isinstance(properties, dict):
@@ -99,7 +99,9 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
 
 
 def _kind_of_text(html: str, default: JSON) -> str:
-    """The `Field.kind` of an input of this type. An input with a long default has several lines."""
+    """Return the `Field.kind` for an input of this type. An input with a long default has several
+    lines.
+    """
     if html == "number":
         return "number"
     if isinstance(default, str) and ("\n" in default or len(default) > _LONG):
@@ -112,7 +114,7 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """Read the object that somebody filled in. Empty fields are left out, and `raw` contains
+    """Read the object that somebody filled in. Empty fields are left out. `raw` contains the
     members that have no field.
 
     Raises:

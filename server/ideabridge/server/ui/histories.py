@@ -1,5 +1,5 @@
 """Histories: journals that pages read, as traces (fast) and folded (complete). They stay in memory
-while they grow.
+while the journals grow.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 128 * 1024 * 1024
-"""About how many bytes of memory all journals here may take. A larger journal is read again for
-each page."""
+"""Approximate limit, in bytes, on the memory for all journals here. A larger journal is read again
+for each page."""
 
 _EVENT_BYTES: Final = 600
-"""Bytes of memory of an event besides the values in it."""
+"""Memory that an event takes in addition to the values in it, in bytes."""
 
 SMALL: Final = 2000
-"""The most events of a journal that is folded for every page, which takes at most 0.3 s."""
+"""Maximum number of events in a journal that is folded for every page. Folding it takes at most 0.3
+s."""
 
 SMALL_BYTES: Final = 32 * 1024 * 1024
-"""The most bytes of memory of such a journal."""
+"""Maximum memory of such a journal, in bytes."""
 
 HERE: Final = 150
-"""The most events of a journal that is folded in this process: about fifty calls, which take about
-20 ms."""
+"""Maximum number of events in a journal that is folded in this process: about fifty calls, which
+take about 20 ms."""
 
 HERE_BYTES: Final = 1024 * 1024
-"""The most bytes of memory of such a journal."""
+"""Maximum memory of such a journal, in bytes."""
 
 
 @dataclass(slots=True)
@@ -58,11 +59,12 @@ class KeptJournal:
 
     Attributes:
         trace: the trace of the run.
-        history: the folded history; None if nobody asked for it.
-        size: about how many bytes of memory the events take.
-        trace_size: about how many of these bytes the trace takes, which has no results.
-        questions: the open questions after the last event; None if nobody asked for them.
-        questions_size: about how many bytes of memory the questions take.
+        history: the folded history, or None if nobody has asked for it.
+        size: the approximate memory that the events take, in bytes.
+        trace_size: the approximate part of `size` that the trace takes. The trace contains no
+            results.
+        questions: the open questions after the last event, or None if nobody has asked for them.
+        questions_size: the approximate memory that the questions take, in bytes.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -80,7 +82,9 @@ class KeptJournal:
 
     @property
     def small_size(self) -> int:
-        """About how many bytes of memory the journal takes besides the folded history."""
+        """The approximate memory, in bytes, that the journal takes in addition to the folded
+        history.
+        """
         return self.trace_size + self.questions_size
 
     def add_trace(self, number: int, event: JSONObject, times: Mapping[int, float]) -> None:
@@ -94,8 +98,8 @@ class KeptJournal:
 
 
 class Histories:
-    """The journals of the runs that were viewed last. Threads read them, so that the server
-    continues meanwhile.
+    """The journals of the runs that were viewed last. Threads read them, so that the server is not
+    blocked.
     """
 
     def __init__(self, store: Store) -> None:
@@ -104,14 +108,15 @@ class Histories:
 
     @asynccontextmanager
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
-        """Yield the journal of a run up to its last event. It does not change within the block.
+        """Yield the journal of a run up to its last event. The journal does not change within the
+        block.
 
-        The journal is folded in this process if it has few events and bytes. A worker folds a
-        larger journal; see `run_pages`. No worker can read a store in memory, so its journals are
-        folded here if they are small, or if `fold` is true.
+        The journal is folded in this process if it is small enough. A worker folds a larger
+        journal; see `run_pages`. No worker can read an in-memory store, so its journals are folded
+        here if they are small, or if `fold` is true.
 
         Raises:
-            UnknownRunError: no such run.
+            UnknownRunError: the run does not exist.
         """
         journal = self._kept.setdefault(run_id, KeptJournal())
         self._kept.move_to_end(run_id)
@@ -123,7 +128,7 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Discard what was viewed longest ago while it takes too much memory, beginning with folded
+        """While too much memory is used, discard what was viewed longest ago, beginning with folded
         histories.
         """
         unused = [
@@ -175,12 +180,12 @@ class Histories:
     # -- open decisions ----------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """The open decisions of a caller's runs, at most `most`, for each owner those of the newest
-        run first.
+        """Return the open decisions of a caller's runs, at most `most`, with the newest runs of
+        each owner first.
 
-        An admin sees the runs of several owners. Each owner has an equal share of the list, so that
-        an owner with many open questions does not hide the questions of others. Unused shares go to
-        owners with more questions.
+        An admin sees the runs of several owners. Each owner gets an equal share of the list, so
+        that an owner with many open questions does not hide the questions of others. Unused shares
+        go to owners with more questions.
         """
         runs_by_owner: dict[str, list[RunRecord]] = {}
         for root in waiting_runs(self._store, caller):
@@ -210,12 +215,13 @@ class Histories:
         return [*decisions, *left_over][:most]
 
     async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
-        """The open decisions of a run and its rooms, or of the run to which this room belongs.
+        """Return the open decisions of a run and its rooms. For a room, return those of the run
+        that it belongs to.
 
         Args:
             record: the run or room.
-            history: the folded journal, from a caller that is `reading` it. Then only the decisions
-                of this run and its rooms are returned.
+            history: the folded journal, if the caller is already `reading` it. Then only the
+                decisions of this run and its rooms are returned.
         """
         # A reader of a room never waits for the run to which the room belongs, because other
         # readers wait in the other direction.
@@ -236,7 +242,7 @@ class Histories:
         return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """The open questions of a journal. It is folded once for everybody who asks at the same
+        """Return the open questions of a journal. It is folded once for all who ask at the same
         time, and again if it has grown.
         """
         journal = self._kept.get(record.id)
@@ -256,7 +262,9 @@ class Histories:
     async def _open_questions(
         self, record: RunRecord, read: KeptJournal
     ) -> tuple[OpenQuestions, int]:
-        """The open questions of a journal, and about how many bytes of memory they take."""
+        """Return the open questions of a journal, and the approximate memory that they take, in
+        bytes.
+        """
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)
         task = f"reading the open questions of run {record.id}"
@@ -277,8 +285,8 @@ def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuesti
 
 
 def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> KeptJournal:
-    """Read the journal of a run up to one of its events. It is folded unless it takes more than
-    `most` bytes of memory.
+    """Read the journal of a run up to one of its events. The journal is folded unless it takes more
+    than `most` bytes of memory.
 
     Raises:
         UnknownRunError: the run does not exist.
@@ -296,7 +304,9 @@ def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> 
 
 
 def open_questions(store: Store, run_id: str, last: int) -> JSONObject:
-    """The open questions of a run after one of its events, as JSON of `OpenQuestions`."""
+    """Return the open questions of a run after one of its events, as the JSON of
+    `OpenQuestions`.
+    """
     history = RunHistory()
     times = store.runs.event_times(run_id)
     for number, event in itertools.islice(store.runs.events(run_id), last):

@@ -41,7 +41,7 @@ from ideabridge.tools.threads import compute_in_thread
 PAGE: Final = 50
 
 VERSIONS: Final = 20
-"""The most versions of a tool on its page. Each is compared with the version before it."""
+"""Maximum number of versions of a tool on its page. Each is compared with the version before it."""
 
 _EVIDENCE: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -56,13 +56,13 @@ _VIEWS: Final = ("published", "suggested", "saved")
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """A copied value of a plan, and what it may become for other data.
+    """A copied value of a plan, and what it may become when the data is different.
 
     Attributes:
-        path: the place of the value in the plan.
+        path: where the value is in the plan.
         recorded: the value that was recorded.
-        options: (text, value) of the option for each explanation.
-        taken: the explanation that calls follow at present.
+        options: the (text, value) of each option, one per explanation.
+        taken: the explanation that calls currently follow.
         runs: the number of runs that the explanations fit.
         why: why there is no single explanation.
     """
@@ -82,7 +82,7 @@ class ListedTool:
     Attributes:
         publication: the tool.
         audience: who gets it.
-        lack: why it cannot be called here; None if it can.
+        lack: why it cannot be called here, or None if it can.
     """
 
     publication: Publication
@@ -92,10 +92,10 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSince:
-    """The changes of a version.
+    """What changed in a version.
 
     Attributes:
-        before: the number of the version before.
+        before: the number of the previous version.
         change: the differences from that version.
     """
 
@@ -186,7 +186,7 @@ class IdeaPages:
         )
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Why a call of the visitor cannot run here; see `why_not_here`."""
+        """Return why a visitor's call cannot run here; see `why_not_here`."""
         return why_not_here(
             self._bridge.store, publication, visitor.caller, self._bridge.offer.missing.lacking
         )
@@ -210,14 +210,14 @@ class IdeaPages:
     # -- one published tool ------------------------------------------------------------------------
 
     def _publication(self, request: Request) -> Publication:
-        """The version that the page shows, if it is published to the visitor."""
+        """Return the version that the page shows, if it is published to the visitor."""
         version = number_from(request.query_params.get("version", ""))
         return self._bridge.store.publications.get(
             request.path_params["name"], version, caller=visitor_of(request).scope
         )
 
     def _own(self, request: Request) -> Publication:
-        """The publication, if the visitor may change what its name means.
+        """Return the publication, if the visitor may change what its name means.
 
         Raises:
             PublicationError: the publication belongs to somebody else.
@@ -232,7 +232,9 @@ class IdeaPages:
         return publication
 
     async def show(self, request: Request) -> Response:
-        """Show a published tool: its parameters, what it does for other data, and its versions."""
+        """Show a published tool: its parameters, what it does when the data is different, and its
+        versions.
+        """
         store = self._bridge.store
         publication = self._publication(request)
         visitor = visitor_of(request)
@@ -277,8 +279,8 @@ class IdeaPages:
         )
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """The changes of each version against the version before it, by version number. The oldest
-        of the versions has no entry.
+        """Return what changed in each version compared with the version before it, keyed by version
+        number. The oldest of the versions has no entry.
         """
         changes: dict[int, ChangeSince] = {}
         for version, before in itertools.pairwise(versions):
@@ -383,7 +385,7 @@ class IdeaPages:
         runs: list[str],
         refused: _RefusedText | None = None,
     ) -> Response:
-        """The page of a draft; `refused` is a program that was submitted on this page and
+        """Return the page of a draft. `refused` is a program that was submitted on this page and
         refused.
         """
         visitor = visitor_of(request)
@@ -450,12 +452,12 @@ class IdeaPages:
         )
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
-        """The run from which a version was made, if the visitor may see it."""
+        """Return the run that a version was made from, if the visitor may see it."""
         ideas = self._bridge.store.ideas
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
     def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
-        """What was decided when this run was published as the present version."""
+        """Return what was decided when this run was published as the current version."""
         if before is None or before.plan is None:
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
@@ -536,8 +538,8 @@ class IdeaPages:
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A refused program in the form: its text, the inputs of the runs as JSON, and why it was
-    refused.
+    """A refused program to show in the form: its text, the inputs of the runs as JSON, and why it
+    was refused.
     """
 
     program: str
@@ -545,7 +547,7 @@ class _RefusedText:
     why: str = ""
 
     def read_inputs(self) -> list[JSON] | None:
-        """The inputs of the runs; None if the field is empty.
+        """Return the inputs of the runs, or None if the field is empty.
 
         Raises:
             ArgumentError: the inputs are not an array.
@@ -561,8 +563,8 @@ class _RefusedText:
 
 
 def _choices(form: FormFields, before: Choices) -> Choices:
-    """The decisions of a person about copied values. Earlier decisions stay unless their boxes are
-    no longer ticked; the selection for a value may replace them.
+    """Return a person's decisions about copied values. Earlier decisions stay in force, unless
+    their boxes are no longer ticked or the selection for a value replaces them.
     """
     selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
     ticked = {*selected, *form.all("stays")}
@@ -573,7 +575,7 @@ def _choices(form: FormFields, before: Choices) -> Choices:
 
 
 def _taken(value: str) -> JSON:
-    """Read an option of a copied value: a reference or `keep` as text, an explanation as JSON."""
+    """Read an option for a copied value: a reference or `keep` as text, an explanation as JSON."""
     if value.startswith(("{", '"')):
         return decode(value, what="the choice")
     return value
@@ -587,10 +589,10 @@ class ParameterField:
         key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
             `.fix`, `.description` and `.required`.
         about: what the report of the draft says about the parameter.
-        description: what a person has written about it earlier; if empty, `about` has the
-            description.
-        may_require: whether a person may make it required, because calls can leave it out at
-            present, or because a person has already made it required.
+        description: what a person wrote about it earlier. If this is empty, the description is in
+            `about`.
+        may_require: whether a person may make it required: calls can currently leave it out, or a
+            person has already made it required.
         is_required: whether a person has already made it required.
     """
 
@@ -625,7 +627,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
-    """The decision about a parameter; empty if there is none."""
+    """Return the decision about a parameter; empty if there is none."""
     decision = decided.get(parameter)
     return decision if isinstance(decision, dict) else {}
 
@@ -635,7 +637,7 @@ def _is_fixed(decision: JSON) -> bool:
 
 
 def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
-    """The decisions about parameters: the earlier ones, changed by the fields of
+    """Return the decisions about parameters: the earlier ones, changed by the fields of
     `ParameterField`.
     """
     decisions: dict[str, JSONObject] = {}
@@ -661,7 +663,7 @@ def _without(decision: JSONObject, *keys: str) -> JSONObject:
 
 
 def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
-    """Change the decision about a parameter by one field of the form."""
+    """Change the decision about a parameter according to one field of the form."""
     if part in ("fix", "required"):
         decision[part] = True
     elif part == "rename" and value == name:
@@ -671,7 +673,9 @@ def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
 
 
 def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
-    """The earlier decisions about values whose explanations are no longer open, by path."""
+    """Return the earlier decisions about values whose explanations are no longer open, keyed by
+    path.
+    """
     earlier_take = choices.get("take")
     if not isinstance(earlier_take, dict):
         return {}
@@ -680,13 +684,13 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
-    """The copied values of a draft, with what a person may choose for each."""
+    """Return the copied values of a draft, with what a person may choose for each."""
     return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
-    """The copied values of a published plan, with the explanation that each follows under the
-    present evidence.
+    """Return the copied values of a published plan, with the explanation that each follows given
+    the current evidence.
     """
     plan = publication.plan or {}
     literals = explained_in(publication.learned or plan)
@@ -709,7 +713,7 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
-    """A record of the evidence for a version, as a row."""
+    """Return a record of the evidence for a version, as a row."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
     counts = KINDS[read.kind]
@@ -719,8 +723,8 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
-    """The input and the output of the published run. Visitors other than the owner see the output
-    only if it answers calls.
+    """Return the input and the output of the published run. Visitors other than the owner see the
+    output only if calls are answered with it.
     """
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
@@ -728,8 +732,8 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
 
 
 def _runs(publication: Publication) -> JSONObject | None:
-    """The plan that a call runs, with the values that it sends instead of copied ones. For a
-    program, the other members of its plan.
+    """Return the plan that a call runs, with the values that it sends in place of copied ones. For
+    a program, return the other members of its plan.
     """
     plan = publication.present_plan
     if plan is None:

@@ -17,7 +17,7 @@ from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
 
 OWN = "tools"
-"""The name of the page about the tools of this process. It is not the page of any module."""
+"""The name of the page about the tools of this process. No module's page has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class ModulePages:
         )
 
     async def call(self, request: Request) -> Response:
-        """Call one tool as a plan of one call, which is recorded, and asks for approval if a plan
-        would.
+        """Call one tool as a plan of one call. The plan is recorded, and asks for approval like any
+        other plan.
         """
         name = request.path_params["name"]
         form = form_of(request)

@@ -1,4 +1,4 @@
-"""Pages: the routes of every page of the site, and its door beside the MCP server."""
+"""Pages: the routes of every page of the site, and the site's door beside the MCP server."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, WritingPa
 
 
 def routes_of(site: Site) -> list[Route]:
-    """The routes of every page under `/ui`, besides the routes of the site itself."""
+    """Return the routes of every page under `/ui`, except the site's own routes."""
     return [route for page in _PAGES for route in page(site).routes()]
 
 
 def page_door(front: Front, credentials: Credentials) -> Access:
-    """The door of the pages at `/ui`, for the open bridge of a server."""
+    """Return the door to the pages at `/ui`, for the open bridge of a server."""
     store = front.running.bridge.store
     site = Site(front.running.bridge, front)
     access = site.access = Access(

@@ -1,5 +1,5 @@
-"""Playground: a page on which people write a plan, a program or a context, check it, draw it, and
-run it.
+"""Playground: a page where people write a plan, a program or a context, check it, draw it, and run
+it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _CONTEXT: Final = """[
 """
 _EXAMPLES: Final = {"plan": _PLAN, "program": _PROGRAM, "context": _CONTEXT}
 _MOST: Final = 60
-"""The most characters of the description beside a completion."""
+"""Maximum number of characters of the description beside a completion."""
 
 
 class Playground:
-    """The page on which plans, programs and contexts are written."""
+    """The page where plans, programs and contexts are written."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -69,7 +69,7 @@ class Playground:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show the editor. A POST checks what is written, and with `action=run` runs it."""
+        """Show the editor. A POST checks what was written and, with `action=run`, runs it."""
         form = form_of(request)
         kind = form.get("kind", request.query_params.get("kind", "plan"))
         if kind not in _EXAMPLES:
@@ -180,7 +180,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
 
 
 def _input(form: FormFields) -> JSONObject | None:
-    """Read the input beside the text; None if the field is empty."""
+    """Read the input beside the text. Return None if the field is empty."""
     written = form.get("input").strip()
     if not written:
         return None
@@ -200,7 +200,7 @@ def _read_context(text: str) -> list[Message]:
 
 
 def _faults(error: PlanError) -> list[tuple[str, str]]:
-    """The (call, message) of each fault of a plan."""
+    """Return the (call, message) of each fault in a plan."""
     faults: list[tuple[str, str]] = []
     for entry in error.errors:
         members: JSONObject = dict(entry)

@@ -41,8 +41,8 @@ def _environment() -> Environment:
 
 
 def _readable(value: object) -> object:
-    """Make hidden characters visible in what a template writes. Parts of pages are left as they
-    are, because they come from templates already.
+    """Make hidden characters visible in what a template outputs. Parts of pages are not changed,
+    because they come from templates that did this already.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)

@@ -1,8 +1,8 @@
 """Run pages: makes the contents of pages about one run from its journal.
 
-The pages of small runs are made in the server. The pages of larger runs are made entirely, from the
-journal to the text, in a worker process, which can be stopped and has bounded memory; see
-`ideabridge.bridge.reading`. So this file imports nothing that takes long to import.
+The pages of small runs are made in the server. The pages of larger runs are made entirely in a
+worker process, from the journal to the final text. A worker can be stopped and has limited memory;
+see `ideabridge.bridge.reading`. To start quickly in a worker, this module imports nothing slow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 
 MOST_DRAWN: Final = 40
-"""The most calls in the picture of a run."""
+"""Maximum number of calls in the picture of a run."""
 
 _EVENTS: Final = 100
 _MOST_ERRORS: Final = 100
@@ -44,10 +44,10 @@ _MOST_READERS: Final = 100
 _WHOLE: Final = 2**48
 
 _MOST_BYTES: Final = 2**30
-"""The most bytes of memory of a journal from which a worker shows a call."""
+"""Maximum memory, in bytes, of a journal from which a worker shows a call."""
 
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The images that a page shows. SVG is not among them: it may contain scripts."""
+"""The image types that a page shows. SVG is not among them, because it may contain scripts."""
 
 
 @dataclass(slots=True)
@@ -55,12 +55,12 @@ class About:
     """What a visitor wants to see on the page of a run.
 
     Attributes:
-        status, reason: the present status of the run, and its reason.
-        calls: the first row of the timeline.
-        events: the first event of the journal; None for the last page of events.
-        only_status, only_tool: show only rows with this status or tool, unless empty.
+        status, reason: the current status of the run, and the reason for it.
+        calls: the first row of the timeline to show.
+        events: the first event of the journal to show, or None for the last page of events.
+        only_status, only_tool: the status and the tool of the rows to show; empty for any.
         is_own: whether the run belongs to the visitor.
-        ui: the path under which all pages are.
+        ui: the path that the addresses of all pages begin with.
         at: the event after which the run is shown.
         last: the last event of the run.
     """
@@ -77,12 +77,12 @@ class About:
     last: int = 0
 
     def to_json(self) -> JSONObject:
-        """The members as JSON."""
+        """Return the members as JSON."""
         return asdict(self)
 
 
 def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About) -> dict[str, Any]:
-    """The values for the page of a run, whose journal was read up to `about.at`."""
+    """Return the values for the page of a run whose journal was read up to `about.at`."""
     trace = read.trace
     history = read.history
     href = f"{about.ui}/runs/{record.id}/calls/"
@@ -139,7 +139,7 @@ _UNFOLDED: Final = {
 
 
 def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -> dict[str, Any]:
-    """The values for the page of a run that come from its folded journal."""
+    """Return those values for the page of a run that come from its folded journal."""
     machine = history.machine
     errors = machine.errors
     events = history.entries
@@ -164,7 +164,7 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -
 
 
 def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int) -> dict[str, Any]:
-    """The values for the page of a call.
+    """Return the values for the page of a call.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -208,7 +208,7 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
 
 
 def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]:
-    """The result of a call as a file: its ending, `txt` or `json`, and its text.
+    """Return the result of a call as a file: its suffix, `txt` or `json`, and its text.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -220,7 +220,7 @@ def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]
 
 
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
-    """An image in the result of a call: its MIME type, and its data in base64.
+    """Return an image in the result of a call: its MIME type, and its data in base64.
 
     Raises:
         UnknownRunError: the run has no such call or image.
@@ -233,7 +233,7 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
 
 
 def picture_of(record: RunRecord, read: KeptJournal) -> str:
-    """The first calls of the timeline as SVG."""
+    """Return the first calls of the timeline as SVG."""
     machine = None if read.history is None else read.history.machine
     whole = timeline(read.trace, machine)
     text = render(
@@ -252,7 +252,7 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
 def _call_in(
     record: RunRecord, read: KeptJournal, number: int
 ) -> tuple[RunHistory, Progress, CallBar]:
-    """The folded journal of a run, and one call as the machine and as the trace know it."""
+    """Return the folded journal of a run, and one call as the machine and as the trace know it."""
     history = read.history
     bars = read.trace.bars
     if history is None:
@@ -268,8 +268,8 @@ def _call_in(
 
 
 def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any]) -> str:
-    """The page of a run. `members` are the members of `About`; `frame` has the values that all
-    pages need.
+    """Return the page of a run. `members` are the members of `About`; `frame` contains the values
+    that all pages need.
     """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
@@ -278,7 +278,7 @@ def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str
 
 
 def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any]) -> str:
-    """The page of a call."""
+    """Return the page of a call."""
     record = store.runs.find(run_id, caller=SEES_ALL)
     return render("call.html", **frame, **call_values(store, record, _whole(store, run_id), number))
 
@@ -306,7 +306,9 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
 
 
 def _answered(about: JSONObject) -> JSON:
-    """The value of a call (`call_json`), or what its tool sent although the call failed."""
+    """Return the value of a call (`call_json`), or what its tool sent even though the call
+    failed.
+    """
     error = about.get("error")
     if isinstance(error, dict):
         return error.get("sent")
@@ -315,14 +317,14 @@ def _answered(about: JSONObject) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image block in a result; `kind` is its MIME type."""
+    """An image block in a result. `kind` is its MIME type."""
 
     kind: str
     data: bytes
 
 
 def _images(value: JSON) -> list[Image]:
-    """The image blocks in a result, in their order; damaged images are left out."""
+    """Return the image blocks in a result, in order. Damaged images are left out."""
     images: list[Image] = []
     waiting = [value]
     while waiting:
@@ -347,8 +349,8 @@ def _images(value: JSON) -> list[Image]:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a program. `marks` has (tool, number of calls, number of the first call) of each
-    tool that the line calls.
+    """A line of a program. `marks` contains (tool, number of calls, number of the first call) for
+    each tool that the line calls.
     """
 
     number: int
@@ -357,8 +359,8 @@ class SourceLine:
 
 
 def _marked(trace: Trace) -> list[SourceLine]:
-    """The lines of the last program. A call belongs to the lines in which the name of its tool is
-    called.
+    """Return the lines of the last program, with marks. A call is marked at the lines where its
+    tool is called by name.
     """
     try:
         tree = ast.parse(trace.program)

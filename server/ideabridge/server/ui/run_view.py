@@ -14,11 +14,11 @@ from ideabridge.server.ui.timeline import Row, timeline
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MOST_ROWS: Final = 60
-"""The most calls that the view shows."""
+"""Maximum number of calls that the view shows."""
 
 
 def run_view_of(read: KeptJournal) -> JSONObject:
-    """The timeline of a run and its output."""
+    """Return the timeline of a run and its output."""
     machine = None if read.history is None else read.history.machine
     whole = timeline(read.trace, machine)
     output = None
@@ -36,7 +36,7 @@ def run_view_of(read: KeptJournal) -> JSONObject:
 
 
 def run_view(store: Store, run_id: str, last: int) -> JSONObject:
-    """Return `run_view_of` a run up to one of its events, in a worker process."""
+    """Return the `run_view_of` a run up to one of its events, in a worker process."""
     return run_view_of(read_until(store, run_id, last))
 
 

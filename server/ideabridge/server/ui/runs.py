@@ -44,7 +44,7 @@ from ideabridge.tools.threads import compute_in_thread
 logger = logging.getLogger(__name__)
 
 PAGE: Final = 50
-"""The number of runs on a page."""
+"""Number of runs on a page."""
 
 STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
@@ -130,8 +130,8 @@ class RunPages:
     # -- one run -----------------------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
-        """Show one run: its timeline, calls, decisions, state and events; with `?at=N`, as it was
-        after event N.
+        """Show one run: its timeline, calls, decisions, state and events. With `?at=N`, show it as
+        it was after event N.
         """
         record = self._site.record(request, request.path_params["run"])
         at = number_from(request.query_params.get("at", "")) or 0
@@ -180,7 +180,7 @@ class RunPages:
         *arguments: JSON,
         cards: str = "",
     ) -> Response:
-        """A page that a worker makes from the journal of a run."""
+        """Return a page that a worker makes from the journal of a run."""
         frame = self._site.frame(request)
         text = await self._read(work, record, *arguments, {**frame, "cards": cards})
         return HTMLResponse(str(text))
@@ -192,8 +192,8 @@ class RunPages:
         return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
 
     async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
-        """The open decisions of a run, as a part of its page. The decisions of a room are on the
-        page of the run to which it belongs.
+        """Return the open decisions of a run, as part of its page. The decisions of a room are on
+        the page of the run that the room belongs to.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return ""
@@ -213,7 +213,7 @@ class RunPages:
         return await compute_in_thread(text)
 
     async def picture(self, request: Request) -> Response:
-        """Return the first calls of the timeline as a picture in a file of its own."""
+        """Return the first calls of the timeline as a separate image file."""
         record = self._site.record(request, request.path_params["run"])
         text: JSON = None
         async with self._site.histories.reading(record.id) as read:
@@ -236,7 +236,7 @@ class RunPages:
         return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
 
     async def resume(self, request: Request) -> Response:
-        """Continue a run whose process died."""
+        """Resume a run whose process died."""
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
@@ -253,10 +253,12 @@ class RunPages:
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
-        """Continue from a point of a run in a new run, with other input or another solution.
+        """Start a new run that continues from a point of a run, with other input or another
+        solution.
 
         Raises:
-            ForkError: the run belongs to somebody else, in whose name the calls would run.
+            ForkError: the run belongs to somebody else, so its calls would run in that person's
+                name.
         """
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
@@ -353,14 +355,16 @@ def _row(record: RunRecord) -> RunRow:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """The callers whose runs a visitor may choose; empty if it sees only its own."""
+    """Return the callers whose runs a visitor may choose; empty if the visitor sees only their own
+    runs.
+    """
     if not visitor.manages:
         return []
     return [LOCAL_USER, *(user.caller for user in store.users.all())]
 
 
 def _number_in(request: Request, name: str) -> int:
-    """Read a number in the path of a page about a run.
+    """Read a number from the path of a page about a run.
 
     Raises:
         UnknownRunError: the text is not a number.

@@ -12,13 +12,15 @@ from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import readable_json, visible
 
 LONGEST: Final = 20_000
-"""The most characters of a value that a page shows; the rest is loaded on demand."""
+"""Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def duration(seconds: float | None) -> str:
-    """A time span, such as `3 ms`, `1.25 s`, `2 min 5 s` or `3 h 20 min`; empty for None."""
+    """Return a duration as text, such as `3 ms`, `1.25 s`, `2 min 5 s` or `3 h 20 min`; empty for
+    None.
+    """
     if seconds is None:
         return ""
     if seconds < 1:
@@ -33,8 +35,8 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """How long ago a time was, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty for
-    None. A text is a time as the store writes it.
+    """Say how long ago a time was, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty
+    for None. A string is a time in the store's format.
     """
     if not at:
         return ""
@@ -53,7 +55,7 @@ def ago(at: float | str | None, now: float) -> str:
 
 
 def moment(at: float | str | None) -> str:
-    """A time in UTC, such as `2026-11-22 10:15:03`; empty for None."""
+    """Return a time in UTC as text, such as `2026-11-22 10:15:03`; empty for None."""
     if not at:
         return ""
     if isinstance(at, str):
@@ -64,13 +66,13 @@ def moment(at: float | str | None) -> str:
 
 
 def as_json(value: JSON) -> str:
-    """A value as indented JSON for people."""
+    """Return a value as indented JSON for people."""
     return readable_json(value, 2)
 
 
 def text_of(value: JSON) -> str:
-    """A value for people: a text as it is, with hidden characters made visible, and anything else
-    as indented JSON.
+    """Return a value for people: a string unchanged except that hidden characters are made visible,
+    and anything else as indented JSON.
     """
     if isinstance(value, str):
         return visible(value, "\n\t")
@@ -78,14 +80,14 @@ def text_of(value: JSON) -> str:
 
 
 def bounded(value: JSON) -> str:
-    """The first `LONGEST` characters of the `text_of` a value."""
+    """Return the first `LONGEST` characters of the `text_of` a value."""
     text = text_of(Beginning(value, LONGEST).value)
     return text if len(text) <= LONGEST else text[:LONGEST]
 
 
 def omitted(value: JSON) -> int:
-    """The number of characters that `bounded` leaves out, which is an estimate for large values; 0
-    if and only if it leaves out none.
+    """Return the number of characters that `bounded` leaves out. This is an estimate for large
+    values, but it is 0 if and only if nothing is left out.
     """
     beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:
@@ -94,7 +96,7 @@ def omitted(value: JSON) -> int:
 
 
 def in_one_line(value: JSON, most: int = 120) -> str:
-    """A value in one line, cut after `most` characters."""
+    """Return a value on one line, cut after `most` characters."""
     if isinstance(value, str):
         # Each word has at least one character.
         line = " ".join(value.split(maxsplit=most + 1)[: most + 1])
@@ -105,17 +107,17 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun: `1 call`, `2 calls`."""
+    """Return a number with its noun: `1 call`, `2 calls`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def words(status: str) -> str:
-    """A status with spaces."""
+    """Return a status with spaces between its words."""
     return status.replace("_", " ")
 
 
 def answered(publication: Publication) -> str:
-    """How a call of a published tool is answered, in words."""
+    """Describe how a call of a published tool is answered."""
     if publication.answer == "recorded":
         return "the recording"
     if publication.answer == "solve" or publication.plan is None:
@@ -132,7 +134,7 @@ _MINDS: Final = {
 
 
 def answerer(mind: str) -> str:
-    """Who answers the Requests of a run, by the name of its mind."""
+    """Say who answers the Requests of a run, given the name of its mind."""
     return _MINDS.get(mind, mind)
 
 

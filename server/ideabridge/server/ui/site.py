@@ -1,8 +1,8 @@
 """Site: the pages of the server, their routes and templates.
 
 Every page is rendered on the server, works without JavaScript, and is an ordinary document with
-links and forms. The script `static/ui.js` does only what a document cannot: it loads the page again
-when the store has changed, and replaces the elements marked `data-live`.
+links and forms. The script `static/ui.js` does only what a document cannot do: when the store has
+changed, it loads the page again and replaces the elements marked `data-live`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 
 REFRESH: Final = "Ideabridge-Refresh"
-"""The header of the requests with which the script loads an open page again."""
+"""The header that marks the script's requests to load an open page again."""
 
 _LOOK_SECONDS: Final = 0.3
-"""Seconds between two checks of the store for an open page."""
+"""Interval, in seconds, at which the store is checked for changes on behalf of an open page."""
 
 _REST_SECONDS: Final = 1.0
-"""The fewest seconds between two events on one stream."""
+"""Minimum time, in seconds, between two events on one stream."""
 
 _UNKNOWN: Final = (UnknownRunError, UnknownIdeaError, UnknownPublicationError, UnknownToolError)
 
@@ -81,7 +81,9 @@ class Site:
         self.access: Access | None = None
 
     def application(self, routes: Iterable[Route]) -> Starlette:
-        """The application with its own routes and those of the pages. `Access` comes before it."""
+        """Return the application with its own routes and those of the pages. `Access` comes before
+        it.
+        """
         return Starlette(
             routes=[
                 Mount(
@@ -106,17 +108,17 @@ class Site:
     # -- what pages use ----------------------------------------------------------------------------
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
-        """Make a page from a template, with the frame that all pages have."""
+        """Return a page made from a template, with the frame that all pages have."""
         return HTMLResponse(render(template, **self.frame(request), **values), code)
 
     async def page_beside(self, request: Request, template: str, **values: Any) -> Response:
-        """Make a page with values that may be large. A thread makes its text."""
+        """Return a page with values that may be large. A thread renders its text."""
         frame = self.frame(request)
         return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
     def frame(self, request: Request) -> JSONObject:
-        """The values that the templates of all pages need. This takes the messages from the
-        visitor, so that they are shown once.
+        """Return the values that the templates of all pages need. This removes the messages from
+        the visitor, so that each is shown only once.
         """
         visitor = visitor_of(request)
         notes: list[Note] = []
@@ -143,14 +145,14 @@ class Site:
         }
 
     def waiting(self, visitor: Visitor) -> int:
-        """The number of runs, at most 100, that wait for a decision of this visitor."""
+        """Return the number of runs, at most 100, that wait for a decision by this visitor."""
         store = self.bridge.store
         statuses = ("needs_approval",)
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
         return len(records)
 
     def record(self, request: Request, run_id: str) -> RunRecord:
-        """A run that the visitor may see.
+        """Return a run that the visitor may see.
 
         Raises:
             UnknownRunError: there is no such run, or it belongs to somebody else.
@@ -159,14 +161,14 @@ class Site:
 
     @staticmethod
     def back(request: Request, where: str, message: str = "") -> Response:
-        """Send the visitor to a page of this site, with a message."""
+        """Redirect the visitor to a page of this site, with a message."""
         if message:
             visitor_of(request).notes.append(("good", message))
         return RedirectResponse(where, 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
-        """Make a handler for a form. If the work is refused, the visitor returns to the page of the
-        form, which says why.
+        """Return a handler for a form. If the work is refused, the visitor returns to the page of
+        the form, which says why.
         """
 
         async def handle(request: Request) -> Response:
@@ -223,7 +225,7 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Send server-sent events: one whenever the store has changed since the page was made, at
+        """Send server-sent events: one each time the store has changed since the page was made, at
         most one per second.
         """
         shown = request.query_params.get("since", "")
@@ -278,7 +280,7 @@ class Site:
 
 
 def _from(request: Request) -> str:
-    """The page of the form, according to `Referer`, as a path of this site."""
+    """Return the page that the form is on, as a path on this site, according to `Referer`."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(request.headers.get("referer", ""))

@@ -16,28 +16,28 @@ from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 
 ROWS: Final = 100
-"""The number of rows on a page."""
+"""Number of rows on a page."""
 
 _NARROWEST: Final = 0.4
-"""The least width of a bar, in per cent of the whole width: nobody would see a narrower bar."""
+"""Minimum width of a bar, in per cent of the full width. Nobody would see a narrower bar."""
 
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
-"""The width of a long stretch in which nothing ran, as a fraction of the time in which something
-ran."""
+"""The width at which a long idle stretch, in which nothing ran, is drawn, as a fraction of the time
+in which something ran."""
 
 _LEAST_IDLE: Final = 0.01
-"""The least width of such a stretch, in seconds."""
+"""Minimum width of an idle stretch, in seconds."""
 
 _LONG_IDLE: Final = 2.0
-"""A stretch is long if it lasts longer than this multiple of the width at which it would be
+"""An idle stretch is long if it lasts longer than this multiple of the width at which it would be
 drawn."""
 
 _MOST_BREAKS: Final = 20
-"""The most stretches that are drawn shorter. Each row has a mark for each of them."""
+"""Maximum number of stretches that are drawn shorter. Each row contains a mark for each of them."""
 
 _NOTICED: Final = 0.001
-"""The least wait in seconds that has a bar and an explanation."""
+"""Minimum wait, in seconds, that gets a bar and an explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,11 @@ class Row:
 
     Attributes:
         number: the number of the call; -1 for an answer of the mind.
-        left, width: the bar of the execution, in per cent of the run; None before it starts.
+        left, width: the position and width of the execution's bar, in per cent of the run; None
+            before it starts.
         asked: the bar from the first question about the call to the last decision.
         waited: the bar from the listing of the call to its start.
-        took: the seconds that the call ran.
+        took: how long the call ran, in seconds.
         why: why the call waited.
     """
 
@@ -73,15 +74,15 @@ class Timeline:
     """One page of the rows of a run.
 
     Attributes:
-        first: the place of the first row of the page among the chosen rows.
+        first: the position of the page's first row among the chosen rows.
         total: the number of chosen rows.
-        most: the most calls that ran at the same time.
-        density: for a run with more than one page, the number of calls that ran in each part of its
-            time, as (x, height) in per cent.
+        most: the largest number of calls that ran at the same time.
+        density: for a run with more than one page, how many calls ran in each part of its time, as
+            (x, height) in per cent.
         seconds: the seconds that the run has taken so far.
         ticks: the texts of the marks on the axis, at equal distances.
-        breaks: (left, width, seconds) of each stretch in which nothing ran and which is drawn
-            shorter; left and width are in per cent.
+        breaks: the (left, width, seconds) of each idle stretch that is drawn shorter; left and
+            width are in per cent.
     """
 
     rows: list[Row]
@@ -104,17 +105,18 @@ def timeline(
     now: float | None = None,
     is_left: bool = False,
 ) -> Timeline:
-    """The rows of a run.
+    """Return one page of a run's timeline.
 
     Args:
         trace: the trace of the run.
         machine: the machine of the folded journal, which knows why calls waited, and the exact
             status of calls that never started; None if the journal was not folded.
-        first: the place of the first row of the page.
+        first: the position of the page's first row.
         status: only rows with this status.
         tool: only rows of this tool.
-        now: the end of calls that still run; None for the present time.
-        is_left: whether no process executes the run, so that none of its calls runs any more.
+        now: the time at which calls that are still running end in the timeline, or None for the
+            current time.
+        is_left: whether no process executes the run, so that none of its calls is still running.
     """
     bars = [*trace.minds, *trace.bars]
     if trace.minds:
@@ -188,7 +190,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: _Axis, is_le
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """When each bar began and ended. A bar that still runs ends at `end`."""
+    """Return when each bar began and ended. A bar that is still running ends at `end`."""
     ran: list[tuple[float, float]] = []
     for bar in bars:
         if bar.started is not None:
@@ -217,14 +219,14 @@ def _length(stretch: tuple[float, float]) -> float:
 
 
 class _Axis:
-    """The time axis. A run may wait for a person for hours, so a long stretch in which nothing ran
-    is drawn shorter.
+    """The time axis. A run may wait for a person for hours, so a long idle stretch is drawn shorter
+    than it was.
 
-    `points` are (seconds since 1970, per cent) of the ends of the stretches. Between two points,
-    equal times have equal widths.
+    `points` are the ends of the stretches, as (seconds since 1970, per cent). Between two points,
+    time is drawn to scale.
 
     Attributes:
-        end: the end of the run, or the present time, in seconds since 1970.
+        end: the end of the run, or the current time, in seconds since 1970.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class _Axis:
 
     @classmethod
     def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> _Axis:
-        """The axis of a run from beginning to end, in which something ran during each span of
+        """Return the axis of a run from beginning to end. Something ran during each span in
         `ran`.
         """
         gaps = _gaps(ran, begun, end)
@@ -264,7 +266,7 @@ class _Axis:
         return cls([(at, value / whole * 100) for at, value in points], idle, end)
 
     def place(self, at: float) -> float:
-        """The place of a time on the axis, in per cent."""
+        """Return the position of a time on the axis, in per cent."""
         number = min(max(1, bisect_right(self._times, at)), len(self._points) - 1)
         start, left = self._points[number - 1]
         finish, right = self._points[number]
@@ -274,7 +276,7 @@ class _Axis:
         return min(100.0, max(0.0, place))
 
     def time(self, place: float) -> float:
-        """The time at a place on the axis."""
+        """Return the time at a position on the axis."""
         for (start, left), (finish, right) in pairwise(self._points):
             if left < right and place <= right:
                 return start + (finish - start) * (place - left) / (right - left)
@@ -283,19 +285,21 @@ class _Axis:
         return self._points[-1][0]
 
     def stretch(self, start: float | None, finish: float | None) -> tuple[float, float] | None:
-        """(left, width) of a time span in per cent; None if it is too short to be noticed."""
+        """Return the (left, width) of a time span in per cent, or None if it is too short to be
+        noticed.
+        """
         if start is None or finish is None or finish - start < _NOTICED:
             return None
         left = self.place(start)
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """The times at five equal distances, counted from the beginning."""
+        """Return the times at five equal distances, counted from the beginning."""
         begun = self._points[0][0]
         return [duration(self.time(part * 25.0) - begun) for part in range(5)]
 
     def breaks(self) -> list[tuple[float, float, float]]:
-        """(left, width, seconds) of the stretches that are drawn shorter."""
+        """Return the (left, width, seconds) of each stretch that is drawn shorter."""
         return [
             (self.place(start), self.place(finish) - self.place(start), finish - start)
             for start, finish in self._idle
@@ -305,7 +309,7 @@ class _Axis:
 def _gaps(
     ran: Iterable[tuple[float, float]], begun: float, end: float
 ) -> list[tuple[float, float]]:
-    """The stretches of a run in which nothing ran."""
+    """Return the stretches of a run in which nothing ran."""
     gaps: list[tuple[float, float]] = []
     reached = begun
     for start, finish in sorted(ran):
@@ -321,8 +325,8 @@ def _gaps(
 def _density(
     ran: Sequence[tuple[float, float]], axis: _Axis
 ) -> tuple[int, list[tuple[float, float]]]:
-    """Return the most calls that ran at once, and how many ran in each part of the axis, as (x,
-    height) in per cent.
+    """Return the largest number of calls that ran at once, and how many ran in each part of the
+    axis, as (x, height) in per cent.
     """
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
@@ -353,7 +357,7 @@ def _density(
 
 
 def suppliers(progress: Progress) -> set[int]:
-    """The calls whose values a call reads."""
+    """Return the calls whose values a call reads."""
     numbers = set[int]()
     for item in progress.call.reads:
         for alternative in item.bound:
@@ -363,7 +367,7 @@ def suppliers(progress: Progress) -> set[int]:
 
 
 def awaited(progress: Progress) -> dict[int, str]:
-    """The calls for which a call waits, each with what it waits for."""
+    """Return the calls that a call waits for, each with what it waits for."""
     reasons = dict.fromkeys(progress.call.order, "the order of effects")
     reasons.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
     reasons.update(dict.fromkeys(suppliers(progress), "its result"))
@@ -371,7 +375,7 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
-    """A text that says why a call did not start when it was listed; empty if it did."""
+    """Say why a call did not start when it was listed. Return "" if it did."""
     if bar.listed is None:
         return ""
 
@@ -407,8 +411,8 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
 
 def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:
-    """The call that ended last among the calls for which another call waited. If the other call has
-    not started, a call that has not ended takes precedence.
+    """Return the call that ended last among the calls that another call waited for. If that other
+    call has not started, a call that has not ended takes precedence.
     """
     bars = [trace.bars[number] for number in before if number < len(trace.bars)]
     if start is None:

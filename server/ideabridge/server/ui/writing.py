@@ -1,5 +1,5 @@
-"""Writing: a page on which people write or paste an idea as a document, look at it, and save it as
-a tool.
+"""Writing: a page where people write or paste an idea as a document, look at it, and save it as a
+tool.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ solution:
 
 
 class WritingPage:
-    """The page on which ideas are written by hand."""
+    """The page where ideas are written by hand."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -45,7 +45,7 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """Show the editor. A POST shows what the document would become, and saves it if this was
+        """Show the editor. A POST shows what the document would become, and saves it if it was
         shown before.
         """
         form = form_of(request)
@@ -92,7 +92,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 
 
 def _shown(written: WrittenIdea) -> dict[str, Any]:
-    """Everything that a call of the tool runs, or that a mind reads."""
+    """Return everything that a call of the tool runs, or that a mind reads."""
     values: dict[str, Any] = {
         "program": source_text(written.program or ""),
         "plan": None,

@@ -25,7 +25,7 @@ class CheckResult:
 
     Attributes:
         topic: what was checked, for example `store` or `module git`.
-        text: what was found.
+        text: what the check found.
         is_wrong: whether somebody has to fix it.
         hint: what a person can do, or details, in one or more lines.
     """
@@ -137,7 +137,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """The modules and effective settings of a configuration file; None if it has none."""
+    """Return the modules and effective settings of a configuration file, or None if it has none."""
     above = configuration.layers[configuration.layers.index(layer) + 1 :]
     merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
     settings: list[str] = []
@@ -211,7 +211,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return which runs servers delete, and when they delete them next."""
+    """Say which runs servers delete, and when they delete them next."""
     import time
     from datetime import datetime
 
@@ -272,8 +272,8 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
 
 
 async def check_mind(findings: Findings, configuration: Configuration) -> None:
-    """Check which mind answers. A model gets no request, but its package and key must exist, and a
-    model server of the user is asked for its models.
+    """Check which mind answers. No model gets a request, but a model's package and key must exist,
+    and a model server of the user is asked for its models.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
@@ -333,7 +333,7 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 
 def check_hosts(findings: Findings, project: Path) -> None:
-    """Check which hosts of this machine have ideabridge."""
+    """Check which hosts on this machine are configured to use ideabridge."""
     from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_host_document
 
     places = HostEnvironment(project=project)

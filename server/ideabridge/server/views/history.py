@@ -22,11 +22,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 Line: TypeAlias = tuple[str, str | None]
-"""A line of text, and its style: `bold`, `dim` or a colour; None for plain text."""
+"""A line of text, and its style: `bold`, `dim` or a colour, or None for plain text."""
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """Lines about what the result of a run takes for granted: its assumptions and notes."""
+    """Return lines about what the result of a run takes for granted: its assumptions and notes."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
@@ -44,7 +44,7 @@ class HistoryEntry:
 
     Attributes:
         number: the sequence number of the event, from 1.
-        at: the time of the event in seconds since 1970; None if the store has no time.
+        at: the time of the event in seconds since 1970, or None if the store does not have it.
     """
 
     number: int
@@ -58,7 +58,7 @@ class HistoryEntry:
 class RunHistory:
     """A run as its journal records it, with the machine after the last event.
 
-    `broken` is the reason why an event cannot be read; the entries end before it.
+    `broken` is the reason why an event cannot be read. The entries end before that event.
     """
 
     machine: Machine = field(default_factory=Machine)
@@ -66,8 +66,8 @@ class RunHistory:
     broken: str | None = None
 
     def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the next events of the journal, with their times by number. This stops at an event
-        that cannot be read.
+        """Add the next events of the journal, with their times keyed by number. This stops at an
+        event that cannot be read.
         """
         for number, raw in journal:
             try:
@@ -81,8 +81,8 @@ class RunHistory:
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """Return the history of a run, from the (number, event) pairs of its journal and the times of
-    the events by number.
+    """Return the history of a run, from the (number, event) pairs of its journal and the events'
+    times, keyed by number.
     """
     history = RunHistory()
     history.add(journal, times)
@@ -182,8 +182,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
 
 
 def _question_line(event: Event, machine: Machine) -> Line:
-    """The line of a question about the outcome of a call, of a question that a server asks during a
-    call, or of an answer to either.
+    """Return the line about a question or its answer: a question about the outcome of a call, or
+    one that a server asks during a call.
     """
     match event:
         case events.OutcomeAsked():
@@ -246,7 +246,7 @@ def _parameters(machine: Machine, event: events.CallStarted) -> str:
 
 
 def call_json(number: int, progress: Progress) -> JSONObject:
-    """A call of a run as JSON, with its parameters, and its value or error."""
+    """Return a call of a run as JSON, with its parameters, and its value or error."""
     call = progress.call
     entry: JSONObject = {"call": number, "tool": call.name, "status": progress.status.value}
     if call.tool is not None and call.tool.module is not None:

@@ -33,7 +33,7 @@ from ideabridge.tools.tool import Annotations, Tool
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
 """The statuses of runs that may have open decisions. While a decision is open, other calls may run,
-or rooms may need solutions."""
+or rooms may need solutions, so the run can have any of these statuses."""
 
 _PAGE: Final = 200
 
@@ -43,12 +43,13 @@ class Pending:
     """One open decision.
 
     Attributes:
-        record: the run; if a room asks, the run to which the room belongs.
-        approval: the id of the question in the run; if a room asks, it follows the name of the
-            room.
+        record: the run. If a room asks, the run that the room belongs to.
+        approval: the id of the question in the run. If a room asks, the room's name comes before
+            it.
         question: the question.
-        asked: the time of the question in seconds since 1970; None if the journal has no time.
-        deadline: when the question is refused if nobody has decided; None if never.
+        asked: the time of the question in seconds since 1970, or None if the journal does not have
+            it.
+        deadline: when the question is refused if nobody has decided, or None for never.
         at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
         instances: the number of instances of the run that asks.
@@ -75,7 +76,7 @@ class Pending:
         return show_question(content, self.question.why, room, sums)
 
     def to_json(self) -> JSONObject:
-        """The open decision as `approvals list --json` prints it."""
+        """Return the open decision as `approvals list --json` prints it."""
         asked = None
         if self.asked is not None:
             asked = datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
@@ -107,10 +108,11 @@ class OpenQuestions:
     than the folded journal.
 
     Attributes:
-        asked: (question, time at which it was asked) of each open question; see `Pending.asked`.
-        seconds: how long a question waits; None for ever.
+        asked: the (question, time at which it was asked) of each open question; see
+            `Pending.asked`.
+        seconds: how long a question waits, in seconds, or None for ever.
         grants, instances: see `Pending`.
-        rooms: the executions that rooms answer at present.
+        rooms: the executions that rooms are currently answering.
     """
 
     asked: tuple[tuple[Question, float | None], ...] = ()
@@ -121,8 +123,8 @@ class OpenQuestions:
 
     @classmethod
     def of(cls, history: RunHistory) -> OpenQuestions:
-        """The open questions of a folded journal; none if it cannot be read, or its run has
-        ended.
+        """Return the open questions of a folded journal, or none if it cannot be read or its run
+        has ended.
         """
         machine = history.machine
         if history.broken or machine.ended:
@@ -137,7 +139,7 @@ class OpenQuestions:
         )
 
     def to_json(self) -> JSONObject:
-        """The questions as JSON, for another process; `from_json` reads it."""
+        """Return the questions as JSON, for another process to read with `from_json`."""
         asked: list[JSON] = [[_question_to_json(question), at] for question, at in self.asked]
         return {
             "asked": asked,
@@ -160,8 +162,8 @@ class OpenQuestions:
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
-        """The questions as open decisions of `root`, the run to which the journal belongs. The ids
-        of their approvals begin with `prefix`.
+        """Return the questions as open decisions of `root`, the run that the journal belongs to.
+        Their approval ids begin with `prefix`.
         """
         at_work = root.status == "running" and not is_left(root)
         for question, asked_at in self.asked:
@@ -176,7 +178,7 @@ class OpenQuestions:
     def open_rooms(
         self, store: Store, record: RunRecord, prefix: str
     ) -> Iterator[tuple[RunRecord, str]]:
-        """Each open room of the run `record`, with the beginning of the ids of its approvals."""
+        """Yield each open room of the run `record`, with the prefix of its approval ids."""
         if not self.rooms:
             return
         for room in store.runs.rooms(record.id):
@@ -185,12 +187,11 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """The open decisions in the journals, those of the newest run first. Each of these journals is
-    folded.
+    """Yield the open decisions in the journals, newest run first. Each of these journals is folded.
 
     Args:
         store: the store of the journals.
-        chosen: only the decisions of this run, or of the run to which this room belongs.
+        chosen: a run, or a room of the run, whose decisions alone are returned.
         caller: who looks up the runs. Whether it may see a chosen run is not checked.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
@@ -199,7 +200,7 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
 
 
 def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
-    """The runs of a caller that may have open decisions, without rooms, newest first."""
+    """Yield the runs of a caller that may have open decisions, without rooms, newest first."""
     after: str | None = None
     while True:
         page = store.runs.newest(caller, _WAITING, limit=_PAGE, after=after, rooms=False)
@@ -210,7 +211,7 @@ def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
 
 
 def root_of(store: Store, record: RunRecord) -> RunRecord:
-    """The run to which a room belongs; the run itself if it is not a room."""
+    """Return the run that a room belongs to, or the run itself if it is not a room."""
     while record.parent is not None and (parent := store.runs.get(record.parent)) is not None:
         record = parent
     return record
@@ -224,7 +225,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
 
 
 def _asked(history: RunHistory) -> dict[str, float]:
-    """The time of each question, by the id of its approval."""
+    """Return the time of each question, keyed by approval id."""
     times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event

@@ -27,11 +27,11 @@ ListedStatus: TypeAlias = Literal[
 """The values of `run_status`: `RunStatus`, and `queued` for a run that waits for a worker."""
 
 _MOST_READ: Final = 200
-"""The most rows that one query of the list of runs reads."""
+"""Maximum number of rows that one query of the list of runs reads."""
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """The (status, reason) of a run; the reason is None unless it is stored."""
+    """Return the (status, reason) of a run. The reason is None unless it is stored."""
     from ideabridge.bridge.driving.driver import LEFT, is_left
 
     if is_left(record):
@@ -40,9 +40,9 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def errors_of(record: RunRecord) -> int:
-    """The number of errors of the last Solution of a run that has ended: failed calls that nothing
-    caught, and an output or a Solution that is malformed. Errors of earlier Solutions do not count.
-    A run that has not ended has 0.
+    """Return the number of errors of the last Solution of a run that has ended: failed calls that
+    nothing caught, and an output or a Solution that is malformed. Errors of earlier Solutions do
+    not count. For a run that has not ended, return 0.
     """
     return record.summary.errors
 
@@ -56,13 +56,13 @@ def listed_runs(
     after: str | None = None,
     chosen: RunFilter | None = None,
 ) -> list[RunRecord]:
-    """The runs that a list shows, newest first, without rooms.
+    """Return the runs that a list shows, newest first, without rooms.
 
     Args:
         store: the store of the runs.
         caller: who looks up the runs, and sees only some of them unless it is `SEES_ALL`.
-        limit: the most runs.
-        status: only runs with this `run_status`; None for all.
+        limit: the maximum number of runs.
+        status: the `run_status` of the runs to return, or None for all.
         after: the id of a run; only runs that follow it in the list are returned.
         chosen: further conditions.
     """
@@ -92,7 +92,7 @@ def listed_runs(
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
-    """The runs and ideas from which a run comes, or to which it led."""
+    """Return the runs and ideas that a run comes from or led to."""
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
@@ -110,7 +110,7 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 
 def input_of(store: Store, run_id: str) -> JSONObject:
-    """The input of a run, without the inputs of instances."""
+    """Return the input of a run, without the inputs of instances."""
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 

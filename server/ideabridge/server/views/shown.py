@@ -1,8 +1,8 @@
 """Shown: a question as people see it, and whether they see all of it.
 
 The form, the page, the view inside an assistant and the terminal differ in how much of a question
-fits. `show_question` determines for all of them whether a question is shown whole. A person cannot
-allow what they have not seen, so a question that is not shown whole can only be refused.
+fits. `show_question` determines for all of them whether a question is shown in full. A person
+cannot allow what they have not seen, so a question that is not shown in full can only be refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question one place can show.
+    """How much of a question can be shown in one place, such as a form or a page.
 
     Attributes:
-        characters: the most characters of the content, what would happen, as JSON in one line.
-        lines: the most lines of the content, 80 columns wide. Each line end in a text begins
-            another line.
-        reasons: the most characters of the reasons for the question.
+        characters: maximum number of characters of the content (what would happen) as JSON on one
+            line.
+        lines: maximum number of lines of the content, 80 columns wide. Each line break in a string
+            begins another line.
+        reasons: maximum number of characters of the reasons for the question.
     """
 
     characters: int
@@ -42,19 +43,19 @@ class Room:
 
 
 FORM: Final = Room(6000, 120, 2000)
-"""The room of a form of a client."""
+"""The room in a client's form."""
 
 VIEW: Final = Room(6000, 120, 2000)
-"""The room of the view of a run inside an assistant."""
+"""The room in the view of a run inside an assistant."""
 
 PAGE: Final = Room(20_000, 400, 20_000)
-"""The room of one card among others on the page."""
+"""The room on one card among others on the page."""
 
 WHOLE_PAGE: Final = Room(2_000_000, 100_000, 2_000_000)
-"""The room of a page with a single question."""
+"""The room on a page with a single question."""
 
 TERMINAL: Final = Room(2**63, 2**63, 2**63)
-"""The room of a terminal, in which a person can scroll back."""
+"""The room on a terminal, where a person can scroll back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,15 @@ class ShownQuestion:
 
     Attributes:
         content: what would happen, as indented JSON for people, or only its beginning if the
-            question is not whole.
+            question is not shown in full.
         why: the reasons, or only their beginning.
-        omitted: the approximate number of characters that are not shown; 0 if the question is
-            whole.
+        omitted: the approximate number of characters that are not shown; 0 if the question is shown
+            in full.
         sums: how often something would happen, such as `3,000 executions`; empty if only once.
-        whole: whether a person sees all that an approval covers.
-        digest: a hash of all that an approval covers; empty if the question is not whole.
+        whole: whether the question is shown in full, so that a person sees everything that an
+            approval covers.
+        digest: a hash of everything that an approval covers; empty if the question is not shown in
+            full.
     """
 
     content: str
@@ -84,11 +87,11 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the text with which a form proves that it showed the question whole; empty if it
-        did not.
+        """Return the string with which a form proves that it showed the question in full; empty if
+        it did not.
 
         Args:
-            secret: the secret of the session, so that nobody else can produce the text.
+            secret: the session's secret, so that nobody else can produce the string.
             key: the run and the approval.
         """
         if not self.whole:
@@ -98,7 +101,7 @@ class ShownQuestion:
 
 
 def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
-    """Show a question in a place, and determine whether it is shown whole there.
+    """Return a question as it is shown in a place, and whether it is shown there in full.
 
     Args:
         content: what would happen: the call with its values, the plan, or what a module asks.
@@ -123,19 +126,19 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
 
 
 def fits(content: JSONObject, why: str, room: Room) -> bool:
-    """Return whether a place shows a question whole; see `show_question`."""
+    """Return whether a question can be shown in full in a place; see `show_question`."""
     return _line_of(content, room) is not None and _reasons_of(why, room) is not None
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
-    """The choices that a person has: all of them if the person sees the question whole, otherwise
-    only refusals.
+    """Return the choices that a person has: all of them if the person sees the question in full,
+    and otherwise only refusals.
     """
     return tuple(choice for choice in choices if whole or choice in REFUSING)
 
 
 def _line_of(content: JSONObject, room: Room) -> str | None:
-    """The content of a question in one line; None if it does not fit."""
+    """Return the content of a question on one line, or None if it does not fit."""
     if Beginning(content, room.characters).is_cut:
         return None
     line = readable_json(content)
@@ -146,7 +149,7 @@ def _line_of(content: JSONObject, room: Room) -> str | None:
 
 
 def _reasons_of(why: str, room: Room) -> str | None:
-    """The reasons for a question; None if they do not fit."""
+    """Return the reasons for a question, or None if they do not fit."""
     if len(why) > room.reasons:
         return None
     reasons = visible(why, "\n")
@@ -156,13 +159,13 @@ def _reasons_of(why: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """The beginning of a text that does not fit, as a place shows it."""
+    """Return the first part of a text that does not fit, as a place shows it."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
 
 def content_of(question: Question) -> JSONObject:
-    """The content of a question: the call, the plan, or what a module asks during a call."""
+    """Return the content of a question: the call, the plan, or what a module asks during a call."""
     content = shown_without_ids(question)
     elicitation = question.asked
     if elicitation is None:
@@ -171,22 +174,22 @@ def content_of(question: Question) -> JSONObject:
 
 
 def shown_without_ids(question: Question) -> JSONObject:
-    """The call or the plan of a question as a person sees it."""
+    """Return the call or the plan of a question as a person sees it."""
     if question.kind == "plan":
         return plan_without_ids(question.shown)
     return call_without_ids(question.shown)
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """A call as a person sees it: without its id and the ids of the calls for which it has waited,
-    which do not affect what it does.
+    """Return a call as a person sees it: without its id and the ids of the calls that it waited
+    for, which do not affect what it does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """A plan as a person sees it, without the ids of its calls. Places such as `calls.2` say for
-    which calls a call waits.
+    """Return a plan as a person sees it: without the ids of its calls. Places such as `calls.2` say
+    which calls a call waits for.
     """
     calls = plan.get("calls")
     if not isinstance(calls, list):
@@ -201,7 +204,9 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
 
 
 def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
-    """A call of a plan without its id; `places` contains the place of each call by its id."""
+    """Return a call of a plan without its id. `places` contains the place of each call, keyed by
+    its id.
+    """
     if not isinstance(call, dict):
         return call
 
@@ -215,12 +220,12 @@ def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
-    """How often something would happen with one approval; see `ShownQuestion.sums`.
+    """Say how often something would happen with one approval; see `ShownQuestion.sums`.
 
     Args:
         kind: the kind of the question.
         content: see `show_question`.
-        instances: the number of instances of the run; 0 if it has none.
+        instances: the number of instances of the run, or 0 if it has none.
     """
     if kind == "plan":
         calls = content.get("calls")

@@ -10,20 +10,20 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 _LONGEST_VALUE: Final = 160
-"""The most characters of a value that is shown in one line."""
+"""Maximum number of characters of a value that is shown on one line."""
 
 _SENT: Final = 1000
-"""The most characters shown of a value that a tool sent although its call failed."""
+"""Maximum number of characters shown of a value that a tool sent even though its call failed."""
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 call`, `2 calls`."""
+    """Return a number with its noun: `1 call`, `2 calls`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
-    """A value as JSON in one line, cut after `most` characters. For a large value it states the
-    approximate number of characters.
+    """Return a value as JSON on one line, cut after `most` characters. For a large value, the text
+    states the approximate number of characters.
     """
     beginning = Beginning(value, most)
     text = readable_json(beginning.value, compact=True)
@@ -34,16 +34,16 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """A part of a value whose JSON for people has the same first `most` characters, and hardly
-    more.
+    """The first part of a value: its JSON for people begins with the same `most` characters as that
+    of the whole value, and is hardly longer.
 
-    Making JSON for people from a result of megabytes takes seconds, and people see only its
-    beginning.
+    Formatting a result of several megabytes as JSON for people takes seconds, and people see only
+    its beginning.
 
     Attributes:
         value: the part.
-        is_cut: whether the part is smaller than the value. Then the text of the value is longer
-            than `most`.
+        is_cut: whether the part is smaller than the value. If so, the text of the whole value has
+            more than `most` characters.
     """
 
     def __init__(self, value: JSON, most: int) -> None:
@@ -90,8 +90,8 @@ class Beginning:
 
 
 def source_text(program: str) -> str:
-    """The text of a program for people, with its lines and indentation. Hidden characters are shown
-    as escapes.
+    """Return the text of a program for people, with its lines and indentation. Hidden characters
+    are shown as escapes.
     """
     lines: list[str] = []
     for line in program.split("\n"):
@@ -101,18 +101,18 @@ def source_text(program: str) -> str:
 
 
 def message_of(error: JSON) -> str:
-    """The message of an error entry, in one line."""
+    """Return the message of an error entry on one line."""
     return str(error.get("message", error) if isinstance(error, dict) else error).replace("\n", " ")
 
 
 def skipped_line(skipped: JSONObject) -> str:
-    """A line about one skipped call of a run: the place, the tool, and the reason."""
+    """Return a line about one skipped call of a run: the place, the tool, and the reason."""
     instance = f" of {skipped['instance']}" if "instance" in skipped else ""
     return f"calls[{skipped.get('place')}] {skipped.get('tool')}{instance}: {skipped.get('why')}"
 
 
 def error_line(entry: JSONObject) -> str:
-    """A line about an error of a run, which begins with the name of its call."""
+    """Return a line about an error of a run, which begins with the name of its call."""
     call = entry.get("call")
     if isinstance(call, dict):
         name = f"{call.get('_id') or call.get('_tool')}: "
@@ -130,5 +130,5 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """A text that says what a Request of this size costs; the number of tokens is an estimate."""
+    """Say what a Request of this size costs. The number of tokens is an estimate."""
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

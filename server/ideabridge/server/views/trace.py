@@ -3,8 +3,8 @@ alone.
 
 A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
 the machine binds references and checks parameters. A trace only records times, which takes 100 ms.
-What a trace cannot know (why a call never started, what its references resolved to) comes from the
-folded `RunHistory`.
+What a trace cannot know (why a call never started, and what its references resolved to) comes from
+the folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ before the call started."""
 
 @dataclass(slots=True)
 class CallBar:
-    """The times of one call of a run, or of one answer of its mind. Times are seconds since 1970,
-    or None for not yet or never.
+    """The times of one call of a run, or of one answer of its mind. Times are in seconds since
+    1970, or None for something that has not happened.
 
     Attributes:
         number: the number of the call in the run; -1 for an answer of the mind.
         name: the tool of the call, or the name of the mind.
         call: the call as it was written.
-        approvals: (decider, seconds) of each decision that the call needed to run: who decided, in
-            words, and how long after the question. The decision on its plan comes first.
+        approvals: the (decider, seconds) of each decision that the call needed before it could run:
+            who decided, in words, and how long after the question. The decision on its plan comes
+            first.
         items: the number of executions that have started; more than 1 with `_each`.
         open: the number of executions that are running now.
         event: the number of the event that listed the call.
@@ -56,7 +57,7 @@ class CallBar:
     event: int = 0
 
     def finish(self, error: JSON, at: float | None) -> None:
-        """End one execution of the call, with an error unless it is null."""
+        """End one execution of the call, with an error unless `error` is None."""
         self.open = max(0, self.open - 1)
         self.finished = at
         if isinstance(error, dict):
@@ -68,11 +69,11 @@ class CallBar:
 
 @dataclass(slots=True)
 class Trace:
-    """The bars of a run. `add` makes them from the events of its journal, in order, and accepts
+    """The bars of a run. `add` builds them from the events of its journal, in order, and accepts
     more events as the journal grows.
 
     Attributes:
-        bars: a bar for each call, by its number.
+        bars: a bar for each call, keyed by its number.
         minds: a bar for each answer of the mind.
         last: the number of the last added event.
         begun, ended: the time of the first event, and the time of the end of the run.
@@ -82,11 +83,11 @@ class Trace:
         printed: what programs printed.
         output: the output as it is written in the Solution.
         modules: the module of each tool that belongs to one.
-        decisions: (time, call, decision, decider, reason) of each decision, except decisions by a
-            grant.
+        decisions: the (time, call, decision, decider, reason) of each decision, except those made
+            by a grant.
         plan_asked: when the last plan was presented for approval.
         tokens, cost: the usage of all answers so far.
-        proposed: the number of the first call of the last complete Solution.
+        proposed: the number of the first call in the last complete Solution.
     """
 
     bars: list[CallBar] = field(default_factory=list[CallBar])
@@ -110,7 +111,9 @@ class Trace:
     proposed: int = 0
 
     def add(self, events: Iterable[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the (number, event) pairs of a journal, with the time of each event by its number."""
+        """Add the (number, event) pairs of a journal, with the time of each event keyed by its
+        number.
+        """
         for number, event in events:
             at = times.get(number)
             self.last = number
@@ -276,7 +279,7 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """The module of the call of a bar; empty for code of this process."""
+    """Return the module of the call that a bar shows; empty for code of this process."""
     named = bar.call.get("_module")
     if isinstance(named, str):
         return named
