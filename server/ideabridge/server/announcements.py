@@ -83,13 +83,13 @@ class Announcements:
         self._quotas = quotas
         self._catalogue = catalogue
         self._offerings = offerings
-        # The resources of modules to which clients subscribed, and the changes that modules have
+        # The module resources that clients have subscribed to, and the changes that modules have
         # reported since the last look.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
-        # The listeners by caller, because callers see different ideas.
+        # The listening clients, keyed by caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # By session id; "" is the client on stdio. The SDK does not report the end of every
+        # Keyed by session id; "" is the client on stdio. The SDK does not report the end of every
         # session, so their number is limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
@@ -163,8 +163,8 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # A module may refuse one resource. Changes of the others, and of lists, are
-                    # still reported.
+                    # A module may refuse one of the resources. Changes of the others, and of lists,
+                    # are still reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
                 return await listening.handler(context, params)
@@ -248,7 +248,7 @@ class Announcements:
                 reported = ""
             except StoreError as error:
                 # The store is busy, full or missing. The next poll finds the same change, and often
-                # the same error.
+                # fails in the same way.
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("looking for changes: %s", error)
@@ -327,7 +327,7 @@ class Announcements:
             return is_within(uri, named) and (owner is None or owner.name == module)
 
         for listener in list(self._listening.values()):
-            # A subscription of 2026-07-28 reports exactly the resources that it names.
+            # A subscription of 2026-07-28 covers exactly the resources that it names.
             for watched in {
                 named for uris in listener.clients for named in uris if is_changed(named)
             }:
@@ -336,7 +336,7 @@ class Announcements:
         subscribers = [
             session for session in self._sessions.values() if any(map(is_changed, session.uris))
         ]
-        # Secrets are removed from the URI, as they are from the list of resources.
+        # Secrets are removed from the URI, just as in the list of resources.
         redacted = self._bridge.secrets.redact(uri)
         await _send_all(
             subscribers, partial(ServerSession.send_resource_updated, uri=str(redacted))

@@ -143,7 +143,7 @@ def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
     plain = blocks.take(value)
     if plain is value:
         return value, []
-    # The text is encoded once more within JSON, where it has more bytes.
+    # The text is encoded once more inside JSON, which adds bytes.
     room = MAX_DIRECT - 2 * len(encode(plain)) - _ENVELOPE
     return plain, blocks.place(plain, first=1, room=room, otherwise=_IN_A_RUN)
 
@@ -344,7 +344,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # The question is encoded as JSON, so that none of its lines looks like one of ideabridge.
+        # The question is encoded as JSON, so that none of its lines looks like one by ideabridge.
         text = readable_json(question.get("message"), compact=True)
         return (
             f"{head}: server {question.get('module')} asks: {text} (value fits "

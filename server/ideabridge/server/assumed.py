@@ -96,7 +96,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         return output, wrapped
 
     if not wrapped and not _is_extensible(output, publication.recording.output):
-        # This object cannot have the member, so it becomes `result` of another object, which can.
+        # This object cannot have the member, so it becomes the `result` of another object that can.
         whole: JSONObject = {
             "type": "object",
             "properties": {"result": output},
@@ -107,7 +107,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
 
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
-    # An open object may have a member of this name, of any type.
+    # An open object may already have a member of this name, of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
@@ -164,7 +164,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object may have a member of this name that no earlier run has shown.
+    # An open object may already have a member of this name, even if no earlier run has shown one.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

@@ -45,7 +45,7 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
-        # With the mind `turns` the host's own model answers, and nobody counts its tokens.
+        # With the mind `turns`, the host's own model answers, and nobody counts its tokens.
         result.pop("usage", None)
 
     # Every tool that accepts an idea also accepts the run.
@@ -434,7 +434,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
     lines: list[str] = []
     room = _LINES
     for tool in listed:
-        # Programs do not call these tools, so `names` has no signature of them.
+        # Programs do not call these tools, so `names` has no signatures for them.
         if is_reader(tool):
             head = f"{tool.name}{_READS}"
         else:
@@ -460,7 +460,7 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     members: JSONObject = {**properties, "calls": _CALLS}
     program = members.get("program")
     if isinstance(program, dict):
-        # The lines above already have the signatures of these tools.
+        # The lines above already contain the signatures of these tools.
         members["program"] = {
             **program,
             "description": str(program.get("description")).partition(" Tools:\n")[0],

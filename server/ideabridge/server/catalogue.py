@@ -87,7 +87,7 @@ def exposed_names(
 
     used_names: set[str] = {*names.values()}
     for form in (_own, _with_module, _with_hash):
-        # Tools of this process first.
+        # Tools of this process come first.
         for of_module in (False, True):
             plain_names = {
                 place: name
@@ -115,7 +115,7 @@ def exposed_names(
 
 def _own(tool: Tool) -> str | None:
     name = safe_name(tool.name)
-    # No character of the name is allowed in a safe name.
+    # The name contains no character that is allowed in a safe name.
     lost = name == "tool" and "tool" not in tool.name.lower()
     return name if len(name) <= MAX_EXPOSED and not lost else None
 
@@ -165,13 +165,13 @@ class ToolCatalogue:
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
         self._expose_tools = "tools" in expose
-        # Every plan may use built-in tools, so they do not count as the user's tools.
+        # Every plan may use built-in tools, so they do not count as the user's own.
         self._built_in = list(builtin_toolbox())
         self._tools_seen: list[Tool] | None = None
         self._version = -1
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
-        # The names that a host has seen or used; the store contains them, too.
+        # The names that a host has seen or used. The store contains them, too.
         self._kept_names: dict[str, ToolKey] = self._read_names()
         self._exposed: dict[str, ExposedTool] = {}
         # The names of exposed tools that no host has seen yet.
@@ -290,8 +290,8 @@ class ToolCatalogue:
                     {name: (module or "", tool) for name, (module, tool) in names.items()},
                 )
             except StoreError as error:
-                # The store is busy or full. The names apply to this process, and the next
-                # one stores them.
+                # The store is busy or full. The names apply in this process, and the next process
+                # stores them.
                 logger.warning("keeping the names of exposed tools: %s", error)
                 stored = {}
             owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
@@ -304,13 +304,14 @@ class ToolCatalogue:
             }
             if not lost:
                 return
-            # Another process has given the name to another tool: the tool gets a new name here.
+            # Another process has given the name to a different tool, so this tool gets a new name
+            # here.
             self._expose(self._tools_seen or [])
             names = self._new_names
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.passes_to is not None:
-            # The tool that it passes its calls to is exposed.
+            # The tool that this one passes its calls to is exposed instead.
             return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
@@ -415,10 +416,10 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         if name in self._kept_names:
-            # A host may use a name of an earlier list without listing the tools again.
+            # A host may use a name from an earlier list without listing the tools again.
             return self._by_tool.get(self._kept_names[name])
 
-        # A view of a module calls its tools by their own names.
+        # A module's view calls the module's tools by their own names.
         views = self._running.module_views.module
         return None if views is None else self._by_tool.get((views, name))
 
@@ -534,8 +535,8 @@ class ToolCatalogue:
 
         following: str | None = place
         while following is not None:
-            # One entry more than a page, because the next page begins with the definition after the
-            # last shown one.
+            # One entry more than fits on a page, to find the definition with which the next page
+            # begins.
             page = publications.page(PAGE + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):
@@ -605,7 +606,7 @@ class ToolCatalogue:
             try:
                 self.bridge.store.publications.note_uses(counts)
             except PASSING:
-                # The next attempt stores these counts.
+                # The next attempt will store these counts.
                 self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Entry:
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
-            # A session names tools as plans do.
+            # A session names tools in the same way as plans.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         self.tool = tool
         self.value = value
@@ -210,7 +210,7 @@ class WaitingCalls:
             await self.give(run)
             return None
 
-        # A run that was cancelled or cannot go on will have no result.
+        # A run that was cancelled or cannot continue will have no result.
         is_lost = run.status == "interrupted" or (run.status == "cancelled" and not refused)
         return None if is_lost else run
 
@@ -349,7 +349,7 @@ class DirectCalls:
         if params is None:
             return ""
         text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
-        # Secrets are masked before the text is cut, because a part of a secret would not be
+        # Secrets are masked before the text is cut, because part of a secret would not be
         # recognised.
         return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
 
@@ -377,14 +377,14 @@ class DirectCalls:
             del self._sessions[next(iter(self._sessions))]
 
         if entry.run is not None and entry.run in recorded.runs:
-            # This is the same request, repeated with the answer of a person.
+            # This is the same request, repeated with a person's answer.
             return
 
         place = recorded.row.calls
         body = self._body(entry, recorded, now, size)
         text = encode_text(body)
         if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
-            # The client got only an error about the size of the value.
+            # The client received only an error about the size of the value.
             body["unkept"] = _too_large(len(text))
             del body["value"]
             text = encode_text(body)

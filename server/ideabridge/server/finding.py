@@ -80,7 +80,7 @@ class Finding:
 
         limit = int(arguments.get("limit", _TOOLS))
         caller = request.caller
-        # Each question gets its share of the places, but at least two.
+        # Each question gets an equal share of the places, but at least two.
         share = max(limit // len(questions), min(limit, 2))
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
@@ -104,7 +104,7 @@ class Finding:
             entries.append(entry)
             tool_lines.append(line)
 
-        # Only the ideas in the answer are counted, because the store finds no more of them than
+        # Only the ideas in the answer are counted, because the store returns no more of them than
         # requested.
         count = fitting + max(0, len(entries) - len(tools))
         return self._search_answer(entries, tool_lines, count, names, module)
@@ -324,7 +324,7 @@ class Finding:
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         result: JSONObject = {"ideas": ideas}
-        # Sessions in progress are not ideas yet.
+        # Sessions in progress have not become ideas yet.
         sessions = [
             session for session in await self._record.shown(request.caller) if session.fits(words)
         ]

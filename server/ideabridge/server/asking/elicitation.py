@@ -103,8 +103,8 @@ class Deciding:
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
-        # The sessions that have declined at once; for clients without a session, the runs of the
-        # declined forms.
+        # The sessions that have declined at once. For clients without a session, the runs whose
+        # forms were declined.
         self._formless: OrderedDict[str, None] = OrderedDict()
         # The time at which a client last declined at once.
         self._declined: OrderedDict[str, float] = OrderedDict()
@@ -137,7 +137,7 @@ class Deciding:
         """
         key = self._key(request)
         now = time.monotonic()
-        # A client may decline many forms one after another. Then the time since the previous
+        # A client may decline several forms one after another. Then the time since the previous
         # decline counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
@@ -181,14 +181,14 @@ class Deciding:
             # The event is journaled and this process still drives the run, so no other process can
             # take over the run before the hold is written.
             if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
-                # A watcher must not raise an error. At the end of the wait the hold is written, or
+                # A watcher must not raise an error. At the end of the wait, the hold is written or
                 # the request fails.
                 with suppress(StoreError):
                     self._hold(run, request)
 
         with suppress(InterruptedRunError, StoreError):
-            # Nobody is asked about a call that the present rules deny. Another process that drives
-            # the run applies its own rules.
+            # Nobody is asked about a call that the current rules deny. If another process drives
+            # the run, it applies its own rules.
             run.root.follow_configuration()
 
         if run.pending():
@@ -506,7 +506,7 @@ class Forms:
                         related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
-                    # The client failed, or its answer is invalid, so the call goes on waiting.
+                    # The client failed, or its answer is invalid, so the call keeps waiting.
                     break
 
                 seconds = anyio.current_time() - sent

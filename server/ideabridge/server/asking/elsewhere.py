@@ -92,7 +92,7 @@ class CallsElsewhere:
                 if about is None or key in about:
                     event.set()
             with suppress(StoreError):
-                # The next look finds the same rows.
+                # The next iteration finds the same rows.
                 self._look(about)
 
     def _look(self, about: set[str] | None) -> None:
@@ -120,7 +120,8 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker sees no more signs of this server, and reports an error to its client.
+            # The asker gets no more signs of life from this server, and reports an error to its
+            # client.
             return
         finally:
             self._serving.discard(row)

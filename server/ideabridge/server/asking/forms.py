@@ -499,7 +499,7 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
             continue
 
         # Hidden characters are made visible only in the parts that are shown, because a value may
-        # have megabytes.
+        # be megabytes long.
         data = encode(value)
         text = data.decode()
         lines += _marked(f"{_name(name[:_NAME_SHOWN])}:")

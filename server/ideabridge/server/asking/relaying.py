@@ -227,8 +227,8 @@ class _ParkedCall:
         self.meta = client.meta
         self.session = client.session
         self.log_level: types.LoggingLevel | None = client.log_level
-        # The client of the request that began the call. Its stream takes no log messages after it
-        # has ended.
+        # The client of the request that began the call. After that request has ended, its stream
+        # accepts no log messages.
         self.log = client.log
         self.tell_completed = client.tell_completed
         self.marked = client.marked
@@ -362,10 +362,10 @@ class Relaying:
             bridge, group, lambda: self._parked, self._resumed, self._give_up
         )
         self._parked: dict[str, _ParkedCall] = {}
-        # The log levels by session, for clients of the handshake era. The SDK does not report the
-        # end of every session.
+        # The log levels of clients of the handshake era, keyed by session. The SDK does not report
+        # the end of every session.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
-        # The module whose result first named a resource to a caller, by caller and URI.
+        # The module whose result first named a resource to a caller, keyed by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
@@ -435,7 +435,7 @@ class Relaying:
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
-            # The call goes on after this request.
+            # The call continues after this request has ended.
             async with self._modules.using(module, user) as connected:
                 return await call(connected, client)
 
@@ -527,7 +527,7 @@ class Relaying:
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
-            # The module knows what this client declares, and names the missing capability.
+            # The module knows which capabilities this client declares, and names the missing one.
             raise MCPError(error.code, str(error), error.data) from None
 
     async def _begun(

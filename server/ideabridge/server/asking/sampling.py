@@ -113,7 +113,7 @@ def _question(
     params: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system)}
     params |= _preferences(settings, request)
     if tools:
-        # Model APIs refuse alternatives at the top of a tool's input.
+        # Model APIs refuse alternatives at the top level of a tool's input schema.
         input_schema = inline_refs(with_calls(request.schema))
         params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": input_schema}]
         params["toolChoice"] = {"mode": "required"}
@@ -270,7 +270,7 @@ def _described(blocks: list[Any]) -> str:
 
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
-        # This uses `json.dumps`, because `encode` limits the depth.
+        # `json.dumps` is used here because `encode` limits the depth.
         description = (
             json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
         )
@@ -333,7 +333,7 @@ class Sampler:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
-        # The Requests that clients of this process are answering now on the back-channel.
+        # The Requests that this process's clients are currently answering on the back-channel.
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
@@ -421,8 +421,9 @@ class Sampler:
         rounds.
         """
         waiting = _waiting(run)
-        # A client that refused is not asked again when somebody looks at the run. The Requests that
-        # this request sent itself do not count: the client has come back with them.
+        # A client that refused is not asked again just because somebody looks at the run. The
+        # Requests that this request sent itself do not count: the client has come back with their
+        # answers.
         if request.round is not None:
             own = {sample.run for sample in request.round.samples}
         else:
@@ -487,8 +488,8 @@ class Sampler:
         async with anyio.create_task_group() as group:
             while True:
                 for sample in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
-                    # The Request is marked before its task begins, so that other requests do not
-                    # send it, too.
+                    # The Request is marked before its task begins, so that no other request sends
+                    # it, too.
                     mine.add((sample.id, sample.turn))
                     self._out.add((sample.id, sample.turn))
                     group.start_soon(self._ask, sample, request, mine, request.sampled + 1)
@@ -508,7 +509,7 @@ class Sampler:
 
         def watch(_event: Event) -> None:
             if run.turn != turn or not run.machine.awaits_solution:
-                # The turn has a solution or the run has ended, so the answer is not needed.
+                # The turn already has a solution or the run has ended, so the answer is not needed.
                 scope.cancel()
 
         try:
@@ -518,13 +519,13 @@ class Sampler:
             finally:
                 request.sampled = max(request.sampled, number)
 
-            # Until the answer is stored, the run still asks, and the Request must not be sent
-            # again. An answer that came too late or could not be stored changes nothing, which the
-            # state of the run shows.
+            # Until the answer is stored, the run still asks its Request, so the Request must not be
+            # sent again. An answer that came too late or could not be stored changes nothing, and
+            # the state of the run shows this.
             with suppress(IdeabridgeError):
                 if result is not None:
-                    # A fast model answers before the process that made the Request has
-                    # returned the lease.
+                    # A fast model may answer before the process that made the Request has released
+                    # the lease.
                     await self._submit(
                         await self._bridge.run(run.id, caller=request.caller), turn, result
                     )
@@ -556,7 +557,8 @@ class Sampler:
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
-        # If the run has ended at a limit, which its answer names, nothing more can be handed in.
+        # If the run has ended because of a limit, which its answer names, nothing more can be
+        # submitted.
         instead = "" if run.machine.phase in ("ending", "ended") else f"; {_HAND_IN}"
         self._halt(request, f"the client's model cannot be asked: {error}{instead}")
 
@@ -675,7 +677,8 @@ class Sampler:
             reason = str(error)
             await run.patiently(lambda: run.reject(turn, _journaled(result), reason))
             return
-        # If the solution is malformed, the journal has its errors, which the next question shows.
+        # If the solution is malformed, its errors are in the journal, and the next question shows
+        # them.
         with suppress(RejectedSolutionError):
             model = bounded_name(result.model)
             await run.patiently(lambda: run.submit(turn, solution, mind=SAMPLING, model=model))

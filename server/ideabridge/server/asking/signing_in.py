@@ -183,7 +183,7 @@ async def _respond(stream: SocketStream, status: str, text: str) -> None:
         f"charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
     )
-    # A browser that does not wait for the page has nevertheless sent the answer.
+    # The browser did not wait for the page, but it has already sent the answer.
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
             await stream.send(head.encode() + body)

@@ -61,7 +61,7 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
-            # Rich would end the process.
+            # Rich itself would end the process.
             broken()
 
         def render(
@@ -197,12 +197,12 @@ def print_value(value: JSON) -> None:
     """Print a result for a person: strings unchanged, anything else as indented JSON."""
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
-        # A pipe or a file receives the text itself. On a terminal it is escaped.
+        # A pipe or a file receives the text unchanged. On a terminal, it is escaped.
         _write(printable(value) if is_terminal else value)
     elif is_terminal:
         from rich.highlighter import JSONHighlighter
 
-        # The base64 of an image would fill the terminal. A pipe or a file receives it.
+        # The base64 of an image would fill the terminal. A pipe or a file still receives it.
         out().print(JSONHighlighter()(_json(without_payloads(value), 2)))
     else:
         _write(_json(value, 2))
@@ -349,7 +349,7 @@ def _discard_typed() -> None:
     else:
         import termios
 
-        # A terminal delivers one line at a time, so `sys.stdin` holds no further line.
+        # A terminal delivers one line at a time, so `sys.stdin` has no other line buffered.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
@@ -370,7 +370,7 @@ async def read_line(prompt: str) -> str | None:
         if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         else:
-            # A terminal delivers whole lines, so a readable one does not block.
+            # A terminal delivers whole lines, so reading from a ready one does not block.
             await anyio.wait_readable(sys.stdin)
             text = sys.stdin.readline()
     except anyio.get_cancelled_exc_class():

@@ -250,7 +250,7 @@ class LiveDisplay(PlainDisplay):
     def _table(self) -> Text:
         from rich.text import Text
 
-        # A thread of rich calls this method, so it copies the calls first.
+        # A thread of rich calls this method, so it copies the list of calls first.
         calls = list(self._followed.run.calls())
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
@@ -417,7 +417,7 @@ async def follow(
     turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
-            # The first calls started before the watchers are added.
+            # The first calls were started before the watchers were added.
             followed.take(events.CallStarted(progress.call.index))
 
     run.runner.watchers.append(followed.take)
@@ -438,8 +438,8 @@ async def follow(
                     break
         except anyio.get_cancelled_exc_class():
             if not followed.stopped:
-                # Ctrl-C came before this process watched for signals, so asyncio cancelled this
-                # task.
+                # Ctrl-C was pressed before this process watched for signals, so asyncio cancelled
+                # this task.
                 await _stop(run, leaves=leaves)
                 say(f"{run.id}: {run.status}", "dim")
             raise

@@ -311,7 +311,7 @@ def show_idea(
 
     published: JSONObject | None = None
     if publication is not None:
-        # A call runs the plan of the publication, which may differ from the Solution of the idea.
+        # A call runs the plan of the publication, which may differ from the idea's Solution.
         published = {
             **publication_json(publication),
             "plan": publication.plan,
@@ -707,7 +707,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
     lines: list[Line] = [(head, "green")]
-    # The mark keeps a line from passing for a line of the plan below.
+    # The mark keeps this line from passing for a line of the plan below.
     for line in str(publication["description"]).split("\n"):
         lines.append((f"  | {visible(line)}", None))
 
@@ -746,7 +746,8 @@ def _guide_lines(guide: JSONObject) -> list[Line]:
             lines += _message(message, whole=True)
 
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
-    # The members left out here are shown elsewhere. A mind receives the output schema, too.
+    # The members that are left out here are shown elsewhere. A mind also receives the output
+    # schema.
     others = {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}
     lines += _members(others, 2)
     if guide.get("plan"):
@@ -808,7 +809,7 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     # A mind also reads the other members, such as the schema and the description of a document.
     elsewhere = (kind_key, content_key, "_instance")
     members = {key: value for key, value in message.items() if key not in elsewhere}
-    # `visible` keeps the text from beginning another line.
+    # `visible` keeps the text from starting a new line.
     return [(visible(head), "cyan"), *content, *_members(members, 4, whole=whole)]
 
 
@@ -838,7 +839,7 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
     if call.get("_outputPath"):
         head += f" -> {call['_outputPath']}"
 
-    # `visible` keeps the text from beginning another line.
+    # `visible` keeps the text from starting a new line.
     lines: list[Line] = [(visible(head), "cyan")]
     for key, value in call.items():
         if key not in ("_tool", "_module", "_outputPath", "_id"):

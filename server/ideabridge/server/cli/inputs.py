@@ -342,7 +342,8 @@ def _described(name: str, field: JSONObject) -> str:
     if "default" in field:
         parts.append(f"(default {readable_json(field['default'])})")
 
-    # Remove the module's line ends, so that its text cannot pass for another line of ideabridge.
+    # Remove line breaks from the module's text, so that it cannot pass for another line by
+    # ideabridge.
     return visible(" ".join(" ".join(parts).split()))
 
 

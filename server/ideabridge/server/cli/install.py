@@ -149,5 +149,6 @@ def executable() -> list[str]:
         if beside.is_file():
             return [str(beside.absolute())]
 
-    # -P: a host starts this in a project's folder, whose files must not replace Python modules.
+    # -P is needed because a host starts this in a project's folder, whose files must not replace
+    # Python modules.
     return [sys.executable, "-P", "-m", "ideabridge.server"]

@@ -250,7 +250,7 @@ class Options:
             "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
         }
         if loaded.untrusted is not None and self.place is not None:
-            # These options choose the store, whatever the file says.
+            # These options choose the store, no matter what the file says.
             keys = tuple(key for key in loaded.untrusted.keys if key != "store")
             changes["untrusted"] = replace(loaded.untrusted, keys=keys)
 

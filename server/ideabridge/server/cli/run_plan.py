@@ -89,8 +89,8 @@ async def run(
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
 
     if save_as is not None:
-        # Check the name before anything runs: otherwise the calls would have their effects, and no
-        # tool would come of them.
+        # Check the name before anything runs. Otherwise the calls would have their effects, but no
+        # tool could be published.
         check_name(save_as)
 
     async with Bridge(options.configuration()) as bridge:
@@ -158,7 +158,7 @@ async def _print_and_publish(
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
         code = print_result(outcome, options, extra=extra)
     else:
-        # Publishing raises questions about the result, so print the result first.
+        # Publishing asks questions about the result, so print the result first.
         code = print_result(outcome, options)
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
 
@@ -533,7 +533,7 @@ def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Op
         documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
         write_text(file.expanduser(), readable_json(documents, 1) + "\n")
     except IdeabridgeError as error:
-        # The result was paid for, so print it even if it cannot be recorded.
+        # The result has already cost money, so print it even if it cannot be recorded.
         code = print_result(outcome, options, extra={"recorded": None})
         report(f"--record: {error}")
         return code or ExitCode.FAILED

@@ -211,7 +211,7 @@ async def resume(options: Options, run: RunArgument) -> int:
 
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        # The result of a room goes to the run that opened it, so continue that run.
+        # The result of a room goes to the run that opened the room, so continue that run.
         continued = (await bridge.resume(record.id, caller=SEES_ALL)).root
         return print_result(await follow(continued, quiet=options.json, by_turns=True), options)
 
@@ -448,8 +448,8 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
     machine = Machine()
     latest, end = _latest_request(history)
-    # The machine keeps the contents of a Request only until the answer, so compose them from the
-    # events up to the Request.
+    # The machine keeps the contents of a Request only until it is answered, so compose them again
+    # from the events up to the Request.
     for entry in history.entries[:end]:
         machine.receive(entry.event)
 
@@ -475,7 +475,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
             "calls": [call_json(number, call) for number, call in enumerate(now.history)],
         }
         if latest is not None:
-            # The id is computed from messages, schema and `shown`.
+            # The id is computed from the messages, the schema and `shown`.
             result |= {"request": request.id, "schema": request.schema, "shown": request.shown}
 
         print_json(result)

@@ -260,7 +260,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     assert ready.owner_link is not None
     prints_link = sys.stdout.isatty()
     link = ready.owner_link.make() if opens or prints_link else ""
-    # One line for copying, however wide the terminal is.
+    # The link stays on one line for copying, however wide the terminal is.
     if prints_link:
         say(f"{_OWNER_LINK}:")
         sys.stdout.write(f"  {link}\n")
@@ -352,7 +352,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
 
     say("For example:")
-    # One line for copying, however wide the terminal is.
+    # The link stays on one line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
     if ready.page is not None and ready.owner_link is not None:
         say("The page for people is at")

@@ -197,7 +197,7 @@ def _plan_import(
         adoption if adoption.name in names else _left_to_project(adoption) for adoption in adoptions
     ]
     receiving = [target for target in targets.all if _received(adoptions, target)]
-    # Servers that came with a cloned repository do not become trusted by copying.
+    # Servers that came with a cloned repository must not become trusted just by being copied.
     trusted = [
         target.file
         for target in receiving

@@ -400,7 +400,7 @@ async def _person(
 
 def _show_address(url: str) -> None:
     say("open this address in a browser on this machine, if none opens:")
-    # One line for copying, however wide the terminal is.
+    # The link stays on one line for copying, however wide the terminal is.
     sys.stderr.write(f"  {printable(url)}\n")
 
 

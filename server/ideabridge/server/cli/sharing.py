@@ -85,7 +85,7 @@ def export_ideas(
         raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
 
     with open_store(options) as store:
-        # Do not enter the bridge, so that no module starts.
+        # Do not enter the bridge, so that no modules are started.
         bridge = Bridge(options.configuration(), store=store)
         if published:
             wanted += [name for name in _published(store) if name not in wanted]
@@ -184,7 +184,8 @@ def _file_name(document: JSONObject, ref: str) -> str:
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
-    # The file name of `NAME@2` contains the version. No other part of REF becomes part of a path.
+    # In the case of `NAME@2`, the file name contains the version. No other part of REF becomes part
+    # of a path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
         return str(publication["name"]) + (
             f"@{int(str(publication['version']))}" if "@" in ref else ""
@@ -193,7 +194,7 @@ def _file_name(document: JSONObject, ref: str) -> str:
 
 
 def _text(document: JSONObject) -> str:
-    # The file may be shown on a terminal, now or later, so no character may be hidden.
+    # The file may be shown on a terminal, now or later, so none of its characters may be hidden.
     return readable_json(document, 2) + "\n"
 
 
@@ -220,7 +221,7 @@ def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -
             )
 
         if kind == "device" and named:
-            # /dev/stdout, or a pipe with a reader.
+            # The path is /dev/stdout, or a pipe with a reader.
             path.write_text(text, encoding="utf-8")
             return
 
@@ -314,7 +315,7 @@ async def import_ideas(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # Start the modules, because the definitions of the tools say what a plan may do.
+            # Start the modules, because the tools' definitions say what a plan may do.
             await stack.enter_async_context(connected(bridge))
 
         for file, is_named in files:
@@ -403,7 +404,7 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            # A folder from elsewhere must not link to other files of this machine.
+            # A folder from elsewhere must not be able to link to other files on this machine.
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
@@ -443,8 +444,8 @@ async def _import_document(
     except IdeabridgeError as error:
         changed = True
         for text, style in document_lines(read):
-            # A line that the terminal breaks would continue at its left edge, where the rest could
-            # pass for a line of its own.
+            # If the terminal broke the line, the rest would begin at the left edge, where it could
+            # pass for a separate line.
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
 

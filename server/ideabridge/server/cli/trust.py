@@ -146,7 +146,7 @@ def _ask(
     yes.
     """
     if not at_terminal():
-        # A script that could trust the present content would also trust the next change, which
+        # A script that could trust the current content would also trust the next change, which
         # nobody has seen.
         raise UsageError(
             "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "

@@ -133,7 +133,7 @@ async def add_ideas(
         return 1
 
     with open_store(options, create=True) as store:
-        # Start the modules, because the definitions of the tools say what a plan may do.
+        # Start the modules, because the tools' definitions say what a plan may do.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 
@@ -287,8 +287,8 @@ def _show(idea: _Read, *, alone: bool) -> None:
     if not alone:
         say(visible(idea.file), "bold cyan")
     for text, style in idea.lines:
-        # A line that the terminal breaks would continue at its left edge, where the rest could pass
-        # for a line of its own.
+        # If the terminal broke the line, the rest would begin at the left edge, where it could pass
+        # for a separate line.
         for line in wrap_visible(printable(text), err().width, further="        | "):
             say(line, style)
 

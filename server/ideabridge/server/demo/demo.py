@@ -163,8 +163,8 @@ def find_repository(folder_given: Path | None) -> Repository:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # git sets these three variables while it runs a hook. They name another repository than the one
-    # in `folder`.
+    # git sets these three variables while it runs a hook. They name a different repository from the
+    # one in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -235,7 +235,7 @@ def check_answer(
     checks.same(f"{who}: the newest commit", answer["newest"], newest)
     newest_local = datetime.fromisoformat(answer["newest_there"])
     right = newest_local.astimezone(ZoneInfo(zone)).utcoffset() == newest_local.utcoffset()
-    # The server that converts times handles only the time of day, so it uses today's date.
+    # The time server converts only times of day, so it uses today's date.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (newest_local, date))
     check = f"{who}: the newest commit's time of day in {zone}"
     problem = f"got {newest_local}, expected {expected} UTC"
@@ -271,7 +271,7 @@ class Demo:
             DemoSetupError: the demo cannot start.
             CheckFailedError: a step failed.
         """
-        # If the user's own token were set, the server would refuse the assistants of the demo.
+        # If the user's own token were set, the server would refuse the demo's assistants.
         os.environ.pop(TOKEN_VARIABLE, None)
         with tempfile.TemporaryDirectory(
             prefix="ideabridge-demo-", ignore_cleanup_errors=True
@@ -440,7 +440,7 @@ class Demo:
                     NAME,
                     json.dumps(arguments),
                 ]
-                # The address is local, so a configured proxy must not get the requests.
+                # The address is local, so a configured proxy must not receive the requests.
                 environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
                 done = await anyio.run_process(words, check=False, env=environment)
             finally:

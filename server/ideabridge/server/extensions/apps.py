@@ -119,7 +119,7 @@ class RunViews:
                 decisions = await self._histories.pending(record, history)
 
             view: JSONObject | None = None
-            # For a large run the trace is enough.
+            # For a large run, the trace is enough.
             if history is not None or not (waits or read.is_small):
                 view = await compute_in_thread(run_view_of, read)
 
@@ -133,7 +133,7 @@ class RunViews:
         if history is None and waits:
             decisions = await self._histories.pending(record)
 
-        # This runs in a thread, because a call may be long.
+        # This runs in a thread, because a call may be large.
         approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,

@@ -95,8 +95,8 @@ class IdeaSkills:
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
-            # The plans of a page may have megabytes, so threads read them and make the files for
-            # the digests.
+            # The plans of a page may be megabytes in size, so threads read them and build the files
+            # for the digests.
             page = await compute_in_thread(
                 partial(store.publications.page, PAGE, cursor, caller=caller)
             )
@@ -172,7 +172,7 @@ class IdeaSkills:
             return cached[1]
 
         entry = self._new_entry(publication)
-        # Several threads run this at once, so each step on the entries must be atomic.
+        # Several threads run this at once, so each step that touches the entries must be atomic.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
 
@@ -205,7 +205,8 @@ class IdeaSkills:
         mask = self._bridge.secrets.mask
         program = plan.get("program")
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
-        # This check is far quicker than writing a value for people, and limits how long that takes.
+        # This check is far quicker than formatting a value for people, and limits how long the
+        # formatting can take.
         is_long = len(program if isinstance(program, str) else encode_text(read)) > LARGEST
         files = {_MAIN: ""}
         if is_long:
@@ -226,7 +227,7 @@ class IdeaSkills:
 
     def _text(self, publication: Publication, runs: str) -> str:
         """Return the text of SKILL.md. `runs` says what a call runs."""
-        # A JSON text is a YAML scalar, no matter which characters it contains.
+        # A JSON string is a valid YAML scalar, no matter which characters it contains.
         head = [
             f"{key}: {encode_text(value)}" for key, value in self._frontmatter(publication).items()
         ]

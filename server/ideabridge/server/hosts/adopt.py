@@ -81,7 +81,7 @@ class Destinations:
 
     @property
     def all(self) -> list[Destination]:
-        """Return each configuration once."""
+        """Each configuration once."""
         if self.user.file == self.project.file:
             return [self.user]
         return [self.user, self.project]
@@ -118,8 +118,8 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """Return the name for use in a line of text. The name may come from anybody, and may even
-        contain line breaks.
+        """The name for use in a line of text. It may come from anybody, and may even contain line
+        breaks.
         """
         return _line(self.name, _MOST_NAME)
 
@@ -222,8 +222,8 @@ def _translated(
 
     translation = translate_server(raw, environment, inputs)
     if file.scope == "local":
-        # The host starts the server in this project only, and its words may name files of the
-        # project.
+        # The host starts the server only in this project, and the words of its command may name
+        # files of the project.
         if isinstance(translation.entry.get("command"), str):
             translation.entry.setdefault("cwd", str(environment.project))
         translation.notes.append(

@@ -39,7 +39,7 @@ class AdminPages:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         changing = self._site.changing
         return [
             Route("/admin", self._guarded(self.show)),

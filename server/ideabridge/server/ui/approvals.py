@@ -169,7 +169,7 @@ class ApprovalPages:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         return [
             Route("/approvals", self.list),
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),

@@ -119,7 +119,7 @@ class IdeaPages:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         changing = self._site.changing
         return [
             Route("/ideas", self.list),

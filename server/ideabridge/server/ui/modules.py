@@ -39,7 +39,7 @@ class ModulePages:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         return [
             Route("/modules", self.list),
             Route("/modules/{name}", self.show),

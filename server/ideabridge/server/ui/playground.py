@@ -62,7 +62,7 @@ class Playground:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         return [
             Route("/playground", self.show, methods=["GET", "POST"]),
             Route("/playground/tools", self.tools),

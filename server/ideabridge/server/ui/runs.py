@@ -68,7 +68,7 @@ class RunPages:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         changing = self._site.changing
         return [
             Route("/runs", self.list),

@@ -41,7 +41,7 @@ class WritingPage:
         self._bridge = site.bridge
 
     def routes(self) -> list[Route]:
-        """The routes under `/ui`."""
+        """Return the routes under `/ui`."""
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
