@@ -2,8 +2,212 @@
 
 from __future__ import annotations
 
-from ideabridge.server.views.trace import Trace
-from ideabridge.tools.encoding import JSONObject
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration, read_plan
+from ideabridge.bridge.loop.progress import in_flight
+from ideabridge.server.ui.timeline import timeline
+from ideabridge.server.views.history import RunHistory
+from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+
+ALLOW = Configuration(approval="allow_all", order="none")
+
+ANN: JSONObject = {"kind": "person", "via": "page", "user": "Ann"}
+
+
+class Payments:
+    """The tool `pay`. It hangs until `open`."""
+
+    def __init__(self, *, open: bool, expected: int = 1) -> None:  # noqa: A002 - says it best
+        self.paid: list[str] = []
+        self.begun = anyio.Event()
+
+        @tool(destructive=False)
+        async def pay(to: str) -> str:
+            """Pay somebody."""
+            self.paid.append(to)
+            if len(self.paid) >= expected:
+                self.begun.set()
+            if not open:
+                await anyio.sleep_forever()
+            return f"paid {to}"
+
+        self.toolbox = Toolbox(pay)
+
+
+async def cut_off(store: Path, calls: list[JSON], expected: int) -> str:
+    """Return the id of a run whose process ended while it paid."""
+    payments = Payments(open=False, expected=expected)
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=store) as bridge:
+        run = await bridge.run_plan(read_plan({"calls": calls}))
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+        return run.id
+
+
+def folded(bridge: Bridge, run_id: str) -> tuple[Trace, RunHistory]:
+    """Fold the journal of a run. After each event, compare the trace with the machine."""
+    trace = Trace()
+    history = RunHistory()
+    times = bridge.store.runs.event_times(run_id, 0)
+    for number, event in bridge.store.runs.events(run_id):
+        trace.add([(number, event)], times)
+        history.add([(number, event)], times)
+        assert history.broken is None
+        if not history.machine.ended:
+            running = {
+                (bar.number, item) for bar in trace.bars for item in bar.running - bar.asking
+            }
+            flying = in_flight(history.machine.history)
+            assert running == {(progress.call.index, item) for progress, item in flying}
+
+    return trace, history
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("decision", "status"), [("value", "done"), ("skip", "failed"), ("retry", "done")]
+)
+async def test_a_decision_on_an_unknown_outcome_ends_the_call(
+    tmp_path: Path, decision: Any, status: str
+) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path, [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}], 1)
+    async with Bridge(ALLOW, toolbox=Payments(open=True).toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        asked, _ = folded(bridge, run_id)
+        assert [bar.status for bar in asked.bars] == ["asking"]
+
+        [entry] = run.approvals()
+        assert isinstance(entry, dict)
+        value = "by bank" if decision == "value" else None
+        run.decide(str(entry["approval"]), decision, by="Ann", value=value)
+        assert await run.wait(10) in ("done", "failed")
+
+        trace, history = folded(bridge, run_id)
+        [progress] = run.calls()
+        [bar] = trace.bars
+        assert bar.status == progress.status.value == status
+        assert ("skipped by Ann" in bar.error) == (decision == "skip")
+        assert (bar.items, bar.running) == (1, set())
+        assert trace.ended is not None
+        assert bar.asked is not None
+        assert bar.decided is not None
+        assert bar.finished is not None
+        assert bar.asked <= bar.decided <= bar.finished <= trace.ended
+        if decision != "retry":
+            assert bar.finished == bar.decided, "nothing of the call runs after the decision"
+
+        for machine in (None, history.machine):
+            [row] = timeline(trace, machine).rows
+            assert row.status == status
+            assert row.took == bar.finished - (bar.started or 0)
+
+
+@pytest.mark.anyio
+async def test_each_item_ends_by_its_own_decision(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    people: JSON = ["Ada", "Bob", "Eve"]
+    run_id = await cut_off(path, [{"_tool": "pay", "_each": people, "to": "†item"}], 3)
+    async with Bridge(ALLOW, toolbox=Payments(open=True).toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        decisions: list[Any] = ["retry", "skip", "value"]
+        for entry, decision in zip(run.approvals(), decisions, strict=True):
+            assert isinstance(entry, dict)
+            value = "by bank" if decision == "value" else None
+            run.decide(str(entry["approval"]), decision, by="Ann", value=value)
+
+        assert await run.wait(10) in ("done", "failed")
+        trace, _ = folded(bridge, run_id)
+        [bar] = trace.bars
+        assert bar.status == run.calls()[0].status.value == "failed"
+        assert (bar.items, bar.running) == (3, set())
+
+
+def call_of(events: list[JSONObject]) -> tuple[Trace, CallBar]:
+    """Return the trace of the events of one call, the first at second 0, and its bar."""
+    listed: JSONObject = {"event": "call_proposed", "call": {"_tool": "send"}}
+    pairs = list(enumerate([listed, *events]))
+    trace = Trace()
+    trace.add(pairs, {number: float(number) for number, _ in pairs})
+    [bar] = trace.bars
+    return trace, bar
+
+
+def of_item(name: str, item: int | None = None, **members: JSON) -> JSONObject:
+    event: JSONObject = {"event": name, "call": 0, **members}
+    if item is not None:
+        event["item"] = item
+    return event
+
+
+def decided(decision: str, item: int | None = None, **members: JSON) -> JSONObject:
+    return of_item("outcome_decided", item, decision=decision, by=ANN, **members)
+
+
+def test_a_call_that_is_repeated_does_not_run_until_it_starts_again() -> None:
+    events = [of_item("call_started"), of_item("outcome_asked"), decided("retry")]
+    _, bar = call_of(events)
+    assert (bar.status, bar.started, bar.finished) == ("waiting", 1.0, 3.0)
+
+    # The rules may ask before it runs again.
+    events.append(of_item("approval_asked"))
+    _, bar = call_of(events)
+    assert (bar.status, bar.asked, bar.decided) == ("asking", 4.0, None)
+
+    events.append(of_item("call_decided", decision="approve", by=ANN))
+    _, bar = call_of(events)
+    assert (bar.status, bar.decided) == ("waiting", 5.0)
+
+    events.append(of_item("call_started"))
+    _, bar = call_of(events)
+    assert (bar.status, bar.items, bar.started, bar.finished) == ("running", 1, 1.0, None)
+
+    events.append(of_item("call_finished", value=1))
+    _, bar = call_of(events)
+    assert (bar.status, bar.finished) == ("done", 7.0)
+
+
+def test_a_call_that_is_not_repeated_after_all_ends_with_the_decision() -> None:
+    begun = [of_item("call_started"), of_item("outcome_asked"), decided("retry")]
+    _, bar = call_of([*begun, of_item("run_ended", status="cancelled")])
+    assert (bar.status, bar.finished) == ("failed", 3.0)
+
+    denied = of_item("call_decided", decision="deny", by=ANN, reason="enough")
+    _, bar = call_of([*begun, of_item("approval_asked"), denied])
+    assert (bar.status, bar.finished, "enough" in bar.error) == ("denied", 5.0, True)
+
+
+def test_a_run_that_ends_during_a_question_about_an_outcome_ends_the_call() -> None:
+    events = [of_item("call_started"), of_item("outcome_asked")]
+    _, bar = call_of([*events, of_item("run_ended", status="cancelled")])
+    assert (bar.status, bar.finished) == ("failed", 3.0)
+
+    _, bar = call_of([of_item("approval_asked"), of_item("run_ended", status="cancelled")])
+    assert (bar.status, bar.started) == ("not run", None)
+
+
+def test_a_call_with_items_runs_until_its_last_item_has_ended() -> None:
+    events = [of_item("call_started", item) for item in range(3)]
+    events += [of_item("outcome_asked", 0), of_item("outcome_asked", 1), decided("value", 0)]
+    _, bar = call_of(events)
+    assert (bar.status, bar.decided) == ("asking", None), "item 1 still waits for a person"
+
+    error: JSONObject = {"kind": "unknown", "message": "nobody knows"}
+    events.append(decided("skip", 1, error=error))
+    _, bar = call_of(events)
+    assert (bar.status, bar.decided, bar.finished) == ("running", 7.0, None)
+    assert bar.error == "nobody knows"
+
+    events.append(of_item("call_finished", 2, value=1))
+    _, bar = call_of(events)
+    assert (bar.status, bar.finished, bar.items) == ("failed", 8.0, 3)
 
 
 def test_the_time_of_a_decision_counts_from_the_question_that_it_answers() -> None:

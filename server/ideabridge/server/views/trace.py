@@ -36,8 +36,13 @@ class CallBar:
         approvals: the (decider, seconds) of each decision that the call needed before it could run:
             who decided, in words, and how long after the question. The decision on its plan comes
             first.
-        items: the number of executions that have started; more than 1 with `_each`.
-        open: the number of executions that are running now.
+        items: the number of executions that have started; more than 1 with `_each`. One that a
+            person repeats counts once.
+        running: the executions that have started and not ended, by item; None is the execution of a
+            call without `_each`.
+        asking: those of them that wait for an answer: to a question of their module, or about their
+            outcome.
+        again: the executions that a person repeats, until they start again.
         event: the number of the event that listed the call.
     """
 
@@ -52,19 +57,111 @@ class CallBar:
     started: float | None = None
     finished: float | None = None
     items: int = 0
-    open: int = 0
+    running: set[int | None] = field(default_factory=set[int | None])
+    asking: set[int | None] = field(default_factory=set[int | None])
+    again: set[int | None] = field(default_factory=set[int | None])
     error: str = ""
     event: int = 0
+    _outcome: Literal["waiting", "done", "failed", "denied"] = "waiting"
 
-    def finish(self, error: JSON, at: float | None) -> None:
-        """End one execution of the call, with an error unless `error` is None."""
-        self.open = max(0, self.open - 1)
-        self.finished = at
+    def start(self, item: int | None, at: float | None) -> None:
+        """Start one execution of the call, for the first time or again."""
+        if item not in self.again:
+            self.items += 1
+
+        self.again.discard(item)
+        self.running.add(item)
+        self.finished = None
+        if self.started is None:
+            self.started = at
+        self._set_status()
+
+    def finish(self, item: int | None, error: JSON, at: float | None) -> None:
+        """End one execution of the call, with an error unless it is null."""
         if isinstance(error, dict):
             self.error = str(error.get("message", ""))
-            self.status = "denied" if error.get("kind") == "denied" else "failed"
-        elif self.status not in ("failed", "denied"):
-            self.status = "running" if self.open else "done"
+            self._outcome = "denied" if error.get("kind") == "denied" else "failed"
+        elif self._outcome == "waiting":
+            self._outcome = "done"
+
+        self._stop(item, at)
+        self._set_status()
+
+    def repeat(self, item: int | None, at: float | None) -> None:
+        """Let one execution of the call wait until it starts again.
+
+        If the rules do not let it run any more, it never starts, and no event says so.
+        """
+        self._stop(item, at)
+        self.again.add(item)
+        self._set_status()
+
+    def _stop(self, item: int | None, at: float | None) -> None:
+        self.running.discard(item)
+        self.asking.discard(item)
+        self.again.discard(item)
+        if not self.running:
+            self.finished = at
+
+    def ask(self, item: int | None, at: float | None) -> None:
+        """Ask a person about one execution of the call."""
+        self.asking.add(item)
+        if self.asked is None:
+            self.asked = at
+        self.decided = None
+        self._set_status()
+
+    def answer(self, item: int | None, at: float | None) -> None:
+        """Note the answer of a person about one execution of the call."""
+        self.asking.discard(item)
+        if not self.asking:
+            self.decided = at
+        self._set_status()
+
+    def ask_approval(self, at: float | None) -> None:
+        """Ask whether the call may run. Stricter rules may ask again: a decision answers the last
+        question.
+        """
+        self.asked = at
+        self.decided = None
+        self.status = "asking"
+
+    def approve(self, at: float | None) -> None:
+        """Let the call run after a question."""
+        self.decided = at
+        self._set_status()
+
+    def deny(self, error: str, at: float | None) -> None:
+        """End the call after a question, without running it."""
+        self.decided = at
+        self.finished = at
+        self.again.clear()
+        self.error = error
+        self._outcome = "denied"
+        self._set_status()
+
+    def cut_off(self, at: float | None) -> None:
+        """End the call with its run, if it has not ended before."""
+        if self.status not in ("waiting", "asking", "running"):
+            return
+
+        if self.items == 0:
+            self.status = "not run"
+            return
+
+        self.status = "failed"
+        if self.finished is None:
+            self.finished = at
+
+    def _set_status(self) -> None:
+        if self.asking:
+            self.status = "asking"
+        elif self.running:
+            self.status = "running"
+        elif self.again:
+            self.status = "waiting"
+        else:
+            self.status = self._outcome
 
 
 @dataclass(slots=True)
@@ -196,44 +293,43 @@ class Trace:
                     self._take_of_call(kind, event, bar, at)
 
     def _take_of_call(self, kind: str, event: JSONObject, bar: CallBar, at: float | None) -> None:
+        number = event.get("item")
+        item = number if isinstance(number, int) else None
         match kind:
             case "call_started":
-                bar.items += 1
-                bar.open += 1
-                bar.status = "running"
-                if bar.started is None:
-                    bar.started = at
+                bar.start(item, at)
             case "call_finished":
-                bar.finish(event.get("error"), at)
+                bar.finish(item, event.get("error"), at)
             case "approval_asked":
-                # Stricter rules may ask again. A decision answers the last question.
-                bar.asked = at
-                bar.decided = None
-                bar.status = "asking"
+                bar.ask_approval(at)
             case "outcome_asked" | "question_asked":
-                if bar.asked is None:
-                    bar.asked = at
-                bar.status = "asking"
+                bar.ask(item, at)
             case "call_decided":
-                if at is not None and bar.asked is not None:
-                    bar.approvals.append((decider_text(event), at - bar.asked))
                 self._decide_call(event, bar, at)
-            case "outcome_decided" | "question_answered":
-                self._decide_call(event, bar, at)
+            case "outcome_decided":
+                bar.answer(item, at)
+                if event.get("decision") == "retry":
+                    bar.repeat(item, at)
+                else:
+                    # No `call_finished` follows: the decision ends the execution.
+                    bar.finish(item, event.get("error"), at)
+                self._note_decision(event, bar.number, at)
+            case "question_answered":
+                bar.answer(item, at)
+                self._note_decision(event, bar.number, at)
             case _:
                 pass
 
     def _decide_call(self, event: JSONObject, bar: CallBar, at: float | None) -> None:
-        bar.decided = at
+        if at is not None and bar.asked is not None:
+            bar.approvals.append((decider_text(event), at - bar.asked))
+
         if event.get("decision") == "deny":
-            bar.status = "denied"
-            bar.finished = at
             reason = event.get("reason")
-            bar.error = denial_text(
-                decider_text(event), reason if isinstance(reason, str) else None
-            )
+            who = decider_text(event)
+            bar.deny(denial_text(who, reason if isinstance(reason, str) else None), at)
         else:
-            bar.status = "running" if bar.open else "waiting"
+            bar.approve(at)
 
         if event.get("granted") is None:
             self._note_decision(event, bar.number, at)
@@ -271,11 +367,7 @@ class Trace:
         self.status = status
         self._end_answer(at)
         for bar in self.bars:
-            if bar.status in ("waiting", "asking"):
-                bar.status = "not run"
-            elif bar.status == "running":
-                bar.status = "failed"
-                bar.finished = at
+            bar.cut_off(at)
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
