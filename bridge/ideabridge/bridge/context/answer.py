@@ -1,5 +1,5 @@
-"""Answer: reads a Solution while it streams in, and returns each call as soon as its object is
-closed.
+"""Answer: reads a Solution while it streams in, and returns each call as soon as its JSON object is
+complete.
 
 The pieces may have any size and may be cut anywhere. The scanner only finds the ends of values, one
 token at a time; each value is then decoded separately. The cost is linear in the length of the
@@ -49,7 +49,7 @@ class EndPiece:
     """The answer has ended.
 
     Attributes:
-        broken: why the answer is invalid or incomplete; None if it is neither.
+        broken: why the answer is invalid or incomplete, or None if it is fine.
         extra: the other members of the answer.
         program: the program, if the answer is one.
     """
@@ -96,7 +96,7 @@ class AnswerReader:
         self._in_calls = False
         self._length = 0
         self._ended = False
-        # True if there is a call or an output.
+        # Whether there has been a call or an output.
         self._has_begun = False
         # The current value: its text so far, the depth of its brackets, and whether a string or an
         # escape is open.
@@ -136,11 +136,11 @@ class AnswerReader:
 
     @property
     def is_whole(self) -> bool:
-        """True if the object is complete."""
+        """Whether the object is complete."""
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer. Return the pieces that this completes."""
+        """End the answer, and return the pieces that this completes."""
         if self._ended:
             return []
         self._begin_pieces()
@@ -171,8 +171,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the program of the answer or None, and why it is malformed or None. A malformed
-        program remains in `extra`.
+        """Return the program of the answer, if there is one, and why it is malformed, if it is. A
+        malformed program remains in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))
@@ -313,7 +313,7 @@ class AnswerReader:
 
         self._state = _State.COMMA
         if self._key == "calls":
-            # The text contains the JSON of an array, a single call, or null.
+            # The text contains the JSON of an array, of a single call, or of null.
             self._pieces.extend(CallPiece(call) for call in read_calls(value, []))
         elif self._key == "output":
             if value is not None:

@@ -1,12 +1,13 @@
-"""Assumptions: the values that a replay took although their explanations differ, as text and as
+"""Assumptions: the values that a replay used although their explanations differ, as text and as
 choices for people.
 
 The description of a tool names the values that are open (`evidence_sentence`), an answer names what
 it assumed (`assumption_lines`), and a person who is asked can choose another value
 (`with_choices`).
 
-`settle` returns an assumption as JSON; see `Settled.assumed`. It names the value taken and at most
-three others. A long value is shortened there: people see its beginning, but cannot choose it.
+`settle` returns an assumption as JSON; see `Settled.assumed`. It names the value that was used and
+at most three others. A long value is shortened there: people see its first part, but cannot choose
+it.
 """
 
 from __future__ import annotations
@@ -38,9 +39,8 @@ SENTENCE: Final = 300
 
 _VALUE: Final = 60
 _WHOLE: Final = 300
-"""The maximum number of characters of a value that a person can choose. It counts its JSON, in
-which hidden characters are escaped.
-"""
+"""The maximum number of characters of a value that a person can choose, counted in JSON with hidden
+characters escaped."""
 
 _SOURCE: Final = 80
 _AT: Final = 100
@@ -52,9 +52,9 @@ class Candidate:
 
     Attributes:
         source: the explanation that gives it.
-        value: the value, which a person can choose; MISSING if the explanation has no value, or if
+        value: the value, which a person can choose. MISSING if the explanation has no value, or if
             the value is not shown whole.
-        shown: the beginning of the value, for people.
+        shown: the first part of the value, for people.
     """
 
     source: str
@@ -63,12 +63,14 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The beginning of the value, and where it comes from, in one line."""
+        """The first part of the value, and where it comes from, in one line."""
         return self._with_source(self.shown)
 
     @property
     def choice(self) -> str:
-        """The same line for a person who chooses: with the whole value, if it can be chosen."""
+        """The same line for a person who chooses. It contains the whole value if that can be
+        chosen.
+        """
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
         )
@@ -82,13 +84,13 @@ class Assumption:
     """A literal whose value was not determined, or a call that may not belong in the run.
 
     Attributes:
-        at: its place: `calls.3.max_count`, `output.title`, `calls.2`. In a room, the place of the
+        at: where the literal is: `calls.3.max_count`, `output.title`, `calls.2`. In a room, the
             call that the room answers comes first: `calls.0: calls.3.max_count`.
         why: why the value is not determined.
-        taken: the value that was taken; None for a call.
-        instead: the other values that it could have had.
-        instance: the instance of the call or of the output; "" if there are no instances.
-        approved: who was asked about it and approved it; "" if nobody was.
+        taken: the value that was used, or None for a call.
+        instead: the other values that the literal could have had.
+        instance: the instance of the call or of the output, or "" if there are no instances.
+        approved: who was asked about it and approved it, or "" if nobody was.
     """
 
     at: str
@@ -100,7 +102,7 @@ class Assumption:
 
     @property
     def line(self) -> str:
-        """The assumption in one line for people and models."""
+        """The assumption in one line, for people and models."""
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"
@@ -118,8 +120,8 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the value taken, then the others that are shown
-        whole. Empty if there is no other.
+        """The values that a person can choose: the value that was used, then the others that are
+        shown whole. Empty if there are no others.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -130,7 +132,7 @@ class Assumption:
 
 
 def read_assumption(raw: JSON) -> Assumption:
-    """Read the form of `Settled.assumed`, or `{"at", "why"}`.
+    """Read an assumption in the form of `Settled.assumed`, or as `{"at", "why"}`.
 
     Raises:
         ExplanationError: the form is wrong.
@@ -168,22 +170,22 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # Nobody can choose a value that was not shown whole. This check decides that, both for the form
+    # Nobody can choose a value that was not shown whole. This check enforces that both for the form
     # and for the terminal.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """Return the assumptions of a run, one line each, in at most `most` bytes. A last line counts
+    """Return the assumptions of a run, one per line, in at most `most` bytes. A last line counts
     those that do not fit.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
-    """Return notes, `{"at", "what"}` each, as lines, like `assumption_lines`. If `most` is None,
-    the lines have no limit.
+    """Return notes (`{"at", "what"}`) as lines, like `assumption_lines`. If `most` is None, the
+    length is not limited.
     """
     forms = [note for note in notes if isinstance(note, dict)]
     lines = [
@@ -194,8 +196,8 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """Return the first lines, each once, that together have at most `most` bytes, and a line with
-    the number of the others.
+    """Return the distinct lines that fit into `most` bytes together, in order, and a line with the
+    number of the others.
     """
     lines = list(dict.fromkeys(lines))
     left = most
@@ -208,13 +210,12 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Return a sentence for the description of a tool that names the values that the runs of its
-    plan leave open. It has at most `SENTENCE` characters, and is empty for a plan without such
-    values.
+    """Return a sentence for a tool's description that names the values that the runs of its plan
+    leave open. It has at most `SENTENCE` characters, and is empty if there are no such values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.
-        tools: the tools of the calls, by place.
+        tools: the tools of the calls, keyed by place.
     """
     literals = [form for form in explained if isinstance(form, dict)]
     counts = Counter(tools)
@@ -250,8 +251,8 @@ def _runs(literal: JSONObject) -> int:
 
 
 def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Return a place in a plan in the words of users, such as `path of read_file`, with the number
-    of the call if there are several.
+    """Describe a place in a plan in users' words, such as `path of read_file`. The number of the
+    call is added if there are several.
     """
     keys = [str(key) for key in at] if isinstance(at, list) else []
     if keys[:1] == ["output"]:
@@ -271,7 +272,7 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: JSONObject) -> bool:
-    """Return whether the explanations of a value may differ, or whether it is selected by a
+    """Return whether the explanations of a value may differ, or whether the value is selected by a
     position that few runs confirm.
     """
     by = literal.get("by")
@@ -282,15 +283,16 @@ def _is_open(literal: JSONObject) -> bool:
         or literal.get("why") is not None
     ):
         return True
-    # A path with a position also reads the list from which it selects.
+    # A path with a position also reads the list that the position selects from.
     is_position = isinstance(by[0], str) and len(read_explanation(by[0]).references) > 1
     return is_position and _runs(literal) < RUNS_FOR_POSITION
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
-    """Return a resolved call with other values for some of its literals, by their places.
+    """Return a resolved call in which some literals have other values. `values` are keyed by the
+    literals' places.
 
-    In a call with `_each`, a literal has the same value in each of its executions.
+    In a call with `_each`, a literal has the same value in each execution.
 
     Raises:
         ExplanationError: a place is not the place of a literal of the call.
@@ -307,8 +309,8 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after somebody has edited it. A value that they changed
-    is assumed too.
+    """Return the assumptions about a call after somebody has edited it. A value that was edited is
+    also listed as assumed.
 
     Args:
         assumed: see `Settled.assumed`.
@@ -323,7 +325,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
         value = _value_in(call, _path_of(str(entry["at"])))
         if isinstance(value, Missing):
-            # The call has no such literal any more.
+            # The call no longer has such a literal.
             continue
 
         choice = shortened_member("taken", value)
@@ -336,7 +338,9 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
 
 def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
-    """Return the value of a literal; in a call with `_each`, the value for the first item."""
+    """Return the value of a literal. In a call with `_each`, return the value for the first
+    item.
+    """
     each = call.get("_each")
     if isinstance(each, list) and each and path[0] != "_each":
         return read(each[0], path)
@@ -345,7 +349,7 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
     """Return an assumption in which somebody has chosen another value. `choice` is that value, as
-    `shortened_member` returns it.
+    returned by `shortened_member`.
     """
     instead = entry.get("instead")
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
@@ -365,7 +369,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
 
 
 def _path_of(at: str) -> Path:
-    """Return the keys of a place below the call."""
+    """Return the keys of a place, relative to the call."""
     keys: list[str] = []
     unread = at
     while unread:
@@ -389,7 +393,7 @@ def _path_of(at: str) -> Path:
 
 
 def _end_of_text(text: str) -> int:
-    """Return the position where the JSON text at the beginning ends."""
+    """Return the position where the JSON at the beginning of the text ends."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1

@@ -1,9 +1,9 @@
-"""Body: a message, a schema or another part of a Request in its canonical JSON, and the parts of
-a whole Request.
+"""Body: a part of a Request, such as a message or a schema, in canonical JSON. Also the encoded
+parts of a whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
-of a Request are those of the previous one. So each part is encoded only once, and the next Request
-encodes only what is new.
+of a Request are the same as in the previous one, so each part is encoded only once, and the next
+Request encodes only what is new.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Final, TypeAlias
 from ideabridge.tools.encoding import JSON, encode
 
 Body: TypeAlias = tuple[bytes, str]
-"""A part in its stored form: the SHA-256 of its canonical JSON (32 bytes), and this JSON as
-text.
-"""
+"""A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and this JSON as a
+string."""
 
 
 def body_of(value: JSON) -> Body:
@@ -28,7 +27,7 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # The encoder's bytes are not kept, because they occupy more memory than they fill.
+    # The encoder's bytes are not kept, because they take up more memory than their length.
     return sha256(raw).digest(), raw.decode()
 
 
@@ -41,14 +40,14 @@ class EncodedRequest:
     Args:
         messages: the bodies of its messages.
         schema: the body of its schema.
-        shown: the body of the limits on what it shows; None if no limits were recorded.
+        shown: the body of the limits on what it shows, or None if no limits were recorded.
         last: the previous Request of its run. If this Request begins with all messages of that one,
-            they are not hashed again.
+            those messages are not hashed again.
 
     Attributes:
         messages, schema, shown: the arguments of the same names.
         id: the id of the Request, 32 bytes.
-        size: the number of bytes of which the id is a hash.
+        size: the number of bytes that the id is computed from.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class EncodedRequest:
             self._context_size = last._context_size
 
         texts = [text for _, text in messages[unchanged:]]
-        # The new text includes the comma after the messages that are already hashed.
+        # The added text includes the comma after the messages that are already hashed.
         new = ",".join(["", *texts] if unchanged and texts else texts).encode()
         self._context.update(new)
         self._context_size += len(new)
@@ -100,7 +99,7 @@ class EncodedRequest:
         return cls([body_of(message) for message in context], body_of(schema), limits)
 
     def id_with(self, solution: bytes) -> bytes:
-        """Return the id of the idea with this Solution, 32 bytes."""
+        """Return the id of the idea that has this Request and the given Solution, 32 bytes."""
         digest = self._open.copy()
         digest.update(b',"solution":%b}' % solution)
         return digest.digest()

@@ -1,14 +1,14 @@
-"""Computed literals: values of a plan that are computed when a call runs, and what is
-uncertain about them.
+"""Computed literals: values in a plan that are computed when a call runs, and what is uncertain
+about them.
 
-A published plan may have literals that were copied in the run from which it was made. The loop
-knows only what this module defines: a call, or the output, may have a `Computation`. It names the
-references that it reads; when these have their values, it computes the literals and says what it
-assumed. `context/plan_literals.py` reads the computations of a plan.
+A published plan may contain literals that were copied during the run it was made from. The loop
+only knows what this module defines: a call, or the output, may have a `Computation`. A
+`Computation` names the references that it reads. Once their values exist, it computes the literals
+and says what it assumed. `context/plan_literals.py` reads the computations of a plan.
 
-Whatever may make an answer wrong is *assumed*: explanations that differ, a position, words of a
-mind. Everything else is *noted*: a new kind of value, a bound of the search. A note is a reason to
-ask before a change, unless it is mild.
+Whatever may make an answer wrong is *assumed*, such as explanations that differ, a position, or
+words of a mind. Everything else is *noted*, such as a new kind of value or a search that reached
+its limit. A note is a reason to ask before a change, unless it is mild.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Doubts:
         assumed: assumptions as in `Settled.assumed`; and `{"at": "calls.PLACE", "why"}` for each
             call that may have been a decision.
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
-            everything else that is uncertain but hardly ever wrong. A note that is not mild is a
+            anything else that is uncertain but hardly ever wrong. A note that is not mild is a
             reason to ask before a change.
-        approved: what somebody was asked about and approved, in the form of `assumed`, with the
-            name of who did in `approved`. It may still be wrong.
-        strict: True if a person is also asked before a call that only reads.
+        approved: what somebody was asked about and approved, in the form of `assumed`. The member
+            `approved` names who did. It may still be wrong.
+        strict: whether a person is also asked before a call that only reads.
 
     With instances, each entry has its `instance`.
     """
@@ -45,7 +45,7 @@ class Doubts:
     strict: bool = False
 
     def to_json(self) -> JSONObject | None:
-        """Return `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if nothing is
+        """Return `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`, or None if nothing is
         uncertain.
         """
         form: JSONObject = {}
@@ -61,8 +61,8 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add the doubts about a call or an output of an instance, which is "" if there are no
-        instances.
+        """Add the doubts about a call or an output of an instance. The instance is "" if there are
+        no instances.
         """
         self.strict = self.strict or other.strict
         if instance:
@@ -75,11 +75,11 @@ class Doubts:
             self.approved += other.approved
 
     def approve(self, by: str, edited: JSONObject | None) -> None:
-        """Record that somebody, who was shown every reason to ask, approved the call.
+        """Record that somebody who was shown every reason to ask has approved the call.
 
         Args:
             by: who approved it.
-            edited: the resolved call if the person changed it; None if not.
+            edited: the resolved call if the person changed it, otherwise None.
         """
         if edited is None:
             assumed = self.assumed
@@ -95,7 +95,7 @@ class Doubts:
         self.notes = [note for note in self.notes if note.get("mild")]
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
-        """Add the doubts of the run that answered a call; `at` is the path of the call."""
+        """Add the doubts of the run that answered a call. `at` is the path of the call."""
         # Earlier versions wrote `unseen`.
         lists = {
             "assumed": self.assumed,
@@ -111,8 +111,8 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Why a person should be asked, with one line for each reason; None if nothing important is
-        uncertain.
+        """Return why a person should be asked, with one line for each reason, or None if nothing
+        important is uncertain.
         """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
@@ -124,11 +124,11 @@ class Computed:
     """The result of a computation.
 
     Attributes:
-        values: the values of the literals, by their paths below the call or the output.
+        values: the values of the literals, keyed by their paths relative to the call or the output.
         doubts: what is uncertain about them.
-        problem: why a literal has no value; None if each literal has one.
-        skipped: why the call is not made; None if it is made. Only plans of earlier versions decide
-            this.
+        problem: why a literal has no value, or None if each literal has one.
+        skipped: why the call is not made, or None if it is made. Only plans of earlier versions
+            decide this.
     """
 
     values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])
@@ -138,33 +138,33 @@ class Computed:
 
 
 class Computation(Protocol):
-    """The computed literals of one call of a plan, or of its output. Equal values give equal
-    results.
+    """The computed literals of one call of a plan, or of its output. The same input values always
+    give the same results.
     """
 
     @property
     def at(self) -> Sequence[Path]:
-        """The keys of each literal, below the call or the output."""
+        """The path of each literal, relative to the call or the output."""
         ...
 
     @property
     def references(self) -> Sequence[str]:
-        """The texts of the references that `compute` reads besides those of the call. They may have
-        no value.
+        """The references, as strings, that `compute` reads in addition to those of the call. They
+        may have no value.
         """
         ...
 
     @property
     def needs(self) -> Collection[str]:
-        """The members of `references` that make the call fail if the call that writes their value
-        has failed.
+        """The members of `references` that the call cannot do without: it fails if the call that
+        writes their value has failed.
         """
         ...
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call shares with other calls, so that one question names all of
-        them; None if it has no such reason.
+        """A reason to ask that the call shares with other calls, so that one question can name them
+        all. None if there is no such reason.
         """
         ...
 
@@ -172,9 +172,9 @@ class Computation(Protocol):
         """Compute the literals.
 
         Args:
-            values: the values that exist at the references that the call reads, by the texts of the
-                references.
-            only_reads: True if the call changes nothing.
+            values: the existing values of the references that the call reads, keyed by the
+                references as strings.
+            only_reads: whether the call changes nothing.
         """
         ...
 
@@ -184,8 +184,8 @@ class Computations:
     """The computations of one plan.
 
     Attributes:
-        calls: the computation of each call, by its place.
-        output: the computation of the output; None if the output has no computed literal.
+        calls: the computation of each call, keyed by the call's place.
+        output: the computation of the output, or None if the output has no computed literal.
         problems: a sentence for each part that is malformed.
     """
 
@@ -195,8 +195,8 @@ class Computations:
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
-    """Return a document with other values at some paths. A path that does not exist
-    changes nothing.
+    """Return a document in which some paths have other values. A path that does not exist changes
+    nothing.
     """
     if not values:
         return document
@@ -220,8 +220,8 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
 
 
 def holds(document: JSON, keys: Path) -> bool:
-    """Return whether `put_in` can change the value at a path. Unlike a reference, it does not look
-    into texts.
+    """Return whether `put_in` can change the value at a path. Unlike a reference, the path cannot
+    continue inside a string.
     """
     for key in keys:
         if isinstance(document, dict) and key in document:

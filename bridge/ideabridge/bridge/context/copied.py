@@ -1,8 +1,9 @@
-"""Copied literals: the values of a published plan that its explanations compute anew; see
+"""Copied literals: the values in a published plan that are recomputed from its explanations; see
 `Computation`.
 
-A call that only reads runs with the cheapest value, and the run reports the assumption. Before a
-call that may change something, a person is asked, whatever the approval policy allows.
+A call that only reads runs with the value of the cheapest explanation, and the run reports the
+assumption. Before a call that may change something, a person is asked, whatever the approval policy
+allows.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ DECISION: Final = (
 )
 
 _TRIED: Final = 3
-"""The maximum number of explanations that an error names if none has a value."""
+"""The maximum number of explanations that an error names when none of them has a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What a plan knows about its values besides their explanations.
+    """What a plan records about its values besides their explanations.
 
     Attributes:
-        seen: profiles of the values that earlier runs read, by reference; see `context/seen.py`.
-        companions: for the place of each literal, other literals whose values come from the same
-            object, and which the caller can pass as parameters.
-        strict: True if a person is asked before any value is used that is not determined.
+        seen: profiles of the values that earlier runs read, keyed by reference; see
+            `context/seen.py`.
+        companions: for the place of each literal, the other literals whose values come from the
+            same object and which the caller can pass as parameters.
+        strict: whether a person is asked before any undetermined value is used.
     """
 
     seen: Mapping[str, JSONObject]
@@ -53,13 +55,14 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What a plan knows about one of its calls.
+    """What a plan records about one of its calls.
 
     Attributes:
         place: the place of the call.
-        watched: references that the call does not read, but whose values its author had seen.
-        may_decide: True if the call may have been made because of a result that it does not read.
-        is_idle: True if nothing reads the result of the call.
+        watched: references that the call does not read, although the author of the call had seen
+            their values.
+        may_decide: whether the call may have been made because of a result that it does not read.
+        is_idle: whether nothing reads the result of the call.
     """
 
     place: int
@@ -73,8 +76,8 @@ class CopiedLiterals:
 
     Args:
         literals: the literals with their explanations.
-        facts: what the plan knows about its values.
-        depth: the number of keys of a place before those below the call or the output.
+        facts: what the plan records about its values.
+        depth: how many keys of a place lead to the call or the output, before the keys inside it.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts, depth: int) -> None:
@@ -86,12 +89,12 @@ class CopiedLiterals:
 
     @property
     def needs(self) -> Collection[str]:
-        """Empty: the explanations of a literal need no particular value."""
+        """Empty, because the explanations of a literal do not depend on any particular value."""
         return ()
 
     @property
     def shared_reason(self) -> str | None:
-        """None: an output has no such reason."""
+        """None, because an output shares no reason to ask."""
         return None
 
     def _read_by_literals(self) -> list[str]:
@@ -138,7 +141,7 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note about why a literal is not determined, for a reason that by itself does
+        """Return the note about why a literal is not determined, for reasons that by themselves do
         not make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
@@ -147,8 +150,8 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """Return the reference of a value of the same object that the caller passed, unless the
-        caller passed this value too.
+        """Return the reference to another value of the same object that the caller passed, unless
+        the caller passed this value too.
         """
         if was_passed(literal, read):
             return None
@@ -160,12 +163,12 @@ class CopiedLiterals:
     def novelties(
         self, read: Read, references: Iterable[str], watched: Collection[str] = ()
     ) -> list[JSONObject]:
-        """Return a note for each property of the values at references that no run has seen.
+        """Return a note for each property of the referenced values that no run has seen.
 
         Args:
             read: returns the value of a reference.
-            references: the texts of the references.
-            watched: the references among them that the call does not read.
+            references: the references as strings.
+            watched: those of the references that the call does not read.
         """
         notes: list[JSONObject] = []
         for text in dict.fromkeys(references):
@@ -175,7 +178,7 @@ class CopiedLiterals:
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
                     # A value that the plan passes on is a different number each time. A value that
-                    # it does not read may have decided something.
+                    # the plan does not read may have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -193,15 +196,15 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals of an output.
 
-    Only the values from which they are computed are compared with what runs have read: all other
-    values of an output are references that somebody wrote.
+    Only the values that the literals are computed from are compared with what runs have read. All
+    other values of an output are references that somebody wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
         super().__init__(literals, facts, 1)
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
-        """See `Computation.compute`; an output changes nothing, whatever `only_reads` says."""
+        """See `Computation.compute`. An output changes nothing, so `only_reads` has no effect."""
         read = reading(values)
         computed = self.settle_all(read)
         computed.doubts.notes += self.novelties(read, references_of(self._literals))
@@ -236,13 +239,13 @@ class CopiedInCall(CopiedLiterals):
         if not is_idle:
             self._doubt_watched(novelties, doubts)
             if self.call.may_decide:
-                # If only one input took this branch, the answer for another input is wrong.
+                # If only one input took this branch, the answer for other inputs may be wrong.
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
 
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Note the words that a mind wrote around a copied value if only one run shows them: they
+        """Note the words that a mind wrote around a copied value, if only one run shows them. They
         may depend on the data of that run, even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
@@ -258,8 +261,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Assume every novelty of a value that the call does not read: its author can have used the
-        value only to decide.
+        """Assume everything that is new about a value that the call does not read, because its
+        author can only have used that value to decide.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
@@ -268,7 +271,7 @@ class CopiedInCall(CopiedLiterals):
 
 
 def reading(values: Mapping[str, JSON]) -> Read:
-    """Return a function that reads the value of a reference by its text."""
+    """Return a function that reads the value of a reference, given as a string."""
     return lambda text: values.get(text, MISSING)
 
 

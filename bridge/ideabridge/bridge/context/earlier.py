@@ -30,14 +30,15 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LAST_RULES: Final = 1
-"""The last version of the rules for calls to which this module applies."""
+"""The latest version of the rules for calls that this module applies to."""
 
 WHEN: Final = "_when"
-"""The key of a call for the literal that decides whether the call is made. It is no parameter."""
+"""The key, in a call, of the literal that decides whether the call is made. It is not a
+parameter."""
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals whose value comes from the first explanation that has one. All notes about them are
+    """Literals that get the value of the first explanation that has one. All notes about them are
     reasons to ask.
     """
 
@@ -62,7 +63,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     Args:
         literals, facts, call: see `CopiedInCall`.
-        test: the tests; None if the call is always made.
+        test: the tests, or None if the call is always made.
     """
 
     def __init__(
@@ -79,14 +80,14 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def needs(self) -> Collection[str]:
-        """The references that the tests read: without the result of a failed call, they decide
+        """The references that the tests read. Without the result of a failed call, the tests decide
         nothing.
         """
         return () if self._test is None else self._test.references
 
     @property
     def shared_reason(self) -> str | None:
-        """None: in earlier plans, each call asked separately."""
+        """None, because in earlier plans each call asked separately."""
         return None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:

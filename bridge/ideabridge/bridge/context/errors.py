@@ -6,19 +6,19 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A malformed message of a context; the text contains its place, what was found and
-    what was expected.
+    """A message of a context is malformed. The error text says where, what was found and what was
+    expected.
     """
 
 
 class HandlerError(IdeabridgeError):
-    """A handler of messages failed, or left a Request that cannot be made. The run is interrupted,
-    and continues once its handlers work.
+    """A message handler failed, or left a Request that cannot be made. The run is interrupted, and
+    continues once its handlers work.
     """
 
 
 class ReferenceSyntaxError(IdeabridgeError):
-    """A malformed reference (a string that starts with one dagger) or output path."""
+    """A reference (a string that starts with one dagger) or an output path is malformed."""
 
 
 class StateWriteError(IdeabridgeError):
@@ -32,4 +32,4 @@ class ClosedStateError(StateWriteError):
 
 
 class ExplanationError(IdeabridgeError):
-    """A malformed explanation of a value; the text contains its place and what was expected."""
+    """An explanation of a value is malformed. The error text says where, and what was expected."""

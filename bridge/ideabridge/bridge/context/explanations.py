@@ -1,11 +1,11 @@
-"""Explanations: where a value that a run copied may have come from, and which value it has when the
+"""Explanations: where a value that a run copied may have come from, and which value to use when the
 run is repeated.
 
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
 `list` returned `a.txt`. One run cannot show why a literal has its value, so a published plan keeps
 every explanation that fits, and orders them by `Explanation.cost`. When the plan runs with new
 data, `settle` evaluates all of them. If they agree, the value is determined. If they differ,
-`settle` takes the cheapest one that has a value, and `Settled.assumed` says so.
+`settle` uses the cheapest one that has a value, and `Settled.assumed` says so.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -47,13 +47,13 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 
 Read: TypeAlias = "Callable[[str], JSON | Missing]"
-"""Returns the value of a reference text, or MISSING."""
+"""Returns the value of a reference, given as a string, or MISSING."""
 
 ITEMS: Final = 20_000
-"""The maximum number of items of one list that an explanation looks through."""
+"""The maximum number of items of one list that an explanation searches."""
 
 RUNS_FOR_POSITION: Final = 3
-"""The number of runs that must agree on a position in a list before it is determined."""
+"""How many runs must agree on a position in a list before the value counts as determined."""
 
 _DEPTH: Final = 6
 _PARTS: Final = 64
@@ -70,15 +70,14 @@ COSTS: Final[dict[str, int]] = {
     "join": 30,
     "constant": 100,
 }
-"""The cost of each kind. A path costs `input` or `result`, and more for each list position in it. A
-conversion and a text add their cost to the cost of the explanations that they use. An explanation
-that costs less than `constant` is preferred to the constant.
-"""
+"""The cost of each kind. A path costs `input` or `result`, plus more for each list position in it.
+A conversion or a text adds its cost to the cost of the explanations inside it. An explanation that
+costs less than `constant` is preferred to the constant."""
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Return whether two values are equal: 5 equals 5.0, the order of members does not matter, and
-    true is not 1.
+    """Return whether two values are equal. 5 equals 5.0, the order of members does not matter, and
+    true does not equal 1.
     """
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -101,26 +100,26 @@ def same(left: JSON, right: JSON) -> bool:
 
 
 class Explanation:
-    """One way in which a value may have been made. The subclasses are the kinds."""
+    """One possible origin of a value. Each subclass is a kind of explanation."""
 
     @property
     def cost(self) -> int:
-        """The cost: of two explanations, the one with the lower cost is taken first."""
+        """The cost. Of two explanations, the cheaper one is used first."""
         raise NotImplementedError
 
     @property
     def made_of(self) -> tuple[Explanation, ...]:
-        """The explanations from whose values its value is made."""
+        """The explanations that this one is built from."""
         return ()
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The texts of the references that `value` and `positions` read."""
+        """The references, as strings, that `value` and `positions` read."""
         return tuple(dict.fromkeys(text for part in self.made_of for text in part.references))
 
     @property
     def shown(self) -> str:
-        """The explanation as one line for people."""
+        """The explanation in one line, for people."""
         raise NotImplementedError
 
     @property
@@ -132,16 +131,16 @@ class Explanation:
 
     @property
     def origin(self) -> str | None:
-        """The reference whose value it has, perhaps converted or between constant texts; None if it
-        is made in another way.
+        """The reference that the value comes from, possibly converted or surrounded by constant
+        texts. None if the value has another origin.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
 
     @property
     def holder(self) -> str | None:
-        """A text that identifies the object in a result of which the value is a member: members of
-        one object belong together.
+        """A string that identifies the object in a result that the value is a member of, because
+        members of the same object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
         if path[:1] == ("results",) and len(path) > 2:
@@ -149,17 +148,17 @@ class Explanation:
         return None
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the value for the data that `read` returns; MISSING if there is none."""
+        """Return the value for the data that `read` returns, or MISSING if there is none."""
         raise NotImplementedError
 
     def gives(self, value: JSON, read: Read) -> bool:
-        """Return whether its value equals `value`."""
+        """Return whether the explanation yields a value equal to `value`."""
         own = self.value(read)
         return not isinstance(own, Missing) and same(own, value)
 
     def positions(self, read: Read) -> bool:
-        """Return whether it takes one of several items by position: in a list, or among the items
-        that a condition selects.
+        """Return whether the explanation selects one of several items by position: in a list, or
+        among the items that meet a condition.
         """
         return any(part.positions(read) for part in self.made_of)
 
@@ -198,19 +197,19 @@ class PathTo(Explanation):
     """The value that one reference with one operand reads.
 
     Attributes:
-        reference: the text of the reference.
+        reference: the reference as a string.
     """
 
     reference: str
 
     @cached_property
     def path(self) -> Path:
-        """The full path: its first key is the kind of the reference."""
+        """The full path. Its first key is the kind of the reference."""
         return operand_path(self.reference)
 
     @cached_property
     def _numbers(self) -> tuple[int, ...]:
-        # The first key below †results is the place of a call.
+        # The first key after †results is the place of a call.
         start = 2 if self.path[0] == "results" else 1
         return tuple(
             depth for depth in range(start, len(self.path)) if self.path[depth].isdecimal()
@@ -218,12 +217,12 @@ class PathTo(Explanation):
 
     @property
     def has_positions(self) -> bool:
-        """Whether a key of the path may be a position in a list."""
+        """Whether any key of the path may be a position in a list."""
         return bool(self._numbers)
 
     @property
     def cost(self) -> int:
-        """The cost of the source, and of each position."""
+        """The cost of the source, plus the cost of each position."""
         cost = COSTS["input"] if self.path[0] == "input" else COSTS["result"]
         return cost + sum(
             COSTS["first or last position" if self.path[depth] == "0" else "other position"]
@@ -236,7 +235,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, and the references of the lists from which it selects."""
+        """The reference, plus references to the lists that it selects from."""
         return self._references
 
     @property
@@ -254,11 +253,11 @@ class PathTo(Explanation):
         return read(self.reference)
 
     def positions(self, read: Read) -> bool:
-        """Return whether a key of the path is a position in a list with more than one item."""
+        """Return whether any key of the path is a position in a list of more than one item."""
         return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
-        """Return the text of the reference."""
+        """Return the reference as a string."""
         return self.reference
 
 
@@ -268,8 +267,8 @@ class ItemOf(Explanation):
 
     Attributes:
         source: the reference of the list.
-        take: the keys below the item.
-        where: (field, explanation): the first item whose field equals the value of the explanation
+        take: the keys that lead from the item to the member.
+        where: (field, explanation). The first item whose field equals the value of the explanation
             is selected.
     """
 
@@ -279,7 +278,9 @@ class ItemOf(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the kind of condition, and of the value that the condition compares."""
+        """The cost of the kind of condition, plus the cost of the value that the condition compares
+        with.
+        """
         inner = self.where[1]
         if isinstance(inner, Constant):
             return COSTS["item by a constant"]
@@ -287,19 +288,19 @@ class ItemOf(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The list, and the references of the condition."""
+        """The list, plus the references of the condition."""
         return (self.source, *self.where[1].references)
 
     @property
     def family(self) -> str:
-        """The kind, which differs between an item that a constant selects and one that an explained
-        value selects.
+        """The kind. An item selected by a constant and one selected by an explained value are of
+        different kinds.
         """
         return f"ItemOf {self.where[1].family}"
 
     @property
     def holder(self) -> str:
-        """The selected item."""
+        """A string that identifies the selected item."""
         return f"{self.source} {self.where[0]} {self.where[1].shown}"
 
     @property
@@ -311,15 +312,15 @@ class ItemOf(Explanation):
         )
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the member of the selected item; MISSING if no item is selected."""
+        """Return the member of the selected item, or MISSING if no item is selected."""
         chosen = next(iter(self._selected(read)), MISSING)
         if isinstance(chosen, Missing):
             return MISSING
         return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether items with different members meet the condition, so that the first one is
-        taken, or whether the condition compares with a value that a position selects.
+        """Return whether items with different members meet the condition, so that only their order
+        decides, or whether the condition compares with a value that is selected by position.
         """
         if self.where[1].positions(read):
             return True
@@ -328,7 +329,7 @@ class ItemOf(Explanation):
         return any(not same(value, values[0]) for value in values[1:])
 
     def _selected(self, read: Read) -> Iterable[JSON]:
-        """Yield the items that meet the condition, in their order."""
+        """Yield the items that meet the condition, in order."""
         items = items_of(read(self.source))
         selecting = self.where[1].value(read)
         if items is None or len(items) > ITEMS or isinstance(selecting, Missing):
@@ -345,10 +346,10 @@ class ItemOf(Explanation):
 
 @dataclass(frozen=True)
 class Converted(Explanation):
-    """Another explanation after one step of conversion.
+    """Another explanation, followed by one conversion step.
 
     Attributes:
-        inner: the explanation that is converted.
+        inner: the explanation whose value is converted.
         step: the name of the step; see `STEPS`.
     """
 
@@ -357,7 +358,7 @@ class Converted(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the inner explanation and of the step."""
+        """The cost of the inner explanation, plus the cost of the step."""
         return self.inner.cost + COSTS["conversion"]
 
     @property
@@ -389,13 +390,13 @@ class Converted(Explanation):
 
 @dataclass(frozen=True)
 class Joined(Explanation):
-    """One value between constant texts; a number is written as text."""
+    """One value surrounded by constant texts. A number is written as text."""
 
     parts: tuple[Explanation, ...]
 
     @property
     def cost(self) -> int:
-        """The cost of the part that is not constant, and of the kind."""
+        """The cost of the part that is not constant, plus the cost of the kind."""
         costs = [part.cost for part in self.parts if not isinstance(part, Constant)]
         return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
@@ -406,7 +407,7 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts that contain a word, for people; empty if no part does."""
+        """The constant parts that contain a word, for people. Empty if there are none."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(
             show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
@@ -418,7 +419,9 @@ class Joined(Explanation):
         return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the whole text; MISSING if a part has no value, or is neither text nor number."""
+        """Return the whole string, or MISSING if a part has no value or is neither a string nor a
+        number.
+        """
         texts: list[str] = []
         for part in self.parts:
             value = part.value(read)
@@ -443,7 +446,7 @@ def operand_path(reference: str) -> Path:
     """Return the full path of a reference with one operand.
 
     Raises:
-        ExplanationError: the text is no such reference.
+        ExplanationError: the string is not such a reference.
     """
     try:
         operands = list(parse_reference(reference).operands())
@@ -465,7 +468,7 @@ def operand_path(reference: str) -> Path:
 
 
 def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
-    """Read the JSON form of an explanation; the docstring of the module lists the forms.
+    """Read the JSON form of an explanation. The module's docstring lists the forms.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -541,15 +544,15 @@ class Explained:
     """A literal of a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: its place: ("calls", place, key...) or ("output", key...).
-        by: the explanations, the cheapest first; never empty.
-        runs: the number of runs, with different data, that agree with all explanations.
-        cut: True if the search stopped at a bound, so that an explanation may be missing.
+        at: where it is: ("calls", place, key...) or ("output", key...).
+        by: the explanations, cheapest first. Never empty.
+        runs: how many runs with different data agree with all explanations.
+        cut: whether the search reached a limit, so that an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
-        given: the reference of an optional parameter. If the caller passes it, the literal has its
+        given: the reference to an optional parameter. If the caller passes it, the literal gets its
             value, and nothing is assumed.
-        among: references to the same part of other results of the tool from whose result the value
-            is taken. They are not stored; reading a plan adds them.
+        among: references to the same part of other results of the tool whose result provides the
+            value. They are not stored, but added when a plan is read.
     """
 
     at: Path
@@ -602,9 +605,9 @@ def read_explained(
 
     Args:
         raw: the form.
-        where: the name of the form in messages.
-        reader: reads an explanation from its form and its name in messages; None:
-            `read_explanation`.
+        where: what to call the form in messages.
+        reader: reads an explanation, given its form and its name in messages. `read_explanation` if
+            None.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -672,14 +675,12 @@ UNPROVED: Final = "its evidence is not in the document"
 """Why a literal of an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""Why a literal is not determined before three runs agree: its author may have taken the part from
-the earlier text.
-"""
+"""Why a literal is not determined before three runs agree: its author may have copied the part from
+the earlier text."""
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
-"""The reasons that are only noted. True: the note is mild, that is, no reason to ask before a
-change.
-"""
+"""The reasons that are only noted. True means that the note is mild: it is no reason to ask before
+a change."""
 
 
 @dataclass(frozen=True)
@@ -687,12 +688,12 @@ class Settled:
     """The value of an explained literal for new data.
 
     Attributes:
-        value: the value; MISSING if no explanation has one.
-        assumed: what may make the value wrong: `{"at", "taken", "from", "instead": [{"value"?,
-            "from"}], "why"}`; None if nothing does. `instead` lists at most three other values; an
-            entry without a value is an explanation that has none. A long value is cut, and has
-            `"shortened": true` beside it.
-        note: why it is not determined, if this reason alone does not make the value doubtful; see
+        value: the value, or MISSING if no explanation has one.
+        assumed: what may make the value wrong, or None if nothing does: `{"at", "taken", "from",
+            "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other values. An
+            entry without a value stands for an explanation that has none. A long value is cut, and
+            marked by `"shortened": true` next to it.
+        note: why the value is not determined, if this reason alone does not make it doubtful; see
             `NOTED`.
     """
 
@@ -702,12 +703,11 @@ class Settled:
 
 
 def settle(explained: Explained, read: Read) -> Settled:
-    """Evaluate all explanations of a literal, and take the cheapest.
+    """Evaluate all explanations of a literal, and use the cheapest.
 
-    If the cheapest one has no value, the next one of its kind that has a value is taken. The value
-    is determined if all explanations have the same value. But a value that is selected by its
-    position, in a list or among several calls of one tool, is determined only if three runs agree
-    on it.
+    If the cheapest one has no value, the next one of the same kind that has a value is used. The
+    value is determined if all explanations agree on it. A value that is selected by position, in a
+    list or among several calls of one tool, is determined only if three runs agree on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
@@ -734,7 +734,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         explained, chosen, read, differ=bool(alternatives or without)
     )
     if why is not None:
-        # Other values say more than explanations without a value.
+        # Other values tell people more than explanations without a value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
@@ -748,15 +748,13 @@ def settle(explained: Explained, read: Read) -> Settled:
 
 
 _OTHERS: Final = 3
-"""The maximum number of other values of a literal that are named."""
+"""The maximum number of alternative values of a literal that are named."""
 
 
 def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
-    """Return, for each value that differs from the one taken, the first explanation with this
-    value.
-    """
+    """Return, for each value other than the one that is used, the first explanation that has it."""
     alternatives: list[tuple[Explanation, JSON]] = []
     for explanation, candidate in values:
         if not same(candidate, value) and not any(
@@ -773,8 +771,8 @@ def assumption(
     chosen: Explanation | None = None,
     instead: list[JSON] | None = None,
 ) -> JSONObject:
-    """Return the form of `Settled.assumed` for a literal. If `chosen` is None, its first
-    explanation counts.
+    """Return the form of `Settled.assumed` for a literal. If `chosen` is None, the first
+    explanation is used.
     """
     at = ".".join(dotted_key(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
@@ -788,7 +786,9 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is not determined for any data; None if it depends on the data."""
+    """Return why a literal is not determined whatever the data are, or None if that depends on the
+    data.
+    """
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
@@ -797,7 +797,7 @@ def _doubt(explained: Explained) -> str | None:
 
 
 def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:
-    """Return why the data leave a choice between several values; None if they do not."""
+    """Return why the data leave several values to choose from, or None if they do not."""
     if differ:
         return "its explanations differ"
     if explained.why == MAYBE_DATA and _has_siblings(chosen, read):
@@ -818,8 +818,8 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
-    """Return whether an object on the way to a value has other members in which the rest of the
-    path exists, as if it were a list.
+    """Return whether an object on the way to a value has other members that also contain the rest
+    of the path, as if the object were a list.
     """
     if chosen.origin is None:
         return False
@@ -839,8 +839,8 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """Return the references to the values on the way to a value, beginning with the input, the
-    result or the state itself.
+    """Return references to the values on the way to a value, beginning with the input, the result
+    or the state itself.
     """
     path = operand_path(reference)
     start = 2 if path[0] == "results" else 1
@@ -848,8 +848,8 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """Return a value for people under a key. A long one is cut, and gets `"shortened": true` beside
-    it.
+    """Return a value for people under a key. A long value is cut, and marked by `"shortened": true`
+    next to it.
     """
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
@@ -865,18 +865,18 @@ def _cut(value: JSON) -> JSON:
 
 
 EXPLAINED: Final = "†explained"
-"""The key that people read in place of an explained literal of a plan."""
+"""The key that people see in place of an explained literal of a plan."""
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
-    """Return a published plan for people, with a description of what a call sends in place of each
-    explained literal.
+    """Return a published plan for people. Each explained literal is replaced by a description of
+    what the call sends.
 
-    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
-    the value of the first explanation that has one, not the literal. The other members are those of
-    the explained literal, such as `runs`. Nothing is shortened. A key of the plan that begins with
-    a dagger gets a second one. Entries that are malformed, or explain a literal that the plan does
-    not have, stay in `explained`.
+    The description is `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
+    the value of the first explanation that has one, not the literal. The other members, such as
+    `runs`, are copied from the explained literal. Nothing is shortened. If a key of the plan begins
+    with a dagger, it gets a second one. Entries that are malformed, or that explain a literal that
+    the plan does not have, stay in `explained`.
     """
     readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -905,7 +905,7 @@ def _copied(value: JSON) -> JSON:
 
 
 def _put(plan: JSONObject, explained: JSONObject) -> bool:
-    """Put an explained literal in its place, and return whether the plan has that place."""
+    """Put an explained literal in its place. Return whether the plan has that place."""
     at = explained.get("at")
     keys = list(map(str, at)) if isinstance(at, list) else []
     is_in_plan = keys[:1] in (["calls"], ["output"]) and keys == at
@@ -942,5 +942,5 @@ def _member(holder: JSON | Missing, key: str) -> JSON | Missing:
 
 
 def references_of(explained: Iterable[Explained]) -> Iterator[str]:
-    """Yield every reference that explanations read, each once."""
+    """Yield every reference that the explanations read, each once."""
     yield from dict.fromkeys(text for literal in explained for text in literal.references)

@@ -45,7 +45,7 @@ class FormAnswer:
 
 
 class AnswerError(IdeabridgeError):
-    """An answer is withheld from the module, because it does not fit the question or contains a
+    """An answer is withheld from the module because it does not fit the question or contains a
     secret.
     """
 
@@ -87,7 +87,7 @@ class Asker(Protocol):
     """Passes the questions of a module on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question, and wait for the answer without a time-out. This raises nothing but
+        """Ask a question, and wait for the answer without a time-out. Raises nothing except on
         cancellation.
         """
         ...
@@ -97,5 +97,5 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that was put to nobody: its text, and the reason."""
+        """Report a question that nobody was asked: its text, and the reason."""
         ...

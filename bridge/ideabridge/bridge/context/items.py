@@ -1,4 +1,4 @@
-"""Items: the lists in which explanations look for a value.
+"""Items: the lists that explanations search for a value.
 
 A field is a key, or keys joined with dots; "" is the item itself.
 """
@@ -14,8 +14,8 @@ from ideabridge.tools.encoding import JSON
 
 
 def items_of(value: JSON | Missing) -> list[JSON] | None:
-    """Return the value if it is a list, or the list that a text contains as JSON; None for anything
-    else.
+    """Return the value if it is a list, or the list if a string contains one as JSON. Return None
+    for anything else.
     """
     items = opened(value)
     return items if isinstance(items, list) else None
@@ -27,13 +27,13 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return the member of every item that a field (or its keys) names; MISSING for an item without
-    it.
+    """Return the member of every item that a field (or its keys) names, or MISSING for items
+    without it.
     """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:
         return [read_path(item, keys) for item in items] if keys else items
-    # Most items are objects, whose members can be read faster.
+    # Most items are objects, whose members can be read faster this way.
     [key] = keys
     return [
         item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys)

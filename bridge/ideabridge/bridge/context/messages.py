@@ -47,10 +47,10 @@ DEFAULT_ROLES: Final = {
     "tool": "system",
     "plan": "system",
 }
-"""The default roles of typed messages; every other type has `user`."""
+"""The default roles of typed messages. Every other type defaults to `user`."""
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error. Its message may have them directly."""
+"""The members of an error, which may be direct members of its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class Message:
         role: `system`, `user` or `assistant`.
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
             or `call`: a call of an earlier Solution, for later Requests.
-        value: the text, or the typed value.
-        kind: the kind of `data`, which may be the name of a registered type; for other messages,
-            the type.
-        instance: `_instance`, or "".
+        value: the text of a text message, otherwise the typed value.
+        kind: the kind of `data`, which may be the name of a registered type. For other messages,
+            the same as `type`.
+        instance: `_instance`, or "" if there is none.
         schema, description: the members of the same names.
     """
 
@@ -145,7 +145,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
 
-    # Data of the kind `input` is an input message, and a type that is not built in is the kind of a
+    # Data of the kind `input` is an input message. A type that is not built in is the kind of a
     # data message.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
@@ -201,17 +201,17 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
     """Read the messages of a context.
 
     Raises:
-        MessageError: a message is malformed; the error gives its number.
+        MessageError: a message is malformed; the error names its number.
     """
     return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     """If there are several states, give each state without `_instance` an instance: the first
-    unused names of ①, ②, ...
+    unused names among ①, ②, ...
 
     Raises:
-        MessageError: as `read_context`.
+        MessageError: as for `read_context`.
     """
     messages = read_context(raw)
     states = [message for message in messages if message.type == "state"]
@@ -235,7 +235,7 @@ def title_of(raw: Sequence[JSON]) -> str:
     kinds of its messages.
 
     Raises:
-        MessageError: as `read_context`.
+        MessageError: as for `read_context`.
     """
     messages = read_context(raw)
     texts = [
@@ -249,7 +249,9 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """Return a number in a circle, or plain digits above 50, where no such character exists."""
+    """Return a number in a circle, or plain digits above 50, for which no circled character
+    exists.
+    """
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
             return chr(start + number - first)
@@ -264,7 +266,7 @@ class ContextParts:
     """The messages of a Request, in their order.
 
     Attributes:
-        before: the messages of the context, or those before the calls of a run.
+        before: the messages of the context. In a run, only those before its calls.
         calls: the messages of the calls of the run. There may be thousands.
         after: the messages after the calls.
     """
@@ -280,10 +282,10 @@ class ContextParts:
         return [*others[: len(before)], *self.calls, *others[len(before) :]]
 
     def added_by_calls(self) -> dict[Place, list[Path]]:
-        """Return the paths in merged data that calls have added: those of the data messages after
-        the first call.
+        """Return the paths in merged data that calls have added, which are the paths of the data
+        messages after the first call.
         """
-        # A context that was written by hand may have calls among its own messages.
+        # A context that was written by hand may contain calls among its own messages.
         first = next(
             (number for number, message in enumerate(self.before) if message.type == "call"),
             len(self.before),
@@ -316,15 +318,15 @@ class Draft:
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
         model: settings of the model, under the names of its provider.
-        showing: which results are shown whole, and how the others appear.
-        reader: the name of the tool that reads shortened values; None if none is offered.
-        has_shortened: a handler sets this if it has shortened a value to which its text refers.
+        showing: decides which results are shown whole, and how the others appear.
+        reader: the name of the tool that reads shortened values, or None if none is offered.
+        has_shortened: set by a handler that has shortened a value that its text refers to.
         place: the number of the message that is being handled.
-        called: the number of the first message after the calls that have been handled.
+        called: the number of the first message after the calls that are already handled.
         tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add
-            some; a tool without code is latent.
-        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no
-            mind, `tools` and `output_schema` have no effect.
+            tools. A tool without code is latent.
+        output_schema: JSON Schema of the output, or None for text. In a run of a plan, which asks
+            no mind, `tools` and `output_schema` have no effect.
     """
 
     messages: list[Message]
@@ -341,7 +343,7 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """True if some value is not shown whole to the mind."""
+        """Whether any value is not shown whole to the mind."""
         return self.showing.is_shortened or self.has_shortened
 
     @property
@@ -351,17 +353,17 @@ class Draft:
         return f"{reads}a reference passes the whole value on"
 
     def say(self, role: str, text: str) -> None:
-        """Add a text."""
+        """Add a text that the mind reads."""
         self.texts.append({"role": role, "content": text})
 
 
 Handler: TypeAlias = Callable[[Message, Draft], None]
-"""Handles one message. It must be a pure function of its arguments, so that equal contexts make
+"""Handles one message. It must be a pure function of its arguments, so that equal contexts lead to
 equal Requests."""
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return the JSON of a value with one line for each member or item, which `line` writes. More
+    """Return the JSON of a value with one line for each member or item, as written by `line`. More
     lines would cost tokens.
     """
     if isinstance(value, dict) and value:
@@ -386,13 +388,13 @@ def _title(text: str, message: Message) -> str:
 
 
 def handle_text(message: Message, draft: Draft) -> None:
-    """Show a text as it is."""
+    """Show a text unchanged."""
     text = message.value if isinstance(message.value, str) else _json(message.value)
     draft.say(message.role, text)
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show data, an input or a state: its value, in which results of calls may be shortened."""
+    """Show data, an input or a state: its value, in which the results of calls may be shortened."""
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:
@@ -425,7 +427,7 @@ def _place(message: Message) -> Place:
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
-    """Handle a tool, which is part of the schema and has no text."""
+    """Handle a tool. It is part of the schema, so it adds no text."""
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
@@ -466,7 +468,7 @@ def _standing_line(entry: JSONObject) -> str:
 
 def handle_error(message: Message, draft: Draft) -> None:
     """Show an error: its message, and the call with its place in its Solution and in the run. Large
-    parts appear as references.
+    parts are replaced by references.
     """
     shortened = shorten_literal(message.value)
     entry = shortened if isinstance(shortened, dict) else {}
@@ -474,7 +476,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     place = entry.get("place")
     error = entry.get("error")
     if isinstance(message.value, dict) and place is not None:
-        # References let a mind pass large parts on without writing them again.
+        # A reference lets a mind pass a large part on without writing it again.
         written = message.value.get("call")
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
@@ -508,8 +510,8 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """Show a correction by a person: what was proposed, what ran instead, who changed it and why.
-    Or show what was left out of a Solution.
+    """Show a correction by a person: what was proposed, what ran instead, who changed it and why. A
+    correction may also say what was left out of a Solution.
     """
     value = message.value if isinstance(message.value, dict) else {}
     if "left_out" in value:
@@ -531,9 +533,10 @@ first of which begins with its place.
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """Show a call together with all calls that follow it: one text has a line for each, with its
-    place, tool, status, the reference of its value, and the value if it is in no state. Earlier
-    calls whose values are not shown are only counted.
+    """Show a call together with all calls that follow it, in one text.
+
+    Each call has a line with its place, tool, status, the reference to its value, and the value
+    itself if no state contains it. Earlier calls whose values are not shown are only counted.
     """
     if draft.place < draft.called:
         return
@@ -558,8 +561,8 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
-    """Return the values of `call` messages. In a context that was written by hand, these may have
-    any value; only objects count.
+    """Return the values of `call` messages. In a context that was written by hand these may be
+    anything, so only objects count.
     """
     return [
         message.value
@@ -635,7 +638,7 @@ BUILT_IN: dict[str, Handler] = {
 
 
 class Handlers:
-    """The registry of handlers, by type, or by kind for types of users."""
+    """The registry of handlers, keyed by message type, or by kind for users' own types."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
@@ -644,20 +647,18 @@ class Handlers:
         """Let `handler` handle messages `{"type": kind, ...}`. It replaces any earlier handler.
 
         Raises:
-            ArgumentError: the kind is not text, or the handler cannot be called.
+            ArgumentError: the kind is not a string, or the handler cannot be called.
         """
         _check(kind, handler)
         self._by_kind[kind] = handler
 
     @property
     def are_built_in(self) -> bool:
-        """Whether all handlers are the built-in ones."""
+        """Whether every handler is built in."""
         return self._by_kind == BUILT_IN
 
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
-        """Register handlers, except for types that already have a handler other than the built-in
-        one.
-        """
+        """Register handlers, but keep any existing handler that is not built in."""
         for kind, handler in handlers.items():
             if self._by_kind.get(kind) is BUILT_IN.get(kind):
                 self.register(kind, handler)
@@ -677,10 +678,10 @@ class Handlers:
         Args:
             context: the messages.
             tools: the offered tools.
-            output_schema: JSON Schema of the output; None: text.
-            shown: how many bytes of results are shown.
-            reader: the name of the tool that reads shortened values; None if none is offered.
-            measures: the measures that the previous Request took.
+            output_schema: JSON Schema of the output, or None for text.
+            shown: the limits on how much of the results is shown.
+            reader: the name of the tool that reads shortened values, or None if none is offered.
+            measures: what the previous Request measured.
         """
         messages = context.merged()
         documents = {
@@ -721,14 +722,14 @@ class Handlers:
             ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
-        """Make the texts of a Request again from the data that its idea stores.
+        """Recreate the texts of a Request from the data that its idea stores.
 
-        The handlers see no tools, so handlers of users must not depend on them.
+        The handlers see no tools, so users' own handlers must not depend on tools.
 
         Args:
             context: the messages, as the idea stores them.
             schema: the schema of the Solution.
-            shown: how many bytes of results were shown.
+            shown: the limits on how much of the results was shown.
         """
         written = encode_text(schema)
         reader = next((name for name in reversed(NAMES) if f'"const":"{name}"' in written), None)
