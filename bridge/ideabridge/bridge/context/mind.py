@@ -20,14 +20,14 @@ TURNS: Final = "turns"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens and cost of one answer, as far as the mind knows.
+    """The tokens and cost of one answer, as far as the mind knows them.
 
     Attributes:
         input_tokens: tokens of the Request.
         output_tokens: tokens of the answer, including tokens for thinking.
-        cost: in US dollars; None if the price is unknown.
+        cost: in US dollars, or None if the price is unknown.
         model: the model that answered, by the name that its provider uses.
-        partial: True if the answer may have used more than this, because it was stopped or broke
+        partial: whether the answer may have used more than this, because it was stopped or broke
             off, or because its provider does not report usage.
     """
 
@@ -82,13 +82,13 @@ class Counting(Protocol):
     """
 
     def so_far(self) -> Usage | None:
-        """Return the usage so far; None if it is unknown."""
+        """Return the usage so far, or None if it is unknown."""
         ...
 
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a title for people; `name` is only its kind."""
+    """A mind with a title for people. Its `name` only says what kind of mind it is."""
 
     @property
     def title(self) -> str:
@@ -98,12 +98,12 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that states how much of results it should be shown."""
+    """A mind that states how much of the results of calls it should be shown."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
         """The limits `value` and `request` of `Shown`, in bytes, as far as the mind states them. A
-        run may set others.
+        run may override them.
         """
         ...
 
@@ -113,9 +113,10 @@ class Mind(Protocol):
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
-    object closes, so a mind that streams is faster than one that returns its whole answer; a
-    program starts when the answer is whole. An exception breaks the answer off: the calls proposed
-    so far remain, and the next Request reports the exception. A `MindError` ends the run.
+    object is complete, so a mind that streams is faster than one that returns its whole answer at
+    once. A program starts when the answer is complete. An exception breaks the answer off: the
+    calls proposed so far remain, and the next Request reports the exception. A `MindError` ends the
+    run.
     """
 
     @property
@@ -124,8 +125,8 @@ class Mind(Protocol):
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """Return the Solution of a Request, in pieces of any size, and the usage when it is known.
-        The model reads the Request's `texts` and `schema`; its `model` contains the settings that
-        handlers chose.
+        """Return the Solution of a Request, in pieces of any size, and the usage once it is known.
+        The model reads the Request's `texts` and `schema`. The Request's `model` contains the
+        settings that handlers chose.
         """
         ...

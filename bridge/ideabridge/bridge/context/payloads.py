@@ -1,5 +1,5 @@
 """Payloads: the base64 of images, sounds and files, and the texts of resources, in content blocks
-within values.
+inside values.
 
 A reader of text, whether a person or a mind, learns nothing from base64.
 """
@@ -10,7 +10,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def payload_of(block: JSONObject) -> str:
-    """Return the base64 or the text of a block; "" for a link."""
+    """Return the base64 or the text of a block, or "" for a link."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         payload = holder.get(key)
@@ -20,8 +20,8 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block without nulls, with another text in place of its base64 or its text.
-    A link has neither.
+    """Return a copy of a block without nulls, in which another text replaces its base64 or its
+    text. A link has neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -45,8 +45,8 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """Return a value for a reader of text: with the length of each image, sound and file in place
-    of its base64.
+    """Return a value for someone who reads it as text: the length of each image, sound and file
+    replaces its base64.
     """
     if isinstance(value, list):
         return [without_payloads(item) for item in value]
@@ -60,8 +60,8 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """Return an object for a reader of text if it is itself such a block; otherwise return it
-    unchanged.
+    """Return an object for someone who reads it as text, if the object itself is such a block.
+    Otherwise return it unchanged.
     """
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)

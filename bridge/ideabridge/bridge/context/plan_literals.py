@@ -1,17 +1,17 @@
-"""Plan literals: determines which literals of a published plan are computed when it runs.
+"""Plan literals: finds which literals of a published plan are computed when it runs.
 
-A plan made from a run may have literals that the run copied (`context/explanations.py`). Such a
+A plan made from a run may contain literals that the run copied (`context/explanations.py`). Such a
 plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
 [REFERENCE...]}, "decisions": [place...], "strict": bool}`:
 
 - `values`: before a call is proposed, each of its literals gets the value that its explanations
-  have for the new data.
-- `seen`: profiles of what earlier runs read at a reference; anything new about a value is noted.
-- `watch`: references that a call does not read, but whose values its author had seen; these values
-  are compared with `seen`.
+  yield for the new data.
+- `seen`: profiles of what earlier runs read at a reference. Anything new about a value is noted.
+- `watch`: references that a call does not read, although its author had seen their values. These
+  values are compared with `seen`.
 - `decisions`: the places of calls that may have been made because of a result that
   they do not read.
-- `strict`: ask a person before any value is used that is not determined.
+- `strict`: ask a person before any undetermined value is used.
 """
 
 from __future__ import annotations
@@ -35,20 +35,18 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import show
 
 MOST_PARTS: Final = 50_000
-"""The maximum number of explanations and their parts in one plan: reading each takes 5 us in the
-event loop.
-"""
+"""The maximum number of explanations in one plan, including their parts. Reading each takes 5 us in
+the event loop."""
 
 _NEAREST: Final = 3
-"""The maximum number of other results of a tool that are compared with the result from which a
-value is taken.
-"""
+"""The maximum number of other results of a tool that are compared with the result that a value
+comes from."""
 
 _NAMED: Final = 20
 """The maximum number of malformed explanations that are named."""
 
 _CACHED: Final = 256 * 1024
-"""The maximum size of a plan whose computations are cached, in bytes of JSON."""
+"""The maximum size, in bytes of JSON, of a plan whose computations are cached."""
 
 _MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
     "values": (list, "an array"),
@@ -75,8 +73,8 @@ def read_computations(
         explained: see the module's docstring.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if the list has each call once for each instance; None: the
-            place of a call is its number.
+        places: the place of each call, if the list contains each call once per instance. None if
+            the place of a call is its number.
         rules: the version of the rules for calls.
     """
     by_instance: list[int] = []
@@ -95,11 +93,11 @@ class _Plan:
     """A plan with explained literals.
 
     Attributes:
-        text: the JSON of the whole plan, by which plans are compared.
-        is_earlier: True if it was proposed under the rules that `context/earlier.py` describes.
+        text: the JSON of the whole plan, used to compare plans.
+        is_earlier: whether it was proposed under the rules that `context/earlier.py` describes.
         explained: see the module's docstring.
         calls: its calls.
-        by_instance: the place of each call, if the list has each call once for each instance.
+        by_instance: the place of each call, if the list contains each call once per instance.
     """
 
     text: bytes
@@ -111,7 +109,7 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_cached(plan: _Plan) -> Computations:
-    # Each call of a tool reads its plan again, which takes about 100 us for each literal.
+    # Each call of a tool reads its plan again, which takes about 100 us per literal.
     return _Reading(plan).computations()
 
 
@@ -121,7 +119,8 @@ class _Reading:
     def __init__(self, plan: _Plan) -> None:
         self._raw = plan.explained
         self._tools = _tools_of(plan.calls, plan.by_instance)
-        # With instances, a reference to a result has the number of the call and not its place.
+        # With instances, a reference to a result contains the number of the call instead of its
+        # place.
         self._idle = set[int]() if plan.by_instance else _idle_places(plan)
         self._is_earlier = plan.is_earlier
         self._problems: list[str] = []
@@ -214,8 +213,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """Return the literal with references to the same part of other results of the tool from
-        which it takes its value.
+        """Return the literal with references to the same part of other results of the tool that its
+        value comes from.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -224,7 +223,7 @@ class _Reading:
         if path[0] != "results" or len(path) < 2 or not path[1].isdecimal():
             return literal
 
-        # A call reads only the results of earlier calls.
+        # A call only reads the results of earlier calls.
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
@@ -266,8 +265,8 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the tool that each call of a plan names, with its module, by place. For `by_instance`,
-    see `_Plan`.
+    """Return the tool that each call of a plan names, with its module, keyed by place. For
+    `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))
     names = [""] * (1 + max(places, default=-1))
@@ -278,7 +277,7 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """Return the places of calls that write to no output path, and whose results no reference
+    """Return the places of calls that write to no output path and whose results no reference
     names.
     """
     places = {
@@ -290,8 +289,8 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the other calls of a tool that are nearest to one of its calls, at most three. If two
-    are equally near, the earlier one comes first.
+    """Return at most three other calls of a tool, nearest to one of its calls first. If two are
+    equally near, the earlier one comes first.
 
     Args:
         places: the places of all calls of the tool, in order.
@@ -306,8 +305,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """Return, for the place of each literal, the literals that can be passed as parameters and
-    whose values come from the same object.
+    """Return, for the place of each literal, the literals whose values come from the same object
+    and that can be passed as parameters.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -330,7 +329,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """Return the explained literals, and in place of malformed ones their problems."""
+    """Return the explained literals, with a problem in place of each malformed one."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 
@@ -350,7 +349,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """Return the number of explanations and their parts. Counting stops above the limit."""
+    """Return the number of explanations, including their parts. Counting stops above the limit."""
     stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
     count = 0
     while stack and count <= MOST_PARTS:

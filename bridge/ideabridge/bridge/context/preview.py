@@ -14,12 +14,11 @@ from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 SMALL: Final = 2048
-"""The maximum size of a value that is shown to a mind in full, in bytes of JSON."""
+"""The maximum size, in bytes of JSON, of a value that is shown to a mind in full."""
 
 MAX_DESCRIPTION: Final = 2048
-"""The maximum size of the description of a tool or an idea, in bytes. It costs tokens in every host
-and model that sees it.
-"""
+"""The maximum size, in bytes, of the description of a tool or an idea. A description costs tokens
+in every host and model that sees it."""
 
 _TEXT: Final = 240
 _MEMBERS: Final = 40
@@ -34,7 +33,7 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 def line_of(value: JSON) -> str:
     """Return the JSON of a value for minds: in one line, with spaces after commas and colons."""
-    # Starting the encoder is slow, and a state may have many texts and numbers.
+    # Starting the encoder is slow, and a state may contain many strings and numbers.
     kind = type(value)
     if kind is str:
         return encode_basestring(cast("str", value))
@@ -52,7 +51,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """The number of characters that may still be shown, in total and of one text."""
+    """How many characters may still be shown, in total and of one string."""
 
     __slots__ = ("left", "text")
 
@@ -61,7 +60,9 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return the text or its beginning, and subtract the length from the room."""
+        """Return as much of the string as fits, from its start, and subtract its length from the
+        room.
+        """
         most = max(min(most, self.left), 8)
         beginning = text if len(text) <= most else f"{text[:most]}..."
         self.left -= len(beginning)
@@ -69,7 +70,7 @@ class _Room:
 
 
 def _begin(value: JSON, depth: int, room: _Room) -> JSON:
-    """Return the beginning of a large value."""
+    """Return the first part of a large value."""
     if isinstance(value, str):
         return room.take(value, room.text)
     if isinstance(value, list | dict) and (not depth or room.left <= 0):
@@ -102,15 +103,15 @@ def reference_to(
     size: int | None = None,
     text: int = _TEXT,
 ) -> JSONObject:
-    """Return `{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at
-    most about 2 KB. If the path is too long, `reference` has only its beginning.
+    """Return `{"reference", "type", "bytes", "preview"}` for a value at a full path (kind first),
+    at most about 2 KB. If the path is too long, `reference` contains only its first part.
 
     Args:
         value: the value.
-        path: its place.
+        path: where the value is.
         instance: the instance in the reference.
         size: its size in bytes of JSON, if it is known.
-        text: the maximum number of characters of one text in the preview.
+        text: the maximum number of characters of one string in the preview.
     """
     reference = format_reference(path, instance)
     return {
@@ -124,14 +125,14 @@ def reference_to(
 
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
-    """Return the value if it is small; otherwise its parts, with the large ones as references. The
-    result is at most a few times as large as `small`.
+    """Return the value if it is small. Otherwise return its parts, with references in place of
+    large ones. The result is at most a few times as large as `small`.
 
     Args:
         value: any JSON value.
-        path: the place of the value, kind first; the references point there.
+        path: where the value is, kind first. The references point there.
         instance: the instance in the references, for a reader outside the instance.
-        small: the maximum size of a value that is shown in full, in bytes of JSON.
+        small: the maximum size, in bytes of JSON, of a value that is shown in full.
     """
     return _shorten(value, path, instance, small, _Room(max(small * 2, 1024)))
 
@@ -143,8 +144,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         return value
 
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # This is the room for the key and the reference of every member. If there is less, the
-        # whole value becomes one reference.
+        # This much room is needed for the key and the reference of every member. If there is less,
+        # the whole value becomes one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
@@ -155,7 +156,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
             }
 
     if room.left <= 0:
-        # Previews of very many parts would be as large as the value itself.
+        # Previews of a great many parts would be as large as the value itself.
         return {"reference": format_reference(path, instance), "type": _type(value)}
 
     reference = reference_to(value, path, instance, size=size)
@@ -164,8 +165,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """Return a call or an error for a mind, in at most about `8 * limit` characters. Long texts are
-    cut, because no reference can replace them.
+    """Return a call or an error for a mind, in at most about `8 * limit` characters. Long strings
+    are cut, because no reference can replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -207,7 +208,9 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
 
 
 def cut_description(text: str) -> str:
-    """Return the description, cut to `MAX_DESCRIPTION` bytes. A note at the end reports the cut."""
+    """Return the description, cut to `MAX_DESCRIPTION` bytes. If it is cut, a note at the end says
+    so.
+    """
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DESCRIPTION:
         return data.decode()

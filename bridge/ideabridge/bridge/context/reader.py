@@ -1,8 +1,8 @@
-"""Reader: `read`, the tool of the loop with which a mind reads values that a Request shows
-shortened.
+"""Reader: `read`, the loop's own tool, which lets a mind read values that a Request shows in
+shortened form.
 
-A Request that shortens something offers it, under the first name in `READERS` that no other tool
-has. A call returns a part of a value, which the next Request shows whole:
+A Request that shortens something offers this tool, under the first name in `READERS` that no other
+tool has. A call returns part of a value, and the next Request shows this part whole:
 
     {"_tool": "read", "reference": "†state.letter", "from": 4000}
     {"_tool": "read", "reference": "†results.3", "find": "invoice"}
@@ -55,37 +55,36 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # Only the flow of data orders its calls among others.
+    # Only data dependencies order its calls relative to others.
     reaches=(),
 )
-"""The tool. Like every parameter that is a reference, `reference` is replaced by the value."""
+"""The reading tool. Like every parameter that is a reference, `reference` is replaced by the
+value."""
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
-"""The tool under each of its names. The second one is used if a tool of the user is called
-`read`.
-"""
+"""The tool under each of its names. The second name is used if a user's tool is called `read`."""
 
 NAMES: Final = tuple(reader.name for reader in READERS)
 
 _AROUND: Final = 100
-"""The number of characters shown on each side of a match."""
+"""How many characters are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
-"""The size of a result without the part and the reference, in bytes of JSON."""
+"""The size, in bytes of JSON, of a result without the part and the reference."""
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return True for the tool that this file defines, even if another tool has one of its
+    """Return whether a tool is the one that this file defines. Another tool may have one of its
     names.
     """
-    # Names are compared first, because comparing whole tools is slow, and this runs several times
-    # for each call.
+    # Names are compared first, because comparing whole tools is slow and this runs several times
+    # per call.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
 def meant_reference(value: JSON) -> JSON:
-    """Return the parameter `reference` of a call. A value such as `state.log` or `output` gets the
-    missing dagger.
+    """Return the parameter `reference` of a call. If the dagger is missing, as in `state.log` or
+    `output`, it is added.
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
@@ -100,7 +99,7 @@ def meant_reference(value: JSON) -> JSON:
 
 
 def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JSONObject:
-    """Return a part of a value, or the matches of a text in it.
+    """Return part of a value, or the matches of a string in it.
 
     Args:
         value: the value.
@@ -116,7 +115,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Raises:
         ActivityError: `from` is past the end of the value.
     """
-    # Base64 tells a mind nothing. Answers by turns contain the blocks themselves.
+    # Base64 means nothing to a mind. A host that answers by turns gets the blocks themselves.
     value = without_payloads(value)
     start = arguments.get("from")
     length = arguments.get("length")
@@ -146,7 +145,7 @@ def _expect_within(first: int, size: int, unit: str) -> None:
 
 
 def _fitting(text: str, room: int) -> str:
-    """Return the beginning of a text that takes at most `room` bytes of JSON, but at least one
+    """Return a prefix of a string whose JSON fits in `room` bytes, but always at least one
     character.
     """
     part = text[:room]
@@ -180,8 +179,8 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the places where a text occurs: in a text, in the items of a list, or in the JSON of
-    any other value.
+    """Return the positions where a text occurs: in a string, in the items of a list, or in the JSON
+    of any other value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)
@@ -210,7 +209,7 @@ def _places(text: str, pattern: str, first: int) -> Iterator[int]:
 def _matches(
     places: Iterator[tuple[int, str, int]], pattern: str, unit: str, room: int
 ) -> JSONObject:
-    """Return the result for matches: as many of them as fit, and the total number."""
+    """Return the result of a search: as many matches as fit, and the total number."""
     matches: list[JSON] = []
     count = 0
     for at, text, place in places:

@@ -1,8 +1,8 @@
 """References: `†kind.path`, replaced by a value when the call runs.
 
-Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the
-first value that exists, `a && b` the last one if all exist; `&&` binds tighter; every operand
-starts with a dagger.
+Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
+value that exists. `a && b` is the last one, provided that all exist. `&&` binds tighter. Every
+operand starts with a dagger.
 
 A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a
 text is the text `†state.x`. Any other dagger is text.
@@ -30,19 +30,17 @@ MAX_LENGTH: Final = 4096
 """The maximum number of characters of one reference."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The maximum number of keys of an output path: with the written value, the document must not
-become too deep to be encoded.
-"""
+"""The maximum number of keys of an output path. With the written value in it, the document must not
+become too deep to be encoded."""
 
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
 """The maximum number of characters of a short reference. Many short references stay cached after
-parsing, because a plan may have thousands.
-"""
+parsing, because a plan may contain thousands."""
 
 Path = tuple[str, ...]
-"""The keys from a document's root; an array index is a string of decimal digits."""
+"""The keys from a document's root. An array index is a string of decimal digits."""
 
 _NAME = r"[^\s.\[\]|&†\"]+"
 _PLAIN = re.compile(_NAME)
@@ -52,7 +50,7 @@ _SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
 _OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
 _PUNCTUATION = ",;:!?)"
 _HEAD_DAGGERS = re.compile(f"{DAGGER}*")
-# Daggers before a kind, or before an instance and a kind.
+# Matches daggers before a kind, or before an instance and a kind.
 _INSIDE = re.compile(rf"(?<![†])†+(?!†)(?=(?:{_NAME}\.)?(?:{'|'.join(KINDS)})(?![\w-]))")
 
 
@@ -61,7 +59,7 @@ class Reference:
     """One operand of a reference.
 
     Attributes:
-        instance: the instance in the reference (`†①.state.x`); None means the instance of the call.
+        instance: the instance in the reference (`†①.state.x`). None means the instance of the call.
         kind: one of `KINDS`.
         path: keys below the kind.
         text: the reference as it was written.
@@ -92,7 +90,7 @@ class Expression:
 
     @property
     def uses_item(self) -> bool:
-        """True if an operand is `†item`."""
+        """Whether any operand is `†item`."""
         return _ITEM in self.text and any(operand.kind == "item" for operand in self.operands())
 
 
@@ -109,12 +107,12 @@ def quoted(text: str, limit: int = 100) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return True if a string is a reference, that is, starts with exactly one dagger."""
+    """Return whether a string is a reference, that is, starts with exactly one dagger."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
 def is_instance_name(text: str) -> bool:
-    """Return True if a reference can contain this name of an instance, as in `†NAME.state.x`."""
+    """Return whether a reference can contain this name of an instance, as in `†NAME.state.x`."""
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
@@ -131,7 +129,7 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return the string that means the literal `text`."""
+    """Return the string that stands for the literal `text`."""
     if DAGGER not in text:
         return text
     head, rest = _split(text)
@@ -139,7 +137,7 @@ def escape(text: str) -> str:
 
 
 def escaped(value: JSON) -> JSON:
-    """Return the value with `escape` applied to every text."""
+    """Return the value with `escape` applied to every string."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, list):
@@ -150,12 +148,12 @@ def escaped(value: JSON) -> JSON:
 
 
 def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
-    """Return a value, in the form in which it was written, with each reference replaced by
+    """Return a value as it was written (with escapes), but with each reference replaced by
     `change`.
 
     Args:
         value: any JSON value. Keys of objects are never references.
-        change: returns the value that replaces a reference, which may be malformed.
+        change: returns the value that replaces a reference. The reference may be malformed.
     """
     if isinstance(value, str):
         return change(value) if is_reference(value) else value
@@ -167,19 +165,19 @@ def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split a text into the daggers at its beginning and the rest."""
+    """Split a string into the daggers at its beginning and the rest."""
     head = _HEAD_DAGGERS.match(text)
     end = head.end() if head is not None else 0
     return text[:end], text[end:]
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a text that contains a reference without being one; None if it contains
-    none.
+    """Return the error for a string that contains a reference without being one, or None if it
+    contains none.
     """
     start = 0
     if is_reference(text):
-        # The text begins with a reference, and more text follows.
+        # The string begins with a reference, and more text follows.
         try:
             _, end = _operand(text, 0)
         except ReferenceSyntaxError:
@@ -223,7 +221,7 @@ def format_path(path: Path) -> str:
 
 
 def dotted_key(key: str) -> str:
-    """Return a key as a part of a dotted path; it is quoted if it is empty or contains a dot."""
+    """Return a key as part of a dotted path. It is quoted if it is empty or contains a dot."""
     if not key or "." in key or key.startswith('"'):
         return encode_text(key)
     return key
@@ -292,7 +290,7 @@ def parse_reference(text: str) -> Expression:
     """Parse a reference string.
 
     Raises:
-        ReferenceSyntaxError: it is malformed; the message contains the place and what was expected.
+        ReferenceSyntaxError: it is malformed; the message says where and what was expected.
     """
     return _parse_short(text) if len(text) <= _SHORT else _parse_long(text)
 
@@ -336,7 +334,7 @@ _parse_long = lru_cache(maxsize=1_024)(_parse)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed `_outputPath`: the places to which a result is written.
+    """A parsed `_outputPath`: where a result is written.
 
     Attributes:
         mode: `one`; `either` (`p || q`: a success is written to the first, a failure to the
@@ -382,7 +380,7 @@ def _target_path(text: str) -> Path:
         )
 
     if keys[0] in KINDS and len(keys) > 1:
-        # Taken literally, `state.x` would mean †state.state.x, which nobody intends.
+        # Read literally, `state.x` would mean †state.state.x, which nobody intends.
         without_kind = format_path(keys[1:]).lstrip(".")
         if len(without_kind) <= 100:
             hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"
@@ -395,7 +393,7 @@ def _target_path(text: str) -> Path:
 
 @lru_cache(maxsize=8192)
 def parse_target(text: str) -> Target:
-    """Parse `_outputPath`: `sentiment`, which means `†state.sentiment`; `p || q`; `p && q`.
+    """Parse an `_outputPath`: `sentiment` (short for `†state.sentiment`), `p || q` or `p && q`.
 
     Raises:
         ReferenceSyntaxError: it is malformed, mixes both operators, or leads outside the state.
@@ -441,14 +439,14 @@ def parse_target(text: str) -> Target:
 
 @dataclass(slots=True, eq=False)
 class Hole:
-    """A reference in a compiled value, with its place."""
+    """A reference in a compiled value, and where it is."""
 
     expression: Expression
     path: Path
 
 
 Compiled = object
-"""A JSON value with a `Hole` for each reference, and with resolved escapes."""
+"""A JSON value with a `Hole` for each reference and with its escapes resolved."""
 
 
 def compile_value(
@@ -461,10 +459,10 @@ def compile_value(
         value: any JSON value.
         holes: receives a `Hole` for every reference.
         problems: receives (path, message) for every malformed reference.
-        path: the place of `value`.
+        path: where `value` is.
 
     Returns:
-        `value` itself if it contains no references and no escapes, otherwise a copy with holes.
+        `value` itself if it contains no references or escapes, otherwise a copy with holes.
     """
     if isinstance(value, str):
         return _compile_text(value, holes, problems, path) if DAGGER in value else value
@@ -527,7 +525,7 @@ def _compile_text(
 
 
 def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
-    """Replace the holes with values. References in the values are not replaced."""
+    """Replace the holes by values. References inside these values are not replaced."""
     if isinstance(compiled, Hole):
         return resolve(compiled.expression)
     if isinstance(compiled, list):
@@ -552,8 +550,8 @@ class _Node:
 
 
 class PathIndex:
-    """A trie of the paths that calls write. A path overlaps itself, its prefixes and
-    its extensions.
+    """A trie of the paths that calls write. A path overlaps itself, its prefixes and its
+    extensions.
     """
 
     __slots__ = ("_root",)
@@ -562,7 +560,7 @@ class PathIndex:
         self._root = _Node()
 
     def add(self, path: Path, writer: int) -> None:
-        """Add a path and the call that writes it."""
+        """Add a path, together with the call that writes it."""
         node = self._root
         for key in path:
             child = node.children.get(key)

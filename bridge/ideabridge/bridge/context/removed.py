@@ -1,5 +1,5 @@
-"""Removed kinds of explanations: what they meant, and the Python expression that each
-of them becomes.
+"""Removed kinds of explanations: what they meant, and which Python expression replaces each of
+them.
 
 Before version 2 of the rules for calls, a plan also explained literals by guessed functions: parts
 of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with
@@ -19,8 +19,8 @@ module knows:
 | test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
-An expression yields a list with the value, or an empty list if there is no value. So loops over
-such lists combine expressions, and none of them fails.
+An expression yields a list that contains the value, or an empty list if there is no value.
+Expressions can therefore be combined by looping over such lists, and none of them fails.
 """
 
 from __future__ import annotations
@@ -67,22 +67,21 @@ _COMPARISONS: Final[Mapping[str, str]] = {
     "below": "<",
     "at_most": "<=",
 }
-"""The tests that compare numbers, as Python writes them.
+"""The tests that compare numbers, and their operators in Python.
 
 The others are `present`, with true or false: whether the value exists and is not null; `empty`:
-whether it is absent, null, or an empty text, list or object; `equals` and `differs_from`, which
-compare it with a constant, or with each constant of a list.
-"""
+whether it is absent, null, or an empty string, list or object; `equals` and `differs_from`, which
+compare it with a constant, or with each constant of a list."""
 
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
 
 
 class NoExpressionError(ExplanationError):
-    """An explanation has a value that no Python expression has."""
+    """No Python expression can produce the value of this explanation."""
 
 
 def is_removed(raw: JSON) -> bool:
-    """Return whether the form of an explanation, or of a part of it, has a removed kind."""
+    """Return whether the form of an explanation, or of one of its parts, is of a removed kind."""
     match raw:
         case (
             {"all_of": _}
@@ -104,7 +103,7 @@ def is_removed(raw: JSON) -> bool:
 
 
 def read_earlier_explained(raw: JSON, *, where: str = "explained") -> Explained:
-    """Read an explained literal of a plan that may have removed kinds.
+    """Read an explained literal of a plan that may contain removed kinds.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -131,7 +130,7 @@ class Removed(Explanation):
     """An explanation of a removed kind.
 
     Attributes:
-        raw: its JSON form, which was checked.
+        raw: its JSON form, which has been checked.
         sources: the references that it and its parts read.
     """
 
@@ -143,7 +142,7 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """A family of its own: no other explanation can replace it."""
+        """A family of its own, because no other explanation can replace it."""
         return f"removed {self.shown}"
 
     @property
@@ -157,11 +156,11 @@ class Removed(Explanation):
         return encode_text(self.raw)
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the value; MISSING if there is none."""
+        """Return the value, or MISSING if there is none."""
         return _value(self.raw, read)
 
     def positions(self, read: Read) -> bool:
-        """Return whether one of its parts selects by a position."""
+        """Return whether any of its parts selects by position."""
         return _positions(self.raw, read)
 
     def to_json(self) -> JSON:
@@ -257,7 +256,7 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
 
 
 def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] | None:
-    """Return the items that meet a condition; None if there is no list, or no value to compare
+    """Return the items that meet a condition, or None if there is no list or no value to compare
     with.
     """
     if items is None or len(items) > ITEMS:
@@ -277,7 +276,7 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
 
 
 def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
-    """Return the first item with the largest or smallest field; empty if the fields cannot be
+    """Return the first item with the largest or smallest field. Empty if the fields cannot be
     compared.
     """
     column = column_of(items, name)
@@ -375,7 +374,7 @@ def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing
 
 
 def _written(moment: datetime, form: str) -> str:
-    """Write a date in a format of strftime, in which `%e` is the day without a leading zero."""
+    """Write a date in a strftime format, in which `%e` is the day without a leading zero."""
     return f"{moment.year:04d}".join(
         moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y")
     )
@@ -384,14 +383,13 @@ def _written(moment: datetime, form: str) -> str:
 # -- as Python -------------------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
-"""Returns, for the text of a reference, the name in the expression of its document (`†input`,
-`†results.3`).
-"""
+"""Returns, for a reference, the name that the expression uses for its document (`†input`,
+`†results.3`)."""
 
 
 def python_of(raw: JSON, name: Name) -> str:
-    """Return a Python expression that yields a list with the value of an explanation, or an empty
-    list if there is none.
+    """Return a Python expression that yields a list containing the value of an explanation, or an
+    empty list if there is none.
 
     Args:
         raw: the form of the explanation, whether of a removed kind or not.
@@ -447,9 +445,8 @@ def _keys(take: JSON) -> Path:
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
-"""A value, or, if it is a text, the value that its JSON contains. Text that only looks like JSON
-makes the expression fail.
-"""
+"""Expression for a value that may be a string: the JSON inside the string, or else the value
+itself. Text that only looks like JSON makes the expression fail."""
 
 
 def _python_at(reference: str, name: Name) -> str:
@@ -505,7 +502,7 @@ def _python_extreme(items: str, side: str, name: JSON) -> str:
 
 _IS_NUMBER: Final = "isinstance(v, (int, float)) and not isinstance(v, bool)"
 _AS_TEXTS: Final = f"([str(int(v)) if v == int(v) else json.dumps(v)] if {_IS_NUMBER} else [])"
-"""A number as text, like `as_text`."""
+"""Expression that writes a number as text, like `as_text`."""
 
 _NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
 _ANY_TYPE: Final = ("text", "add", "multiply", "length")
@@ -557,12 +554,14 @@ def _python_step(inner: str, by: list[JSON]) -> str:
 
 
 def _python_each(inner: str, step: str) -> str:
-    """Return an expression that yields the list of the results of a step for each value `v`."""
+    """Return an expression that yields the list of a step's results, one for each value `v`."""
     return f"[w for v in {inner} for w in ({step})]"
 
 
 def _least_parts(place: int) -> int:
-    """Return the minimum number of parts of a text that has a part in a place."""
+    """Return the minimum number of parts that a text must have to contain the part at this
+    position.
+    """
     return -place if place < 0 else place + 1
 
 

@@ -13,18 +13,18 @@ _USUAL: Final = 4
 """The approximate number of bytes of one token of English or JSON."""
 
 _MOST: Final = 8
-"""The average number of bytes per token that hardly any text exceeds."""
+"""A number of bytes per token that hardly any text exceeds on average."""
 
 _TITLE: Final = 60
 
 
 def least_tokens_of(size: int) -> int:
-    """Estimate the least number of tokens of a text of this many bytes."""
+    """Estimate the minimum number of tokens in a text of this many bytes."""
     return size // _MOST
 
 
 def tokens_of(size: int) -> int:
-    """Estimate the tokens of a text of this many bytes."""
+    """Estimate the number of tokens in a text of this many bytes."""
     return size // _USUAL
 
 
@@ -36,13 +36,13 @@ class Request:
         context_json: the messages as the idea stores them.
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
-        model: settings of the model that handlers asked for.
+        model: model settings that handlers asked for.
         offered: the tools and the output schema as changed by handlers, in the form of
-            `RequestMade`; None without changes.
+            `RequestMade`, or None if they changed nothing.
         shown: the limits on the results in the texts, `{"value": bytes, "request": bytes}`: for one
-            result, and for all. None if no limit was recorded.
+            result and for all of them. None if no limits were recorded.
         schema_size: the size of the schema in bytes of JSON, if it is known.
-        members: the schemas of the members of the Solution that handlers added, by name.
+        members: the schemas of the Solution members that handlers added, keyed by name.
     """
 
     context_json: list[JSON]
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def encoded(self) -> EncodedRequest:
-        """The parts of which the id is a hash, in their canonical form.
+        """The parts that the id is computed from, in canonical form.
 
         Raises:
             InvalidJSONError: a part is not JSON.
@@ -83,18 +83,18 @@ class Request:
 
     def know(self, encoded: EncodedRequest) -> None:
         """Set `encoded` to an encoding that already exists. A copy of the Request with other parts
-        encodes its own.
+        does not inherit it.
         """
         self._encoded[:] = [encoded]
 
     @property
     def stored_size(self) -> int:
-        """The number of bytes of which the id is a hash."""
+        """The number of bytes that the id is computed from."""
         return self.encoded.size
 
     @property
     def size(self) -> int:
-        """The number of bytes that its mind reads: the texts and the schema."""
+        """The number of bytes that the mind reads: the texts and the schema."""
         return self.text_size + (
             len(encode(self.schema)) if self.schema_size is None else self.schema_size
         )
@@ -110,19 +110,19 @@ class Request:
 
     @property
     def about_tokens(self) -> int:
-        """The number of tokens of the Request, estimated from its size."""
+        """An estimate of the number of tokens of the Request, based on its size."""
         return tokens_of(self.size)
 
     @property
     def least_tokens(self) -> int:
-        """Estimate the least number of tokens of the Request from its texts alone, because some
-        minds get a shorter form of the schema.
+        """A minimum estimate of the number of tokens of the Request. It counts only the texts,
+        because some minds get a shorter form of the schema.
         """
         return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
-        """Return a sentence about the largest message that the mind reads: its number, its
-        beginning and its size.
+        """Return a sentence about the largest message that the mind reads: its number, its first
+        words and its size.
         """
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
         if not sizes:
@@ -138,7 +138,7 @@ class Request:
         )
 
     def _largest_part(self, title: str) -> str:
-        """Return the largest member of an input, a state or data, whose text has this title."""
+        """Return the largest member of the input, state or data whose text has this title."""
         kind = title.partition(",")[0].lower()
         members = [
             (len(encode(value)), name)

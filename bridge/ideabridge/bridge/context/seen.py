@@ -1,14 +1,14 @@
 """Seen: which kinds of values a published plan has read so far, and what is new about a value.
 
-No number of runs can show that a task treats all kinds of values alike: it may transfer only
-positive amounts, or stop at an empty list. So a plan keeps a profile of each value that it reads,
-and a replay names what no run has seen before.
+No number of runs can prove that a task treats all kinds of values alike: it may transfer only
+positive amounts, or stop at an empty list. A plan therefore keeps a profile of each value that it
+reads, and a replay names whatever no run has seen before.
 
 A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text":
 {"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
-"always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It has
-only the types that were seen. `plain` names the conversions that have changed no text so far: a
-copy of `ann` may just as well be the text in lower case.
+"always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It
+contains only the types that were seen. `plain` names the conversions that have changed no text so
+far: a copy of `ann` may just as well be the text in lower case.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 
 MEMBERS: Final = 200
-"""The maximum number of members of an object that a profile lists. The presence of others is not
-watched.
-"""
+"""The maximum number of members of an object that a profile lists. Whether other members are
+present is not tracked."""
 
 _LONGEST: Final = 1_000
-"""The maximum number of characters of a text that is compared with its conversions."""
+"""The maximum number of characters of a string that is compared with its conversions."""
 
 _NAMED: Final = 5
 """The maximum number of members that a novelty names."""
@@ -50,7 +49,8 @@ _STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
     "strip": (str.strip, "spaces around it"),
     "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
 }
-"""The conversions that a copied text may have gone through, each with what it changes in a text."""
+"""The conversions that a copied string may have gone through, each with what it changes in a
+string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Novelty:
 
     Attributes:
         text: what is new, for people.
-        mild: True if it is named, but is no reason to ask: a number outside the range of the
-            numbers seen.
-        lone: True if the runs had only one number, which is no range.
-        notation: True if it matters only to a copy, which may have been converted.
+        mild: whether it is only named and is no reason to ask, such as a number outside the range
+            of the numbers seen.
+        lone: whether the runs had only one number, which is no range.
+        notation: whether it matters only to a copy, because the copy may have been converted.
     """
 
     text: str
@@ -72,7 +72,7 @@ class Novelty:
 
 
 def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
-    """Return a profile that includes one more value; a missing value counts as null."""
+    """Return a profile that includes one more value. A missing value counts as null."""
     before = profile or {}
     inner = _inner(value)
     kind = _kind(inner)
@@ -85,7 +85,7 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value; nothing if runs have seen such values, or if the profile is
+    """Return what is new about a value: nothing if runs have seen such values, or if the profile is
     empty.
     """
     if not profile:
@@ -116,7 +116,9 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
 
 def _inner(value: JSON | Missing) -> JSON:
-    """Return the value, or the value that a text contains as JSON; null for a missing value."""
+    """Return the value, or the value that a string contains as JSON, or null if the value is
+    missing.
+    """
     if isinstance(value, Missing):
         return None
     if not isinstance(value, str):
@@ -144,19 +146,19 @@ def _sign(number: float) -> int:
 
 
 def _plain(text: str) -> list[str] | None:
-    """Return the conversions that do not change a text; None if it is too long to compare."""
+    """Return the conversions that do not change a string, or None if it is too long to compare."""
     if len(text) > _LONGEST:
         return None
     return [step for step, (convert, _) in _STEPS.items() if convert(text) == text]
 
 
 def _present(members: JSONObject) -> list[str]:
-    """Return the names of the members that are watched. A null member counts as absent."""
+    """Return the names of the members that are tracked. A null member counts as absent."""
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 
 def _first(inner: JSON) -> JSONObject:
-    """Return the facts of a profile about the values of one type after the first value."""
+    """Return what a profile records about the values of one type after the first value."""
     if isinstance(inner, str):
         facts = _grown({}, inner)
         plain = _plain(inner)
@@ -170,7 +172,7 @@ def _first(inner: JSON) -> JSONObject:
 
 
 def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
-    """Return the facts of a profile about the values of one type, extended by one more value."""
+    """Return what a profile records about the values of one type, extended by one more value."""
     if inner is None:
         return {}
     if isinstance(inner, bool):

@@ -7,7 +7,7 @@ into `Shown`: first the results of the tool that reads parts of values, then all
 the newest first. Each of the rest appears as `{"shortened": reference, "type", "bytes",
 "preview"}`, and the text around it says so.
 
-All of this depends only on the messages, so a Request can be made again from its stored context.
+All of this depends only on the messages, so a Request can be recreated from its stored context.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import ArgumentError
 
 LEAST: Final = 256
-"""The minimum value of a limit, in bytes."""
+"""The smallest value that a limit can have, in bytes."""
 
 MOST: Final = 64 * 1024 * 1024
-"""The maximum value of a limit, in bytes."""
+"""The largest value that a limit can have, in bytes."""
 
 _LISTED: Final = 50
-"""The number of last calls that are always listed."""
+"""How many of the last calls are always listed."""
 
 _PREVIEWS: Final = 8
-"""The previews in states may take this fraction of `Shown.request`, or 2 KB."""
+"""The previews in states may take up `Shown.request` divided by this number, or 2 KB if that is
+more."""
 
 _TWICE: Final = 64
-"""Results of fewer bytes are shown with their call even if data contains them."""
+"""Results smaller than this, in bytes, are shown with their call even if data also contains
+them."""
 
 _NAMED: Final = 5
 """The maximum number of references to shortened values that a sentence names."""
@@ -48,8 +50,8 @@ class Shown:
     """How many bytes of results a Request shows.
 
     Attributes:
-        value: the maximum size of one result that is shown whole, in bytes of JSON.
-        request: the maximum total size of the results that are shown whole, in bytes of JSON.
+        value: the maximum size, in bytes of JSON, of one result that is shown whole.
+        request: the maximum total size, in bytes of JSON, of the results that are shown whole.
     """
 
     value: int
@@ -61,7 +63,7 @@ class Shown:
 
     @property
     def largest(self) -> int:
-        """The maximum size of a result that can be shown whole, in bytes."""
+        """The maximum size, in bytes, of a result that can be shown whole."""
         return min(self.value, self.request)
 
     def to_json(self) -> JSONObject:
@@ -109,9 +111,8 @@ TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
 """The default limits for models, for clients that are sampled, and for minds in Python."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
-"""The limits for a host that answers by turns: it pays for each byte, and can also read values with
-`check_run`.
-"""
+"""The limits for a host that answers by turns. It pays for each byte, and can also read values with
+`check_run`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +128,17 @@ class Sizes:
     largest: int = 0
 
     def with_one(self, size: int) -> Sizes:
-        """Return the sizes of these values and one more."""
+        """Return the sizes of these values plus one more."""
         return Sizes(self.total + size, max(self.largest, size))
 
 
 class Measures:
-    """What the last Request found out about values and calls, so that a long run measures only what
+    """What the last Request learned about values and calls, so that a long run measures only what
     is new.
     """
 
     def __init__(self) -> None:
-        # The entry holds the value, so that Python does not reuse its id.
+        # Each entry keeps its value alive so that the id cannot be reused.
         self._last: dict[int, tuple[JSON, int]] = {}
         self._now: dict[int, tuple[JSON, int]] = {}
         self._last_lines: dict[int, tuple[JSON, str]] = {}
@@ -147,8 +148,8 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request. Sizes and lines that it does not ask for are forgotten when the next one
-        begins.
+        """Begin a Request. Sizes and lines that this Request does not ask for are forgotten when
+        the next one begins.
         """
         self._last = self._now
         self._now = {}
@@ -157,7 +158,7 @@ class Measures:
 
     def line(self, value: JSON) -> str:
         """Return the JSON of a value in one line. For an object or array that has not changed, it
-        is made only once.
+        is computed only once.
         """
         if not isinstance(value, dict | list):
             return line_of(value)
@@ -181,7 +182,7 @@ class Measures:
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
         """Return the calls of `call` messages. The messages of a run never change, and each Request
-        has all messages of the last one.
+        contains all messages of the last one.
         """
         unchanged = len(self._entries)
         if len(entries) < unchanged or not all(map(is_, entries, self._entries)):
@@ -201,15 +202,15 @@ class Measures:
 
     @property
     def of_calls(self) -> Sizes:
-        """The sizes of the results that are in no state, for the calls that were last passed to
+        """The sizes of the results that no state contains, for the calls that were last passed to
         `calls`.
         """
         return self._sizes
 
 
 Place: TypeAlias = tuple[str, Path]
-"""(instance or "", path) of a state, or of data of one kind, in the documents that
-references read."""
+"""Where a document is: (instance or "", path) of a state, or of data of one kind, in the documents
+that references read."""
 
 
 @dataclass(slots=True)
@@ -217,13 +218,13 @@ class _Result:
     """A value that a call returned.
 
     Attributes:
-        call: the number of the call among the `call` messages; if several calls wrote the value,
+        call: the number of the call among the `call` messages. If several calls wrote the value,
             the number of the last one.
         is_read: whether a call of the reading tool returned it.
         reference: the reference to it.
         value: the value.
         size: its size in bytes of JSON.
-        place: the message that contains it; None: the call message.
+        place: the message that contains it, or None if the call message does.
         path: its path in the value of that message.
     """
 
@@ -237,7 +238,7 @@ class _Result:
 
     @property
     def written(self) -> str:
-        """The reference in the form in which a call of any instance can write it."""
+        """The reference in a form that a call of any instance can use."""
         return format_reference(self.reference.full, self.reference.instance)
 
 
@@ -270,13 +271,13 @@ class MadeCall:
 
 @dataclass(slots=True)
 class _Writes:
-    """The paths to which calls wrote within one message."""
+    """The paths that calls wrote to within one message."""
 
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """Yield (path, its last writer, whether this is a call of the reading tool) for every path
-        that is not within another.
+        """Yield (path, its last writer, whether the writer is a call of the reading tool) for every
+        path that is not inside another.
         """
         top: Path | None = None
         last = -1
@@ -317,8 +318,8 @@ class ShownDocument:
 
 
 def _priority(result: _Result) -> tuple[bool, int]:
-    """Return the key of a result's priority: results of the reading tool first, then the newest
-    results.
+    """Return the key that sorts results by priority: results of the reading tool first, then the
+    newest results.
     """
     return result.is_read, result.call
 
@@ -328,15 +329,15 @@ class Showing:
 
     Args:
         calls: the values of the `call` messages, in order.
-        documents: the values of state and data messages, by their place.
+        documents: the values of state and data messages, keyed by their place.
         shown: the limits.
-        measures: the measures of the last Request.
-        added: the data that calls have added: for the place of each document, the paths of the
-            added parts.
+        measures: what the last Request measured.
+        added: the data that calls have added, as the paths of the added parts for the place of each
+            document.
 
     Attributes:
         unlisted: the calls that have no line: early calls whose results are not shown.
-        is_shortened: True if a result is not shown whole.
+        is_shortened: whether any result is not shown whole.
         line: writes the JSON of a value in one line.
     """
 
@@ -369,7 +370,7 @@ class Showing:
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
         """Find the results that are not shown whole."""
-        # The results in a document are at most as large as the document.
+        # The results in a document are no larger than the document itself.
         sizes = self._measures.of_calls
         for value in self._documents.values():
             sizes = sizes.with_one(self._measures.size(value))
@@ -405,7 +406,7 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # For data that is no result, it is unknown which call added it.
+            # For data that is not a result, it is unknown which call added it.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -427,7 +428,7 @@ class Showing:
                 )
 
     def _find_in_data(self) -> dict[int, Place]:
-        """Return, for each call that returned a message, the place of the data that contains its
+        """Return, for each call that returned a message, the place of the data that contains the
         whole result.
         """
         by_key: dict[tuple[str, str], list[Place]] = {}
@@ -472,7 +473,7 @@ class Showing:
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
         """Return the place of the document that contains the value of a reference, and the path
-        within it.
+        inside that document.
         """
         full = reference.full
         depth = 2 if reference.kind == "data" else 1
@@ -480,8 +481,8 @@ class Showing:
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Return the calls among these that have a line. A call that a handler has changed is shown
-        as it is.
+        """Return which of these calls have a line. A call that a handler has changed is shown as it
+        is.
         """
         listed: Sequence[MadeCall] = self._calls
         if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
@@ -495,7 +496,9 @@ class Showing:
         return [call for call in listed if id(call) not in unlisted]
 
     def preview(self, result: _Result) -> JSONObject | None:
-        """Return `{"type", "bytes", "preview"}` of a call's result; None if it is shown whole."""
+        """Return `{"type", "bytes", "preview"}` for a call's result, or None if the result is shown
+        whole.
+        """
         if id(result) not in self._cut:
             return None
         short = reference_to(
@@ -508,7 +511,7 @@ class Showing:
         """Return a state or data as it is shown.
 
         Args:
-            place: its place among the documents.
+            place: where it is among the documents.
             value: the value of its message. If a handler has changed the message, it is
                 shown as it is.
         """
@@ -542,7 +545,7 @@ class Showing:
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:
-    """Yield references to the places to which a call wrote its value."""
+    """Yield references to the places that a call wrote its value to."""
     also = call.get("also")
     for text in (call.get("value"), *(also if isinstance(also, list) else [])):
         if not isinstance(text, str):
@@ -556,7 +559,9 @@ def _references(call: JSONObject) -> Iterator[Reference]:
 
 
 def _holds(document: JSON, value: JSON) -> bool:
-    """Return whether merging a value into a document would not change it."""
+    """Return whether a document already contains a value, so that merging it in would change
+    nothing.
+    """
     if document is value:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
@@ -581,9 +586,8 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The maximum number of characters of a text in the preview of a result, which is part of the line
-of its call.
-"""
+"""The maximum number of characters of a string in the preview of a result, which is part of the
+line of its call."""
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
 
@@ -603,7 +607,9 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value with the values of a tree at the tree's paths, including nulls."""
+    """Return a copy of a value in which the values of a tree replace the parts at the tree's paths,
+    including nulls.
+    """
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in value.items():
@@ -631,7 +637,7 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """References for a sentence; only the first ones if there are many."""
+    """Return references for use in a sentence. If there are many, only the first ones are named."""
     more = len(references) - _NAMED
     listed = ", ".join(references[:_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed

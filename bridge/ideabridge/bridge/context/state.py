@@ -1,7 +1,7 @@
-"""State: documents, which are JSON values read and written by path, and `StateSchema`.
+"""State: documents (JSON values that are read and written by path) and `StateSchema`.
 
 A document is never changed in place. A write copies the objects along its path and shares the rest,
-so the state before a Solution remains as long as a call reads it.
+so the state from before a Solution remains available as long as a call reads it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
 
 Method = Literal["set", "merge", "push"]
-"""`_outputMethod`: replace, merge objects deeply, append to an array."""
+"""`_outputMethod`: whether to replace, merge objects deeply, or append to an array."""
 
 
 class Missing:
-    """The type of `MISSING`, which means that there is no value; null is a value."""
+    """The type of `MISSING`, which means that there is no value. Null is a value."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -36,14 +36,13 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Of the texts with more characters than this, only one is cached at a time, because its value
-takes much memory.
-"""
+"""Of the strings with more characters than this, only one is cached at a time, because its value
+takes much memory."""
 
 
 def parsed_text(text: str) -> JSON | Missing:
-    """Return the JSON object or array that a text contains, or MISSING. The value is shared, so do
-    not change it.
+    """Return the JSON object or array that a string contains, or MISSING. The value is shared, so
+    do not change it.
     """
     if len(text) <= _LARGE:
         return _parsed_small(text)
@@ -51,8 +50,8 @@ def parsed_text(text: str) -> JSON | Missing:
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
-    """Return a value; for a text, return the JSON object or array that it contains, or MISSING. The
-    value is shared, so do not change it.
+    """Return a value. For a string, return the JSON object or array that it contains, or MISSING.
+    The value is shared, so do not change it.
     """
     return parsed_text(value) if isinstance(value, str) else value
 
@@ -79,7 +78,7 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """Return the value at `path`, or MISSING. A path can continue inside a text that contains a
+    """Return the value at `path`, or MISSING. A path can continue inside a string that contains a
     JSON object or array.
     """
     value: JSON = document
@@ -106,7 +105,9 @@ def read(document: JSON, path: Path) -> JSON | Missing:
 
 
 def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
-    """Explain why `path` does not exist: name its longest existing part, and the value there."""
+    """Explain why `path` does not exist: name the longest part of it that exists, and the value
+    there.
+    """
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
@@ -146,7 +147,7 @@ def _kind(value: JSON) -> str:
 
 
 def merge(old: JSON, new: JSON) -> JSON:
-    """Merge deeply: members of objects are merged, and everything else is replaced by `new`."""
+    """Merge deeply: members of objects are merged, and anything else is replaced by `new`."""
     if isinstance(old, dict) and isinstance(new, dict):
         result: JSONObject = dict(old)
         for key, value in new.items():
@@ -180,8 +181,8 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
 
 
 def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
-    """Return a copy of the document with `value` written at `path`. Missing parents become objects;
-    an index just past the end of an array appends.
+    """Return a copy of the document with `value` written at `path`. Missing parents become objects.
+    An index just past the end of an array appends.
 
     Raises:
         StateWriteError: the path leads through a scalar or past the end of an array, the method
@@ -249,19 +250,19 @@ _LATER = frozenset(
     | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-"""Keywords that a state need not satisfy before the run ends."""
+"""Keywords that a state does not have to satisfy until the run ends."""
 
 
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these may be written; this is checked before anything
+    If the schema declares properties, only these may be written, which is checked before anything
     runs. Every write is checked against the schema without `required`. When the run ends, the whole
     state is checked with `required`.
 
     Args:
         schema: the schema.
-        state: the initial state of the run; its members count as declared.
+        state: the initial state of the run. Its members count as declared.
 
     Raises:
         SchemaError: the schema is invalid.
@@ -270,7 +271,7 @@ class StateSchema:
     def __init__(self, schema: JSONObject, state: JSON = None) -> None:
         self._schema = schema
         self._whole = Validator(schema, what="the state")
-        # The schema is compiled now, so that an invalid one is reported before a run begins.
+        # Compile the schema now, so that an invalid one is reported before a run begins.
         self._whole.compile()
         growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
         self._growing = Validator(growing if isinstance(growing, dict) else {}, what="the state")
@@ -311,7 +312,7 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """Return the schema of a key that `properties` does not name; None if no such key is
+        """Return the schema of a key that `properties` does not name, or None if no such key is
         allowed.
         """
         patterns = schema.get("patternProperties")
@@ -321,14 +322,14 @@ class StateSchema:
                     return schema_of_pattern
 
         additional = schema.get("additionalProperties")
-        # Without `additionalProperties`, JSON Schema would allow every key; a state does not.
+        # Without `additionalProperties`, JSON Schema would allow every key, but a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:
         """Check the state after a write, without the keywords that apply only at the end.
 
         Raises:
-            ClosedStateError: the message has the path, what was found and what was expected.
+            ClosedStateError: the message contains the path, what was found and what was expected.
         """
         try:
             self._growing.check(state)
@@ -339,7 +340,7 @@ class StateSchema:
         """Check the whole state when the run ends.
 
         Raises:
-            ClosedStateError: the message has the path, what was found and what was expected.
+            ClosedStateError: the message contains the path, what was found and what was expected.
         """
         try:
             self._whole.check(state)
@@ -355,8 +356,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Return True if the schema refers to a part that is not a definition: closing that part would
-    close both places.
+    """Return whether the schema refers to a part that is not a definition. Closing that part would
+    close it in both places.
     """
     if isinstance(schema, dict):
         target = schema.get("$ref")
@@ -367,9 +368,9 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """Return the part of a schema that a growing state satisfies at every moment. `values` are the
+    """Return the part of a schema that a growing state must satisfy at all times. `values` are the
     initial values of this part. If `closes`, objects that declare properties accept no others,
-    except those that they have initially.
+    except those they initially have.
     """
     if not isinstance(schema, dict):
         return schema

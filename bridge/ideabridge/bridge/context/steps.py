@@ -1,7 +1,7 @@
 """Steps: conversions of one value into another notation.
 
-Everything here is pure. A value to which a step cannot be applied, or which is too long, has no
-conversion.
+Everything here is pure. If a step cannot be applied to a value, or the value is too long, there is
+no conversion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, encode_text
 
 CHARACTERS: Final = 1_000_000
-"""The maximum number of characters of a text that is converted or results from a conversion."""
+"""The maximum number of characters of a string before or after a conversion."""
 
 STEPS: Final[Mapping[str, str]] = {
     "number": "as a number",
@@ -24,9 +24,8 @@ STEPS: Final[Mapping[str, str]] = {
     "title": "with capitals",
     "strip": "without spaces around it",
 }
-"""The steps of conversion, by name, each with a description. `number` and `text` change the type;
-the others change a text.
-"""
+"""The conversion steps, keyed by name, each with a description. `number` and `text` change the
+type; the others change a string."""
 
 _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
     "lower": str.lower,
@@ -37,7 +36,7 @@ _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def convert(value: JSON, step: str) -> JSON | Missing:
-    """Apply one step of `STEPS` to a value; MISSING if it cannot be applied."""
+    """Apply one step of `STEPS` to a value. Return MISSING if the step cannot be applied."""
     if step == "text":
         return as_text(value)
     if not isinstance(value, str) or len(value) > CHARACTERS:
@@ -56,7 +55,7 @@ def _to_number(value: str) -> JSON | Missing:
 
 
 def as_text(value: JSON | Missing) -> JSON | Missing:
-    """Return a number as text; MISSING for anything else."""
+    """Return a number as a string, or MISSING for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return MISSING
     if isinstance(value, float) and value.is_integer():
