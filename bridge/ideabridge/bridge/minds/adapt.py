@@ -1,8 +1,8 @@
 """Adapt: widens the schema of a Solution into one that model endpoints accept.
 
 Providers refuse different parts of JSON Schema, and some compile it into a grammar that counts and
-patterns would make too large. Removing these only widens the schema. A description tells the model
-about the removed limits, and the loop validates every Solution against the exact schema.
+patterns would make too large. Removing such keywords only widens the schema. A description tells
+the model about the removed limits, and the loop validates every Solution against the exact schema.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ideabridge.tools.compose import EITHER
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 MAX_DEPTH: Final = 12
-"""The number of levels of schemas below the root. Deeper schemas accept anything."""
+"""How many levels of schemas below the root are kept. Deeper schemas accept anything."""
 
 _MENTIONED: Final = frozenset(
     {
@@ -22,14 +22,13 @@ _MENTIONED: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Limits of single values. They are removed, and mentioned in the description."""
+"""Keywords that limit single values. They are removed, and mentioned in the description."""
 
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. All others whose value is not a schema mean nothing to a model, or providers
-refuse them.
-"""
+"""Keywords that stay. All other keywords whose value is not a schema mean nothing to a model, or
+providers refuse them."""
 
 _LONGEST_NOTE: Final = 200
 
@@ -51,7 +50,9 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 def with_calls(schema: JSONObject) -> JSONObject:
     """Return the schema of a Solution without alternatives at its top level, which endpoints
-    refuse. Calls and output are required, and a program is allowed beside them. A Solution with a
+    refuse.
+
+    Calls and output are required, and a program is allowed beside them. A Solution that has a
     program, no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
@@ -70,7 +71,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
 
 
 def is_closed(schema: JSON) -> bool:
-    """Return True if every object in an adapted schema is closed and every part has a type, as
+    """Return whether every object in an adapted schema is closed and every part has a type, as
     strict modes require.
     """
     if not isinstance(schema, dict):
@@ -123,8 +124,8 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there is both an `anyOf` and a `oneOf`, the first one stays: either one is wider
-            # than both together.
+            # If there are both an `anyOf` and a `oneOf`, the first one stays, because either one is
+            # wider than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
     parts = schema.get("allOf")
@@ -154,9 +155,9 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have the same keyword, the first one stays, which
-    is wider than both together. A closed object is opened, because it would refuse the properties
-    of another part.
+    """Merge the parts of an `allOf`. If two parts have the same keyword, the first one stays,
+    because one is wider than both together. A closed object is opened, because it would refuse the
+    properties of the other parts.
     """
     for part in parts:
         if not isinstance(part, dict):

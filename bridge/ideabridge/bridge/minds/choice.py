@@ -11,9 +11,8 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The mind that a run asks for. `auto` includes a mind that a Python program passes to the
-bridge.
-"""
+"""The mind that a run asks for. `auto` includes a mind that a Python program has passed to the
+bridge."""
 
 AUTO: Final = "auto"
 SAMPLING: Final = "sampling"
@@ -35,14 +34,14 @@ class Choice:
 
 
 def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind; for `auto`, choose the bridge's mind, else the client's model by
-    sampling, else turns.
+    """Choose the requested mind. For `auto`, choose the bridge's mind if there is one, otherwise
+    the client's model by sampling, otherwise turns.
 
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
             `recorded`).
-        mind: the bridge's mind, which answers by itself; None if the bridge has none.
-        samples: True if the client supports sampling.
+        mind: the bridge's mind, which answers by itself, or None if the bridge has none.
+        samples: whether the client supports sampling.
 
     Raises:
         MindUnavailableError: the requested mind is not available; the message lists the available
@@ -87,5 +86,5 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
 
 def _title(mind: Mind) -> str:
-    """Return the title of a mind; "" if it has none."""
+    """Return the title of a mind, or "" if it has none."""
     return mind.title if isinstance(mind, Titled) else ""

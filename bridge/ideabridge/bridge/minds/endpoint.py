@@ -1,7 +1,7 @@
 """Endpoint: asks one model through pydantic-ai, and streams its answers.
 
-This file imports pydantic-ai, which takes a second or two. So it is itself imported only when a
-model is first asked.
+This file imports pydantic-ai, which takes a second or two, so it is only imported when a model is
+first asked.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
-"""The variables of tokens that a provider's library reads from the environment besides the key."""
+"""Environment variables with tokens that a provider's library reads in addition to the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
-"""Hosts with models that accept only `max_completion_tokens`."""
+"""Hosts that have models that accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return the model, and whether its address is the user's own.
 
-    Keys come from the environment, or else from the keyring if there is one, and are masked from
-    then on. The key of a provider is never sent to another address: with `base_url`, only the key
-    that `key_env` names is sent.
+    Keys come from the environment, or otherwise from the keyring if there is one. They are masked
+    from then on. The key of a provider is never sent to another address: with `base_url`, only the
+    key that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -133,14 +133,15 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
     if not newer:
-        # The library reads these from the environment, and would send them to any address.
+        # The library reads these variables from the environment, and would send their values to any
+        # address.
         provider.client.organization = provider.client.project = None
 
     limit_answers(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
-    # OpenAI's reasoning models require the newer name of `max_tokens`. Other servers ignore it
-    # silently, and a model that repeats itself would then write until the time-out.
+    # OpenAI's reasoning models require the newer name for `max_tokens`. Other servers silently
+    # ignore that name, so a model that repeats itself would keep writing until the time-out.
     return OpenAIChatModel(
         name,
         provider=provider,
@@ -156,7 +157,7 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             "you want that, or unset it"
         )
 
-    # Bedrock signs requests with AWS credentials and does not send these; a key would replace the
+    # Bedrock signs requests with AWS credentials, which it does not send. A key would replace the
     # signature.
     if url is not None and key is None and kind != "bedrock":
         # Without a key, the library would send the provider's own key from the environment to this
@@ -184,7 +185,7 @@ _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset(
     {"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"}
 )
-"""Systems that show an enforced schema to the model. Others only constrain the model's answer."""
+"""Providers that show an enforced schema to the model. Others only constrain the model's answer."""
 
 
 class Endpoint:
@@ -200,17 +201,17 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # These SDKs would repeat requests by themselves. Only `ModelAnswer` does that, because
-            # it knows the reason.
+            # By default these SDKs repeat requests by themselves. Only `ModelAnswer` may repeat
+            # them, because it knows the reason.
             client.max_retries = 0
 
     @property
     def name(self) -> str:
-        """The provider's name of the model."""
+        """The name that the provider uses for the model."""
         return self._model.model_name
 
     def forms(self, schema: JSONObject) -> list[Form]:
-        """Return the forms to try for an adapted schema, the strictest first."""
+        """Return the forms to try for an adapted schema, strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
         # Anthropic closes every object, which would narrow an open schema.
@@ -222,7 +223,7 @@ class Endpoint:
         return {"auto": [*forms, *prompted], "native": forms, "prompted": prompted}[self._output]
 
     def shows(self, form: Form) -> bool:
-        """Return True if the endpoint shows the enforced schema to the model, so that the prompt
+        """Return whether the endpoint shows the enforced schema to the model. If so, the prompt
         need not describe it.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
@@ -234,8 +235,8 @@ class Endpoint:
         """Ask with messages `{"role", "content"}`, and return the streamed answer.
 
         Raises:
-            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError:
-                there is no answer.
+            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: the model
+                does not answer.
         """
         parameters = _asked(
             form, schema, strict=None if self._model.system == "anthropic" else False
@@ -277,8 +278,8 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """Return the next piece of the text; "" for anything else, such as reasoning; None at the
-        end.
+        """Return the next piece of the text. Return "" for anything else, such as reasoning, and
+        None at the end.
         """
         with _translated(self._place):
             event = await anext(self._events, None)
@@ -288,7 +289,9 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return why the model stopped early, in words; None if it finished or gives no reason."""
+        """Return why the model stopped early, in words, or None if it finished or gives no
+        reason.
+        """
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the limit of tokens (max_tokens) before it was whole"
@@ -307,7 +310,7 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """Return the usage so far, as far as the provider reports it, with the cost if the price is
+        """Return the usage so far, as far as the provider reports it, and its cost if the price is
         known.
         """
         answer = self._response.get()
@@ -327,7 +330,7 @@ def _text(event: ModelResponseStreamEvent) -> str:
 
 
 def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
-    """Return the parameters of a model request that asks in a form."""
+    """Return the parameters of a model request that asks for JSON in a given form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
     output = OutputObjectDefinition(
@@ -362,9 +365,11 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """Return the cost of an answer in US dollars, from its provider or else from the list of
-    prices; None if it is unknown. With `by_address`, the address determines the price, because a
-    user's own server may use any name for its model.
+    """Return the cost of an answer in US dollars, as the provider states it or else from the price
+    list. Return None if it is unknown.
+
+    With `by_address`, the address determines the price, because a user's own server may use any
+    name for its model.
     """
     usage = answer.usage
     reported = (answer.provider_details or {}).get("cost")
@@ -392,8 +397,8 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 @contextmanager
 def _translated(place: str) -> Generator[None]:
-    """Translate errors of the endpoint and of the libraries that read its answers;
-    see `mind_error`.
+    """Translate errors of the endpoint, and of the libraries that read its answers; see
+    `mind_error`.
     """
     try:
         yield
@@ -404,7 +409,7 @@ def _translated(place: str) -> Generator[None]:
 # -- the models of the user's own server -----------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""The seconds that a server may take to answer."""
+"""How long, in seconds, a server may take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_BYTES: Final = 1024 * 1024
@@ -414,7 +419,7 @@ _LONGEST: Final = 200
 
 async def models_of(model: Model) -> list[str] | None:
     """Return the names of the models that an OpenAI-compatible server lists at `GET /models`, at
-    most 1,000; None if the server has no such list or is of another kind.
+    most 1,000. Return None if the server has no such list or speaks another protocol.
 
     Raises:
         ModelUnavailableError: the server cannot be reached within 5 seconds, failed, or sent

@@ -1,4 +1,6 @@
-"""Errors of minds that ask a model. Messages contain a bounded part of the provider's message."""
+"""Errors of minds that ask a model. Each message quotes at most a limited part of the provider's
+message.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class ModelSetupError(MindError):
-    """The model cannot be asked at all: a package, a key or the name is missing or wrong."""
+    """The model cannot be asked at all, because a package, a key or the name is missing or
+    wrong.
+    """
 
 
 class ModelRefusalError(MindError):
@@ -18,7 +22,7 @@ class ModelRefusalError(MindError):
 
 
 class ContextTooLargeError(ModelRefusalError):
-    """The Request does not fit into the context of the model."""
+    """The Request does not fit into the model's context."""
 
 
 _TOO_LARGE: Final = re.compile(
@@ -35,7 +39,7 @@ _TOO_LARGE: Final = re.compile(
 
 
 def says_too_large(message: str) -> bool:
-    """Return True if the message of an endpoint or a client says that the Request does not fit into
+    """Return whether the message of an endpoint or a client says that the Request does not fit into
     the model's context.
     """
     return _TOO_LARGE.search(message) is not None
@@ -45,7 +49,7 @@ class SchemaRefusalError(IdeabridgeError):
     """The endpoint refuses the Request, possibly only because of its schema or its form.
 
     Attributes:
-        certain: True if the endpoint's message mentions the schema.
+        certain: whether the endpoint's message mentions the schema.
     """
 
     def __init__(self, message: str, *, certain: bool) -> None:
@@ -57,7 +61,7 @@ class ModelUnavailableError(IdeabridgeError):
     """The endpoint cannot be reached, is overloaded or failed. It may answer later.
 
     Attributes:
-        status: the HTTP status; None without a response.
+        status: the HTTP status, or None if there was no response.
         retry_after: the seconds to wait, if the endpoint specifies them.
     """
 
@@ -74,7 +78,7 @@ class ModelTimeoutError(IdeabridgeError):
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before its answer was complete, because of the limit of tokens or a content
+    """The model stopped before its answer was complete, because of the token limit or a content
     filter.
     """
 

@@ -16,12 +16,13 @@ FUNCTION: Final = "function"
 """The name of a mind that is a function."""
 
 MindAnswer: TypeAlias = "ObjectLike | str"
-"""A Solution `{"calls": [...], "output": ...}`, as an object or as its JSON text."""
+"""A Solution `{"calls": [...], "output": ...}`, as an object or as JSON text."""
 
 MindFunction: TypeAlias = (
     "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
 )
-"""A function that is a mind: a coroutine function, or a plain function, which runs in a thread."""
+"""A function that acts as a mind: a coroutine function, or a plain function, which runs in a
+thread."""
 
 
 class FunctionMind:

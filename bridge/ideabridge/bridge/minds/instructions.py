@@ -1,9 +1,9 @@
 """Instructions: the text that a model receives besides the Request.
 
 `brief` describes the schema of a Solution briefly, with tools as signatures and types as in
-TypeScript. JSON Schema would take many times the tokens, and small models copy a schema instead of
-following it. `instructions` are for a model endpoint, which gets them with `EXAMPLES`.
-`turns_instructions` are for the model of a host, which answers with the tool `solve`.
+TypeScript. JSON Schema would take many times as many tokens, and small models copy a schema instead
+of following it. `instructions` are for a model endpoint, which gets them together with `EXAMPLES`.
+`turns_instructions` are for a host's model, which answers with the tool `solve`.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ You solve the task by writing one JSON object, and nothing else: {"calls": [...]
 - "output": null while you must see results first; you are asked again, with them. Otherwise the final answer, with
   references or values.
 - Text that begins with † is written with two: ††."""
-"""The text is short, because the examples show the rest."""
+"""This text is short, because the examples show the rest."""
 
 EXAMPLES: Final = (
     (
@@ -241,9 +241,8 @@ EXAMPLES: Final = (
         '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}',
     ),
 )
-"""(task, Solution) pairs that are sent as turns before the task, the simplest last. Without them,
-small models write wrong references and make unnecessary calls. The tools are invented.
-"""
+"""(task, Solution) pairs that are sent as turns before the task, simplest last. Without them, small
+models write wrong references and make unnecessary calls. The tools in them are invented."""
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
@@ -295,7 +294,7 @@ _TURNS: Final = (
 
 
 def _program_hint(schema: JSONObject) -> str:
-    """Return a sentence about programs if the schema offers them; otherwise ""."""
+    """Return a sentence about programs if the schema offers them, otherwise ""."""
     return _PROGRAMS if "program" in _object(schema.get("properties")) else ""
 
 
@@ -305,7 +304,7 @@ def rules(schema: JSONObject) -> str:
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """Return the text that the model of a host gets with each Request. It is short, because each
-    time it takes room in the context of the host.
+    """Return the text that a host's model gets with each Request. It is short, because it takes up
+    room in the host's context every time.
     """
     return f"{_TURNS} {rules(schema)}"

@@ -73,17 +73,17 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 class AnswerBuffer:
     """The text of an answer, held back until its first call is complete, so that the loop does
-    nothing before.
+    nothing before then.
 
     Attributes:
-        has_begun: True if a call is complete and the text has been passed on.
-        broken: why the answer cannot be read; None if it can be read so far.
+        has_begun: whether a call is complete and the text has been passed on.
+        broken: why the answer cannot be read, or None if it can be read so far.
     """
 
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # The text that is, or may be, reasoning before the answer; None once the answer itself has
+        # The text that is, or may be, reasoning before the answer. None once the answer itself has
         # begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
@@ -92,18 +92,18 @@ class AnswerBuffer:
 
     @property
     def is_spoilt(self) -> bool:
-        """True if the answer cannot be read and nothing has been passed on."""
+        """Whether the answer cannot be read and nothing has been passed on."""
         return self.broken is not None and not self.has_begun
 
     @property
     def is_whole(self) -> bool:
-        """True if the Solution is complete. Text after it is ignored."""
+        """Whether the Solution is complete. Any text after it is ignored."""
         return self._answer.is_whole
 
     @property
     def text(self) -> str:
         """The text that is held back."""
-        # Half a surrogate pair cannot be sent.
+        # A lone surrogate cannot be sent.
         return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
@@ -127,7 +127,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text after reasoning in tags; "" as long as the text is, or may be,
+        """Return the text after reasoning in tags, or "" as long as the text is, or may be,
         reasoning.
         """
         if self._closing is None:
@@ -167,15 +167,14 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""The seconds to wait for the usage of an answer after the Solution is complete."""
+"""How long, in seconds, to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
-"""The HTTP status of a server that fails because of a schema, or for any other reason."""
+"""The HTTP status of a server that fails, whether because of a schema or for any other reason."""
 _MODELS: Final = 32
-"""The maximum number of models that handlers of messages may choose in one process. Each model has
-its own connections.
-"""
+"""How many models message handlers may choose in one process. Each model has its own
+connections."""
 _REMEMBERED: Final = 512
-"""The maximum number of schemas whose form is remembered."""
+"""How many schemas the mind remembers a working form for."""
 
 
 class ModelAnswer:
@@ -186,11 +185,11 @@ class ModelAnswer:
     after a pause, or with the error of the answer.
 
     Args:
-        reach: returns the endpoint of the model that a handler chose, or of the configured model
-            for None.
+        reach: returns the endpoint of the model that a handler chose. For None, it returns the
+            endpoint of the configured model.
         configuration: time-outs, retries, repairs, settings.
-        taken: the forms that the endpoint has accepted, by the hash of the schema. The answer adds
-            the form that works for it.
+        taken: the forms that the endpoint has accepted, keyed by the hash of the schema. The answer
+            adds the form that works for it.
         sleep: waits between two attempts.
         request: the Request. The settings from its handlers override those of the configuration.
     """
@@ -207,7 +206,7 @@ class ModelAnswer:
         self._configuration = configuration
         self._taken = forms_by_schema
         self._sleep = sleep
-        # The usage of all finished attempts; None before the first one has finished.
+        # The usage of all finished attempts, or None before the first one has finished.
         self._spent: Usage | None = None
         self._stream: Stream | None = None
         self._deadline = math.inf
@@ -261,7 +260,7 @@ class ModelAnswer:
         schema: JSONObject,
         settings: JSONObject,
     ) -> AsyncGenerator[str]:
-        """Yield the text of the Solution, in pieces, for messages `{"role", "content"}` and an
+        """Yield the text of the Solution in pieces, given messages `{"role", "content"}` and an
         adapted schema.
         """
         self._schema = content_hash(schema)
@@ -300,8 +299,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # A refusal would end the run, although it can continue with the calls that have
-                    # arrived.
+                    # A refusal would end the run, although the run can continue with the calls that
+                    # have arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -323,7 +322,9 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works: the answer can be read, at least up to its first call."""
+        """Remember that the form works, because the answer can be read, at least up to its first
+        call.
+        """
         if self._taken.get(self._schema) is not self._form:
             self._taken[self._schema] = self._form
             if len(self._taken) > _REMEMBERED:
@@ -359,7 +360,7 @@ class ModelAnswer:
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason may be due to the form if the form has never worked.
+            # A refusal without a reason may be due to the form, if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -411,11 +412,11 @@ _EXAMPLES: Final = [
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """Check the settings that handlers ask for, which must have names that a configuration allows,
-    and return them without `model`.
+    """Check the settings that handlers ask for, and return them without `model`. Their names must
+    be allowed in a configuration.
 
     Raises:
-        ModelSetupError: a setting is unknown, or the name of the model is not a text.
+        ModelSetupError: a setting is unknown, or the name of the model is not a string.
     """
     if not isinstance(settings.get("model", ""), str):
         raise ModelSetupError("a message handler asked for the model: expected its name, as text")
@@ -438,8 +439,8 @@ class ModelMind:
 
     Args:
         configuration: the model, its address and its settings.
-        secrets: registers the key, so that journals and messages mask it.
-        sleep: waits between two attempts; tests replace it.
+        secrets: where the key is registered, so that journals and messages mask it.
+        sleep: waits between two attempts. Tests replace it.
 
     Raises:
         ModelSetupError: pydantic-ai is not installed.
@@ -463,10 +464,10 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # This happens now, because a run stores texts before it first asks the model.
+        # This is done now, because a run stores texts before it first asks the model.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        # The working forms and the endpoint of each model.
+        # For each model, its endpoint and the forms that work.
         self._taken: dict[str, dict[str, Form]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()
@@ -482,7 +483,7 @@ class ModelMind:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The configured limits on the results that the model is shown; see `Limited`."""
+        """The configured limits on how much of the results the model is shown; see `Limited`."""
         return self.configuration.shown.stated
 
     async def __aenter__(self) -> ModelMind:
@@ -495,8 +496,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return the model with its address, and whether the address is the user's own. This sends
-        nothing.
+        """Return the model with its address, and whether the address is the user's own. Nothing is
+        sent.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -511,7 +512,7 @@ class ModelMind:
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
-        """Return the models that the user's own server lists; None if it has no list.
+        """Return the models that the user's own server lists, or None if it has no list.
 
         Raises:
             ModelSetupError: see `check`.

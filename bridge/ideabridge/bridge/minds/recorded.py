@@ -1,8 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-It finds a stored idea by the id of the Request, which is the hash of its context and schema. So a
-recording answers as long as the task, the tools and all results of calls are the same; otherwise
-its error shows the differences.
+It finds a stored idea by the id of the Request, which is the hash of its context and schema. A
+recording therefore answers as long as the task, the tools and all results of calls are the same.
+Otherwise its error shows the differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""The number of newest ideas that can answer a Request with a different id."""
+"""How many of the newest ideas are searched for one that can answer a Request with a different
+id."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
@@ -43,9 +44,7 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 class RecordingMissError(MindError):
-    """No stored idea answers a Request. The message contains the nearest idea and
-    the differences.
-    """
+    """No stored idea answers a Request. The message shows the nearest idea and the differences."""
 
 
 class Recorded:
@@ -69,15 +68,15 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on the results that the recorded mind was shown: it had to read the rest with
+        """The limits on the results that the recorded mind was shown. It had to read the rest with
         the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
             return {}
         if newest.idea.shown is None:
-            # The recording is from a time when minds could not read values, so the Requests must
-            # not offer the reading tool.
+            # The recording was made when minds could not read values yet, so the Requests must not
+            # offer the reading tool.
             return {"value": MOST, "request": MOST}
 
         limits = Shown.from_json(newest.idea.shown)
@@ -87,7 +86,7 @@ class Recorded:
         """Yield the stored Solution of a Request.
 
         Raises:
-            RecordingMissError: no idea answers it; the run ends as failed.
+            RecordingMissError: no idea answers it, and the run ends as failed.
         """
         for id_ in _ids(request):
             ideas = self._store.ideas.of_request(id_)
@@ -101,9 +100,11 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea of a Request that differs only in how it words the offer."""
+        """Return the newest idea of a Request that differs from this one only in how it words the
+        offer.
+        """
         if self._by_offer is None:
-            # Ideas that are saved later have the present form of ids.
+            # Ideas that are saved later have ids in the current form.
             self._by_offer = await compute_in_thread(self._index_by_offer)
 
         for context in (request.context_json, earlier_form(request.context_json)):
@@ -152,14 +153,14 @@ class Recorded:
 
 def _written(stored: StoredIdea) -> bytes:
     """Return the Solution as the mind wrote it, including malformed parts, so that these have the
-    same consequences again.
+    same consequences as before.
     """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids under which a Request may be recorded: its own, and the ids that it had before
-    ideas stored `shown`.
+    """Yield the ids that a Request may be recorded under: its own, and the ids it had before ideas
+    stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
@@ -175,9 +176,11 @@ def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
 
 
 def _offer_of(schema: JSON) -> JSON:
-    """Return the schema of a Solution without the parts that versions word differently: its part
-    about programs, and the statement that a result which a mind writes is text if the definition of
-    the tool does not describe it.
+    """Return the schema of a Solution without the parts that versions of ideabridge word
+    differently.
+
+    These are its part about programs, and the statement that a result written by a mind is text if
+    the tool's definition does not describe it.
     """
     if not isinstance(schema, dict):
         return schema
@@ -197,7 +200,7 @@ def _offer_of(schema: JSON) -> JSON:
 
 def _any_result(call: JSON) -> JSON:
     """Return the schema of a call, or of alternative calls, without the statement that a result
-    which a mind writes is text.
+    written by a mind is text.
     """
     if not isinstance(call, dict):
         return call
@@ -225,9 +228,10 @@ _EARLIER_CALLS: Final = 50
 
 
 def earlier_form(context: Sequence[JSON]) -> list[JSON]:
-    """Return the context of a later step in the form of ideas from before they stored values: large
-    parts of states are references, only the last calls appear, each with a preview of its result,
-    and corrections are shortened.
+    """Return the context of a later step in the form that ideas had before they stored values.
+
+    In that form, large parts of states are references, only the last calls appear, each with a
+    preview of its result, and corrections are shortened.
     """
     calls = [
         message
@@ -285,16 +289,16 @@ def _earlier_call(call: JSONObject) -> JSONObject:
 
 
 def _earlier_path(text: str) -> KeyPath:
-    """Return the path of a reference. In rooms, earlier versions named the results of the parent
-    run `results`.
+    """Return the path of a reference. In rooms, earlier versions used `results` for the results of
+    the parent run.
     """
     path = next(parse_reference(text).operands()).full
     return path[1:] if path[:2] == ("data", "results") else path
 
 
 def _nearness(stored: StoredIdea, request: Request) -> float:
-    """Return a number from 0 to 3: the share of equal messages anywhere, plus their share at the
-    beginning, plus 1 if the schemas are equal.
+    """Return a number from 0 to 3: the share of equal messages anywhere, plus the share of equal
+    messages at the beginning, plus 1 if the schemas are equal.
     """
     asked_messages, stored_messages = (
         [encode(message) for message in context]
@@ -314,7 +318,7 @@ def _nearness(stored: StoredIdea, request: Request) -> float:
 
 
 def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
-    """Return the differences between two values as a unified diff; [] if they are equal."""
+    """Return the differences between two values as a unified diff, or [] if they are equal."""
     if encode(stored) == encode(requested):
         return []
 
@@ -349,7 +353,7 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """Open the recording in a file: a store, or the JSON of an exported idea or of a list of them
+    """Open a recording. The file is a store, or the JSON of one exported idea or of a list of them
     (`recording_of`).
 
     Raises:
@@ -378,8 +382,8 @@ def recording(path: Path) -> Generator[Recorded]:
 def recording_of(
     store: Store, run_id: str, export: Callable[[str], JSONObject]
 ) -> list[JSONObject]:
-    """Return the ideas of a run and of its rooms as exported documents in order, for `recording`.
-    `export` returns the document of an idea, or raises an error if it contains a secret.
+    """Return the ideas of a run and of its rooms as exported documents, in order, for `recording`.
+    `export` returns the document of an idea, or raises an error if the idea contains a secret.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None

@@ -45,7 +45,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a setting; None if the name is valid."""
+    """Return what is wrong with the name of a setting, or None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -55,8 +55,8 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """How much of the results of calls a mind is shown whole; the rest is shortened,
-    and can be read.
+    """How much of the results of calls is shown whole to a mind. The rest is shortened, and the
+    mind can read it separately.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -82,7 +82,9 @@ class ShownSettings(BaseModel):
 
 
 class ModelConfiguration(BaseModel):
-    """A model endpoint, without its key, which comes from the environment or the keyring."""
+    """A model endpoint. Its key is not part of it, but comes from the environment or the
+    keyring.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -165,7 +167,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with the address of an endpoint; None if the address is valid."""
+    """Return what is wrong with the address of an endpoint, or None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -199,7 +201,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the extra of ideabridge that installs the packages for a model's provider."""
+    """Return the name of the ideabridge extra that installs the packages for a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -228,11 +230,12 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that before a colon mean a provider. Any other name with a colon is the name of a model."""
+"""Names that mean a provider when they come before a colon. Any other name with a colon is the name
+of a model."""
 
 
 def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
-    """Return the configuration of the model that a handler of messages chooses as MODEL or
+    """Return the configuration of the model that a message handler chooses, given as MODEL or
     PROVIDER:MODEL.
 
     Raises:
@@ -251,7 +254,7 @@ def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfigu
 
 
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
-    """Return the value of the key `model` or of the option --model, as a ModelConfiguration."""
+    """Return the value of the key `model`, or of the option --model, as a ModelConfiguration."""
     if isinstance(value, ModelConfiguration):
         return value
     return ModelConfiguration(name=value)
@@ -289,8 +292,8 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """How a Request asks for JSON, the strictest form first. If an endpoint refuses a form,
-    the next is tried.
+    """How a Request asks for JSON, strictest form first. If an endpoint refuses a form, the next
+    one is tried.
     """
 
     NATIVE = "native"
@@ -306,10 +309,10 @@ class Form(Enum):
 # -- keys ------------------------------------------------------------------------------------------
 
 OPENAI: Final = ("openai", "openai-chat", "openai-responses")
-"""The providers that speak OpenAI's protocols."""
+"""Providers that speak OpenAI's protocols."""
 
 OPENAI_URL: Final = "OPENAI_BASE_URL"
-"""The variable with the address of the user's server."""
+"""The environment variable with the address of the user's server."""
 
 _KEYS: Final = {
     **dict.fromkeys(OPENAI, ("OPENAI_API_KEY",)),
@@ -321,13 +324,13 @@ _KEYS: Final = {
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """Return the variables in which a provider looks for its key."""
+    """Return the environment variables that a provider's key is looked up in."""
     return _KEYS.get(provider, (f"{provider.upper().replace('-', '_').replace('/', '_')}_API_KEY",))
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """Return the first of the named keys that is set in the environment or the keyring. It is
-    masked from now on.
+    """Return the first of the named keys that is set in the environment or the keyring, and mask it
+    from now on.
 
     Raises:
         ModelSetupError: the keyring cannot be read.
@@ -353,8 +356,8 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return a note in brackets that there is no keyring, for a message about a missing key; "" if
-    there is a keyring.
+    """Return a note in brackets that there is no keyring, for a message about a missing key. Return
+    "" if there is a keyring.
     """
     try:
         Keyring().read(name)
@@ -364,8 +367,8 @@ def no_keyring(name: str) -> str:
 
 
 def _from_keyring(name: str) -> str | None:
-    """Return the key that `keyring set ideabridge NAME` has stored; None if there is none, or no
-    keyring.
+    """Return the key that `keyring set ideabridge NAME` has stored, or None if there is no such key
+    or no keyring.
     """
     try:
         return Keyring().read(name)

@@ -1,5 +1,5 @@
-"""The HTTP answers of model endpoints: limits on their size, and the translation of failures into
-errors of minds.
+"""The HTTP answers of model endpoints: limits their size, and translates failures into errors of
+minds.
 
 The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
 long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit every
@@ -45,15 +45,14 @@ from ideabridge.tools.encoding import MAX_BYTES
 from ideabridge.tools.errors import IdeabridgeError
 
 MAX_ERROR: Final = 1024 * 1024
-"""The maximum size of the body of an error, in bytes."""
+"""The maximum size, in bytes, of the body of an error."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""The maximum size of one line, which may contain a whole escaped answer, in bytes."""
+"""The maximum size, in bytes, of one line, which may contain a whole escaped answer."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""The maximum size of one answer, in bytes: a stream wraps every few letters of the answer, and of
-the reasoning before it, in an object.
-"""
+"""The maximum size, in bytes, of one answer. A stream wraps every few letters of the answer, and of
+the reasoning before it, in a JSON object."""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -95,8 +94,8 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON although a stream was requested. It is read whole, then
-    passed on as a stream.
+    """An answer that is declared as JSON although a stream was requested. It is read completely,
+    then passed on as a stream.
 
     pydantic-ai offers no way to read a completion that has already arrived, and asking again
     without a stream would double the cost of every answer.
@@ -122,8 +121,8 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """Return the error of a hook of this file that a library wrapped in its own error; None if
-    there is none.
+    """Return the error that a hook of this file raised and a library wrapped in its own error, or
+    None if there is none.
     """
     visited: set[int] = set()
     below: BaseException | None = error
@@ -137,7 +136,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
 
 
 async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
-    # A few compressed kilobytes may contain gigabytes.
+    # A few kilobytes of compressed data may expand to gigabytes.
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -200,7 +199,7 @@ def _as_stream(body: bytes) -> bytes:
 _LONGEST: Final = 600
 
 _SILENT: Final = "ended without content"
-"""A part of pydantic-ai's message about an empty stream."""
+"""Part of pydantic-ai's message about an empty stream."""
 
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
@@ -210,8 +209,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Convert an error of pydantic-ai or of a library below it into an error of a mind. `place` is
-    the host and port of the endpoint; "" if they are unknown.
+    """Convert an error of pydantic-ai, or of a library below it, into an error of a mind. `place`
+    is the host and port of the endpoint, or "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:
@@ -301,12 +300,12 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." is too vague; the first cause in the chain explains it.
+        # "Connection error." is too vague, but the first cause in the chain explains it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
 
         if isinstance(error, ModelConnectionError) and cause is not None:
-            # The error of a reset connection has no message.
+            # The error for a reset connection has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
 
@@ -314,7 +313,7 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    # The text loses control characters of terminals and halves of surrogate pairs.
+    # Terminal control characters and lone surrogates are removed from the text.
     flat = " ".join(
         "".join(
             character if character.isprintable() else " " for character in text[: 4 * _LONGEST]
