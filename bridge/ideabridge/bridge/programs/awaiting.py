@@ -1,13 +1,13 @@
 """Awaiting: finds the calls of a program whose results are never awaited.
 
-A call starts where it is made, and `await` gives its result. So a program may make calls first and
-await them later, one by one or with `asyncio.gather`. This file finds calls that are certainly
-never awaited: the value of the call is thrown away, or used where only its result can be meant, as
-in `git.log()["x"]` or `f"{git.log()}"`. The type checker of the interpreter sees some of these, but
-does not say what to write.
+A call starts where it is made, and `await` returns its result. A program may therefore make calls
+first and await them later, one by one or with `asyncio.gather`. This file finds calls that are
+certainly never awaited: the value of the call is thrown away, or it is used where only the result
+can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The interpreter's type checker sees some
+of these, but does not say what to write instead.
 
-A call that may be awaited elsewhere is left alone: it is passed on, returned by a plain function,
-kept in a list, or held by a variable that is also used in another way.
+A call that may be awaited elsewhere is not reported: one that is passed on, returned by a plain
+function, stored in a list, or held by a variable that is also used in other ways.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ _READERS: Final = frozenset(
 """Built-in functions that read a value and await nothing."""
 
 _WAITS: Final = frozenset({"gather", "sleep"})
-"""Functions of `asyncio` whose values must be awaited, too."""
+"""Functions of `asyncio` whose values must be awaited too."""
 
 _ROUNDS: Final = 3
-"""The longest chain of functions that return each other's calls and are still recognised: each
-round reads the whole program.
-"""
+"""How long a chain of functions that return each other's calls may be and still be recognised. Each
+round reads the whole program."""
 
 _CONTAINERS: Final = (
     ast.List,
@@ -65,7 +64,7 @@ class Unawaited:
     Attributes:
         line: its line, from 1.
         column: its column, from 1.
-        text: what is wrong, and what to write.
+        text: what is wrong, and what to write instead.
     """
 
     line: int
@@ -76,7 +75,7 @@ class Unawaited:
 def unawaited(
     tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
 ) -> list[Unawaited]:
-    """The calls of a program that cannot be meant without `await`.
+    """Return the calls of a program that make no sense without `await`.
 
     Args:
         tree: the program.
@@ -95,7 +94,7 @@ class _Program:
         self._nodes = [*ast.walk(tree)]
         self._tools = {**tools, "asyncio": _WAITS}
         self._parents: dict[ast.AST, ast.AST] = {}
-        # The nodes that bind each name, and those that read it.
+        # The nodes that bind each name, and the nodes that read it.
         self._bound: dict[str, list[ast.AST]] = {}
         self._read: dict[str, list[ast.Name]] = {}
         self._awaits_twice = False
@@ -131,8 +130,8 @@ class _Program:
                 pass
 
     def _add_functions(self) -> None:
-        """Add the functions of the program whose values must be awaited: functions that `async def`
-        defines, and functions that return calls of such functions.
+        """Add the functions of the program whose values must be awaited: functions defined with
+        `async def`, and functions that return calls of such functions.
         """
         own = [
             node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -155,8 +154,8 @@ class _Program:
         )
 
     def _imported(self) -> tuple[dict[str, str], set[str]]:
-        """The modules with tools, by their names in the program, and the functions that are
-        imported from them.
+        """Return the modules with tools, keyed by their names in the program, and the functions
+        that are imported from them.
 
         A name that is also bound elsewhere is left out, because it may mean something else.
         """
@@ -182,7 +181,7 @@ class _Program:
         return all(isinstance(node, ast.Import | ast.ImportFrom) for node in self._bound[name])
 
     def _starts(self, node: ast.AST) -> bool:
-        """Whether an expression is a call whose value must be awaited."""
+        """Return whether an expression is a call whose value must be awaited."""
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 return name in self._functions
@@ -193,7 +192,7 @@ class _Program:
                 return False
 
     def find(self) -> Iterator[Unawaited]:
-        """The calls that are not awaited."""
+        """Return the calls that are not awaited."""
         for node in self._nodes:
             if not isinstance(node, ast.Call) or not self._starts(node):
                 continue
@@ -219,14 +218,14 @@ class _Program:
                 )
 
     def _find_variable(self, target: ast.expr, node: ast.Call, call: str) -> Iterator[Unawaited]:
-        """Find a variable that only holds calls, none of which can be awaited."""
+        """Find a variable that holds only calls, none of which can be awaited."""
         if not isinstance(target, ast.Name):
             return
 
         name = target.id
         bound = self._bound[name]
         if bound[0] is not target:
-            # The variable was examined with its first call.
+            # The variable was examined together with its first call.
             return
         if not all(self._holds_call(other) for other in bound):
             return
@@ -254,7 +253,7 @@ class _Program:
         )
 
     def _is_async(self, node: ast.AST) -> bool:
-        """Whether a statement is in an `async def`."""
+        """Return whether a statement is inside an `async def`."""
         while not isinstance(
             node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
         ):
@@ -262,8 +261,8 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Whether a value is a whole statement, or a part of a container that is one. In the last
-        statement, such a value is the output.
+        """Return whether a value is a whole statement, or a part of a container that is one. In the
+        last statement, such a value is the output.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):
@@ -271,7 +270,7 @@ class _Program:
         return isinstance(parent, ast.Expr)
 
     def _needs_result(self, node: ast.AST) -> bool:
-        """Whether an expression is used where only the result of a call can be meant."""
+        """Return whether an expression is used where only the result of a call can be meant."""
         parent = self._parents[node]
         match parent:
             case (
@@ -301,8 +300,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Whether a called function may await its arguments itself: a function of `asyncio`, or one
-        that the program defines.
+        """Return whether a called function may await its arguments itself: a function of `asyncio`,
+        or one that the program defines.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
@@ -318,7 +317,7 @@ class _Program:
 
 
 def _shown(call: ast.Call) -> str:
-    """The form in which a message names a call, without its arguments."""
+    """Return the name of a call for messages, without its arguments."""
     return f"{ast.unparse(call.func)}({'...' if call.args or call.keywords else ''})"
 
 

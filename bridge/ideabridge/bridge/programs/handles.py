@@ -1,15 +1,15 @@
-"""Handles: the objects that a program gets in place of large results.
+"""Handles: objects that a program receives in place of large results.
 
-A result over `LARGE` bytes stays in this process, because it takes long to hand it to the
-interpreter, and it may not fit into the memory of a program. The program gets a `Handle`: it reads
-a part with `await tools.read(handle, path)`, passes the handle as a parameter, or returns it. As a
-parameter or an output, a handle is a reference to the result (`†results.0.rows`), which the machine
-resolves like any reference of a plan. So the journal does not store the value twice, and a resumed
-program gets the same handles.
+A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes long,
+and it may not fit into a program's memory. The program receives a `Handle` instead. It can read a
+part with `await tools.read(handle, path)`, pass the handle as a parameter, or return it. As a
+parameter or an output, a handle becomes a reference to the result (`†results.0.rows`), which the
+machine resolves like any reference of a plan. The journal therefore does not store the value twice,
+and a resumed program gets the same handles.
 
-A handle is an object of this process, which the interpreter knows by an id of its session. Results
-of tools are JSON, so no result can be a handle or imitate one, and a class of the same name in a
-program is another class. A session has only handles of its own results.
+A handle is an object of this process, and the interpreter refers to it by an id within the session.
+Results of tools are JSON, so no result can be a handle or imitate one. A class of the same name in
+a program is a different class. A session has handles of its own results only.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000, bytes=5200000)
     await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
@@ -36,15 +36,15 @@ from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, expect_written, n
 from ideabridge.tools.keywords import values_in
 
 LARGE: Final = 1_000_000
-"""The most bytes of JSON of a result that a program gets as a value."""
+"""Maximum size, in bytes of JSON, of a result that a program receives as a value."""
 
 READ: Final = "read"
-"""The function of the module `tools` that reads a part of a result."""
+"""The function of the module `tools` that reads part of a result."""
 
 CLASS: Final = "Handle"
 
 SHOWN: Final = ("call", "path", "type", "length", "bytes")
-"""The attributes of a handle that a program sees."""
+"""The attributes of a handle that a program can see."""
 
 STUB: Final = f'''
 from typing import Any as _Any
@@ -70,7 +70,7 @@ class Handle:
 
     Attributes:
         call: the number of the call in its program, from 0.
-        keys: the path of the part in the result.
+        keys: the path of the part within the result.
         value: the value.
         bytes: its size as JSON.
     """
@@ -82,7 +82,7 @@ class Handle:
 
     @property
     def path(self) -> str:
-        """`keys` as text, such as `rows.0`."""
+        """`keys` as a string, such as `rows.0`."""
         return format_path(self.keys).removeprefix(".")
 
     @property
@@ -102,31 +102,31 @@ class Handle:
         return 0
 
     def reference(self, first: int) -> str:
-        """The reference to the value; `first` is the number of the program's first
-        call in its run.
+        """Return the reference to the value. `first` is the index, in the run, of the program's
+        first call.
         """
         return format_reference(("results", str(first + self.call), *self.keys))
 
 
 def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
-    """Return the result of a call, or a part of it, as a program gets it: the value itself, or a
-    handle if the value is large.
+    """Return the result of a call, or a part of it, as a program receives it: the value itself, or
+    a handle if the value is large.
     """
     if not isinstance(value, str | list | dict) or (
         isinstance(value, str) and len(value) <= LARGE // 6
     ):
-        # No character of a text has more than 6 bytes.
+        # No character of a string takes more than 6 bytes.
         return value
     size = len(encode(value))
     return value if size <= LARGE else Handle(call, keys, value, size)
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:
-    """The part of a handle or of a value at a path, which is written as in references: `rows.0["odd
-    key"]`. The path "" means all of it.
+    """Return the part of a handle or of a value at a path, which is written as in references:
+    `rows.0["odd key"]`. The path "" means all of it.
 
     Raises:
-        ProgramError: the path is malformed, or leads to nothing.
+        ProgramError: the path is malformed, or leads nowhere.
         InvalidJSONError: `result` is neither JSON nor a handle.
     """
     keys = _keys(path)
@@ -144,7 +144,7 @@ def read_part_of(result: object, path: object) -> JSON | Handle:
         if not isinstance(part, Missing):
             return part
 
-    # The error names the place like a reference.
+    # The error names the path in the notation of references.
     document: JSON = whole
     for key in reversed(root):
         document = {key: document}
@@ -170,11 +170,12 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value of a program in the form that calls have: texts are escaped, and `refer`
+    """Return a value of a program in the form that calls use: strings are escaped, and `refer`
     replaces each handle.
 
-    `refer` is None if there are no handles; `what` names the value in errors. Raises the errors of
-    `normalise`, and `ProgramError` for a Python object that the interpreter has turned into text.
+    `refer` is None if there are no handles. `what` names the value in errors. Raises the same
+    errors as `normalise`, and `ProgramError` for a Python object that the interpreter has turned
+    into a string.
     """
     expect_written(raw, what=what)
     if refer is None:
@@ -194,15 +195,15 @@ _OBJECT: Final = re.compile(
     r"|<re\.Match object; .*>|dict_(keys|values|items)\(.*\)|range\(-?\d+, -?\d+(, -?\d+)?\)",
     re.DOTALL,
 )
-"""The text into which the interpreter turns an object that is not JSON."""
+"""Matches the string that the interpreter makes of an object that is not JSON."""
 
 
 def _without_objects(value: JSON, what: str) -> JSON:
     """Return the value unchanged.
 
     Raises:
-        ProgramError: a text in the value was a call that was not awaited, a function, a class, or
-            another Python object.
+        ProgramError: a string in the value stands for a call that was not awaited, a function, a
+            class, or another Python object.
     """
     for text in values_in(value):
         if isinstance(text, str) and text[:1] in ("<", "d", "r") and _OBJECT.fullmatch(text):
@@ -217,8 +218,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference into the place of the null that `_without` left. Only this call uses `value`,
-    so it may be changed.
+    """Put a reference in place of the null that `_without` left. Only this call uses `value`, so it
+    may be changed.
     """
     if not path:
         return reference
@@ -237,8 +238,8 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
 def _without(
     raw: object, handles: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
 ) -> object:
-    """A copy with null in the place of each handle. A value that nests too deep for JSON stays as
-    it is.
+    """Return a copy with null in place of each handle. A value that nests too deep for JSON is
+    returned unchanged.
     """
     if isinstance(raw, Handle):
         handles.append((path, raw))

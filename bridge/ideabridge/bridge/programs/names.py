@@ -1,10 +1,10 @@
 """ProgramNames: the names of modules, tools and parameters in programs.
 
-A program imports one Python module for each MCP server (`import git`), `tools` (the tools of this
-process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A name that
-Python does not allow changes: other characters become `_`, `_` is appended to keywords, and if two
-names become equal, `_2` is appended to the second. The mapping is one to one, and depends only on
-the tools.
+A program imports one Python module for each MCP server (`import git`), as well as `tools` (the
+tools of this process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A
+name that Python does not allow is changed: forbidden characters become `_`, `_` is appended to
+keywords, and if two names become equal, `_2` is appended to the second. The mapping is one to one,
+and depends only on the tools.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
 
 TOOLS: Final = "tools"
-"""The module of the tools of this process."""
+"""The module that contains the tools of this process."""
 
 IDEAS: Final = "ideas"
-"""The module of the published ideas."""
+"""The module that contains the published ideas."""
 
 SERVERS: Final = "servers"
-"""The module from which every server can be imported under its own name."""
+"""The module that every server can be imported from under its own name."""
 
 LONGEST: Final = 100
-"""The most characters of a name."""
+"""Maximum number of characters in a name."""
 
 _OWN: Final = sys.stdlib_module_names | {
     "ask",
@@ -49,26 +49,23 @@ _OWN: Final = sys.stdlib_module_names | {
     "state",
     "tools",
 }
-"""The names that a server's module cannot have: the names of Python's own modules, and the names
-that a program finds.
-"""
+"""Names that a server's module cannot have: those of Python's own modules, and those that are
+already defined for a program."""
 
 _KEPT: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
-"""The latest stubs with their tools, by the names of the functions and the ids of the tools. The
-tools are kept so that their ids stay valid. A digest of a large schema would take longer than its
-stub.
-"""
+"""The latest stubs with their tools, keyed by the names of the functions and the ids of the tools.
+Each entry keeps its tools alive so that the ids cannot be reused. Computing a digest of a large
+schema would take longer than making its stub."""
 
 _LOCK: Final = threading.Lock()
-"""Guards `_STUBS`, because sessions of programs ask for stubs in threads of their own."""
+"""Guards `_STUBS`, because program sessions ask for stubs in separate threads."""
 
 _IMPORTED: Final = re.compile(
     r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
 )
-"""The text between `from` or `import` and the end of the statement. The expression never
-backtracks, and text in parentheses is bounded, so a hostile program is read in linear time.
-"""
+"""Matches the text between `from` or `import` and the end of the statement. The expression never
+backtracks, and text in parentheses is limited, so a hostile program is read in linear time."""
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
 
@@ -77,8 +74,8 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
-    """Return the Python identifier for a name. It has only ASCII characters, because letters of
-    other scripts can look like them. `other` matches the characters that `_` replaces.
+    """Return the Python identifier for a name. It contains only ASCII characters, because letters
+    of other scripts can look like them. `other` matches the characters that `_` replaces.
     """
     # Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
@@ -90,11 +87,11 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """The identifier of a parameter. It may be in any script, because it can be mistaken only for
-    another parameter of the same tool.
+    """Return the identifier of a parameter. It may be in any script, because it can only be
+    mistaken for another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
-    # Identifiers cannot have some letters and digits of Unicode.
+    # Some Unicode letters and digits are not allowed in identifiers.
     if text.isidentifier() and text == unicodedata.normalize("NFKC", text):
         return text
     return identifier(name)
@@ -105,8 +102,8 @@ def _mapped(
     reserved: Collection[str] = (),
     identify: Callable[[str], str] = identifier,
 ) -> dict[str, str]:
-    """The real names by their identifiers. Names that need no change are mapped first, so that they
-    stay as they are.
+    """Return the real names, keyed by their identifiers. Names that need no change are mapped
+    first, so that they stay as they are.
     """
     listed = dict.fromkeys(names)
     real_names = {name: name for name in listed if name not in reserved and identify(name) == name}
@@ -131,17 +128,17 @@ class ProgramNames:
     """The names of tools in programs.
 
     Args:
-        tools: the tools that programs may call. Clean rooms are left out: `ask` calls them.
+        tools: the tools that programs may call. Clean rooms are left out, because `ask` calls them.
 
     Attributes:
-        tools: the tools by module and function.
-        servers: the modules of the servers, by their names in `from servers import NAME`.
+        tools: the tools, keyed by module and function.
+        servers: the modules of the servers, keyed by their names in `from servers import NAME`.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         own: dict[str, list[Tool]] = {}
         for tool in tools:
-            # The reading tool is left out: a program reads parts of values with its own
+            # The reading tool is left out, because a program reads parts of values with its own
             # `tools.read`.
             if tool.module != ANONYMOUS and not is_reader(tool):
                 own.setdefault(_module_of(tool), []).append(tool)
@@ -160,7 +157,7 @@ class ProgramNames:
         self.note_places()
 
     def note_places(self) -> None:
-        """Note the module and function of each tool, after `tools` was filled."""
+        """Record the module and function of each tool once `tools` is filled."""
         self._places = {
             tool.key: (module, name)
             for module, functions in self.tools.items()
@@ -192,8 +189,8 @@ class ProgramNames:
 
     def used_by(self, program: str) -> JSONObject:
         """Return the names that a program may use, in the form that `of` reads: the names in its
-        imports and the names after a dot, even within texts. A variable with the name of a tool
-        does not count.
+        imports and the names after a dot, even inside strings. A variable that has the name of a
+        tool does not count.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME:
         MODULE}}`, with the names that tools have at their modules.
@@ -232,12 +229,12 @@ class ProgramNames:
 
     @property
     def listed(self) -> list[Tool]:
-        """The tools, each once."""
+        """Return the tools, each listed once."""
         return [tool for functions in self.tools.values() for tool in functions.values()]
 
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
-        """The (real name, name in programs) of each module, tool and parameter whose name
+        """Return the (real name, name in programs) of each module, tool and parameter whose name
         changed.
         """
         modules = {
@@ -262,15 +259,15 @@ class ProgramNames:
         return [*modules, *tools, *parameters]
 
     def place(self, tool: Tool) -> tuple[str, str] | None:
-        """The (module, function) of a tool; None if programs cannot call it."""
+        """Return the (module, function) of a tool, or None if programs cannot call it."""
         return self._places.get(tool.key)
 
     def find(self, module: str, function: str) -> Tool | None:
-        """The tool that a program names."""
+        """Return the tool that a program names."""
         return self.tools.get(module, {}).get(function)
 
     def parameters(self, tool: Tool) -> Mapping[str, str]:
-        """The real names of a tool's parameters, by their names in programs."""
+        """Return the real names of a tool's parameters, keyed by their names in programs."""
         place = self._places[tool.key]
         real_names = self._parameters.get(place)
         if real_names is None:
@@ -282,18 +279,18 @@ class ProgramNames:
         return real_names
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
-        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) ->
-        Any`.
+        """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int =
+        10) -> Any`.
 
         Args:
             tool: a tool that programs can call.
-            observed: the shape of its earlier results.
+            observed: the shape of earlier results of the tool.
         """
         module, function = self._places[tool.key]
         return function_signature(f"{module}.{function}", tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
-        """The text of a module's `.pyi` file. It is made once for the same tools."""
+        """Return the text of a module's `.pyi` file. It is created only once for the same tools."""
         functions = self.tools.get(module, {})
         key = tuple((name, id(tool)) for name, tool in functions.items())
         with _LOCK:
@@ -316,7 +313,7 @@ class ProgramNames:
         Args:
             module: the name of the module in the program.
             function: the name of the tool in the program.
-            arguments: the arguments in the form that calls have: with escaped texts, and with
+            arguments: the arguments in the form that calls use: with escaped strings, and with
                 references in place of handles.
 
         Raises:
@@ -356,15 +353,15 @@ index them; helper functions take them as Any. Results over 1 MB: tools.read(x, 
 _ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
 
 LISTED: Final = 4_000
-"""The most characters of the names of tools that a mind is shown."""
+"""Maximum number of characters of tool names that are shown to a mind."""
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
     """Return the schema of a program in a Solution. It tells a mind how to write a program, and
-    what its modules contain.
+    what the modules contain.
 
-    Only names are listed, because the schema of calls has the parameters and the result of each
-    tool.
+    Only names are listed, because the schema of calls contains the parameters and the result of
+    each tool.
     """
     names = ProgramNames(tools)
     lines: list[str] = []
@@ -391,7 +388,7 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 def ask_call(arguments: JSONObject) -> JSONObject:
     """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees only the
-    data. The arguments are as in `ProgramNames.call`.
+    data. The arguments have the same form as in `ProgramNames.call`.
 
     Raises:
         ProgramError: an argument is wrong.
@@ -420,8 +417,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """The key of a tool in journals. A tool that passes its calls on has a key of its own, besides
-    the key of the tool that answers them.
+    """Return the key of a tool in journals. A tool that passes its calls on has its own key,
+    separate from the key of the tool that answers them.
     """
     return tool.origin if tool.passes_to is None else tool.key
 
@@ -431,8 +428,8 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _module_of(tool: Tool) -> str:
-    """The server of a tool. If it has none, this is `tools:` or `ideas:`, which cannot be names of
-    servers.
+    """Return the server of a tool. If it has none, return `tools:` or `ideas:`, which cannot be
+    names of servers.
     """
     if tool.module is None:
         return f"{TOOLS}:"
@@ -442,8 +439,8 @@ def _module_of(tool: Tool) -> str:
 
 
 def _function_of(tool: Tool) -> str:
-    """The real name of a function: the name of the idea, or the name of the tool at its module. For
-    a tool that passes its calls on, it is the name of this tool itself.
+    """Return the real name of a function: the name of the idea, or the name of the tool in its
+    module. For a tool that passes its calls on, it is that tool's own name.
     """
     if tool.passes_to is not None:
         return tool.name

@@ -1,10 +1,10 @@
 """Program: runs the program that is the Solution of a run, and passes its calls to the machine.
 
-Theory of operation. To the machine, a program is an answer that streams: `CallProposed` for each
-call, and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks
-wait. Then it gets the result of the first settled call whose result it has not had. The machine
-settles calls in the order of the journal. So a program that runs again, in this process or in
-another one, gets the same results in the same order as before, and makes the same calls.
+Theory of operation. To the machine, a program is a streaming answer: `CallProposed` for each call,
+and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait. It
+then receives the result of the first settled call whose result it has not received yet. The machine
+settles calls in the order of the journal. A program that runs again, in this process or another
+one, therefore gets the same results in the same order as before, and makes the same calls.
 `ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
 
 A program runs only while this process holds the lease of its run. When the run waits for a person,
@@ -54,22 +54,21 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""The number of times that the worker of a program may die at the same place before the program is
-given up.
-"""
+"""How many times the worker of a program may die at the same place before the program is given
+up."""
 
 _MESSAGE: Final = 2_000
-"""The most characters of an error that a program gets."""
+"""Maximum number of characters of an error that a program receives."""
 
 
 class _KeptBytes(Protocol):
-    """The bytes that the run keeps: `KeptBytes`, which documents this member."""
+    """How many bytes the run keeps. `KeptBytes` documents this member."""
 
     def list_call(self, size: int) -> None: ...
 
 
 class _Runner(Protocol):
-    """The runner of the run: `Runner`, which documents these members."""
+    """The runner of the run. `Runner` documents these members."""
 
     machine: Machine
 
@@ -110,8 +109,8 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
 
 
 def values_of(machine: Machine) -> JSONObject:
-    """The global names of a program, `input` and `state`, with the values that they have when it
-    begins.
+    """Return the global names of a program, `input` and `state`, with the values that they have
+    when it begins.
     """
     document = machine.documents.get("") or {}
     members = document if isinstance(document, dict) else {}
@@ -122,10 +121,10 @@ class ProgramRunner:
     """Runs the program of one run in this process.
 
     Args:
-        runner: takes its calls and its output.
+        runner: receives its calls and its output.
         sandbox: the workers.
         group: the task group of its sessions.
-        caller: the owner of the run, who takes turns with others for a worker.
+        caller: the owner of the run, who takes turns with other callers for a worker.
     """
 
     def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup, caller: str) -> None:
@@ -136,26 +135,26 @@ class ProgramRunner:
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
-        # The number of calls that the program has made in this session, and the calls whose results
-        # it has had.
+        # How many calls the program has made in this session, and which calls' results it has
+        # received.
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
-        # The number of printed characters that the journal already has.
+        # How many printed characters the journal already contains.
         self._printed = 0
-        # The number of results that the program had had when another program got its worker.
+        # How many results the program had received when another program got its worker.
         self._parked: int | None = None
         self._crashes = 0
         self._crashed_at = -1
 
     @property
     def computes(self) -> bool:
-        """True while the program may take a step without a result."""
+        """Whether the program may take a step without a result."""
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
-        """Start the program of the run if it is not running, and give it the next result if it
-        waits for one.
+        """Start the program of the run if it is not running. If it is waiting for a result, pass it
+        the next one.
         """
         machine = self._runner.machine
         program = machine.program
@@ -165,14 +164,14 @@ class ProgramRunner:
 
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
-                # Another program got its worker, and there is no new result for this one.
+                # Another program got this one's worker, and there is no new result for this one.
                 return
             self._start(program)
 
         self._feed()
 
     def stop(self) -> None:
-        """End the session. `drive` begins the program again, from the journal."""
+        """End the session. `drive` starts the program again from the journal."""
         session = self._session
         self._session = None
         self._waits = False
@@ -180,7 +179,7 @@ class ProgramRunner:
             session.close()
 
     def _park(self) -> None:
-        """Give up the worker. The program begins again once there is another result for it."""
+        """Give up the worker. The program starts again once there is another result for it."""
         self._parked = len(self._heard)
         self.stop()
 
@@ -191,8 +190,8 @@ class ProgramRunner:
             self._crashes = 0
             self._crashed_at = -1
 
-        # The program sees the state as it was before the first call: calls of programs do not write
-        # to it.
+        # The program sees the state as it was before the first call, because calls of programs do
+        # not write to it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
         self._made = 0
@@ -211,12 +210,13 @@ class ProgramRunner:
             calls=machine.settings.calls,
             on_park=self._park,
         )
-        # A plan was checked before it began, and a program that has made calls is well formed.
+        # A plan was checked before it began, and a program that has made calls is known to be well
+        # formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
     async def _run(self, session: ProgramSession, unchecked: str | None, setting: Setting) -> None:
-        """Run a program if it is well formed; `unchecked` is its text if it has not been checked
+        """Run a program if it is well formed. `unchecked` is its text if it has not been checked
         yet.
         """
         asked_by.set(self._caller)
@@ -312,8 +312,8 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """The line of a call that no recorded run has made; None if a run has made it, or if no
-        recording judged the program.
+        """Return the line of a call that no recorded run has made. Return None if a run has made
+        it, or if the program was not compared with recordings.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:
@@ -321,7 +321,7 @@ class ProgramRunner:
         return site.line
 
     def _crashed(self, message: str) -> list[Event]:
-        """Begin the program again after its worker died, or give it up if workers keep dying at the
+        """Start the program again after its worker died, or give it up if workers keep dying at the
         same place.
         """
         self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
@@ -350,7 +350,7 @@ class ProgramRunner:
     # -- results for the program -------------------------------------------------------------------
 
     def _feed(self) -> None:
-        """Give the next journaled result to a program that waits."""
+        """Pass the next journaled result to a waiting program."""
         session = self._session
         machine = self._runner.machine
         if session is None or not self._waits or self._runner.is_behind:
@@ -376,7 +376,7 @@ class ProgramRunner:
 
 
 class _DivergedError(ProgramError):
-    """The program makes a different call than the journal has."""
+    """The program made a call that differs from the one in the journal."""
 
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
         now = "ends" if call is None else f"calls {show(call, 500)}"
@@ -391,9 +391,9 @@ def _error(kind: str, message: str) -> JSONObject:
 
 
 def result_for_program(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
-    """The result of a call as a program gets it: its value, or its error as an exception. The text
-    of the exception names the tool as the module does, so it is the same for the same call of any
-    run.
+    """Return the result of a call as a program receives it: its value, or its error as an
+    exception. The exception's text names the tool as the module does, so it is the same for the
+    same call in any run.
     """
     if error is None:
         return Result(value)

@@ -1,8 +1,8 @@
 """Sandbox: runs the text of programs in worker processes with Monty, an interpreter for a subset of
 Python.
 
-Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once, in a
-thread of its own, because each step of the interpreter blocks until the worker answers. The thread
+Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once. It uses
+its own thread, because each step of the interpreter blocks until the worker answers. The thread
 passes `Step`s to the event loop, in order:
 
     step         meaning                                         what follows
@@ -15,9 +15,9 @@ passes `Step`s to the event loop, in order:
                  program, a limit, or a dead worker
 
 A program has no real clock, no true randomness, no files and no network: the clock is frozen,
-`random` is seeded, and any other request to the system fails inside the program. So two sessions of
-one program that get the same results in the same order take the same steps. Resuming a run relies
-on this: the program runs again, and gets the journaled results.
+`random` is seeded, and any other request to the system fails inside the program. Two sessions of
+the same program that get the same results in the same order therefore take the same steps. Resuming
+a run relies on this: the program runs again, with the journaled results.
 
 The interpreter is imported, and the first worker starts, when the first program runs.
 """
@@ -65,36 +65,38 @@ if TYPE_CHECKING:
     from pydantic_monty import ExternalModule, Monty, MontySession, SyncSnapshot
 
 LONGEST: Final = 100_000
-"""The most characters of a program."""
+"""Maximum number of characters in a program."""
 
 PRINTED: Final = 64 * 1024
-"""The most characters of printed text that are kept."""
+"""Maximum number of characters of printed text that are kept."""
 
 TURN_SECONDS: Final = 5.0
-"""The most seconds of computing between two waits."""
+"""How long, in seconds, a program may compute between two waits."""
 
 MEMORY: Final = 256 * 1024 * 1024
-"""The most bytes of memory of a program."""
+"""Maximum memory of a program, in bytes."""
 
 RECURSION: Final = 500
 READS: Final = 20_000
-"""The most parts of results that a program reads."""
+"""Maximum number of parts of results that a program may read."""
 
 _CHECK_SECONDS: Final = 2.0
-"""The most seconds for checking a program, which include its computing before the first call."""
+"""How long, in seconds, checking a program may take, including what it computes before its first
+call."""
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
-"""The most sessions that have a worker. The other workers check programs."""
+"""How many sessions may hold a worker at once. The remaining workers are reserved for checking
+programs."""
 
 _AGAIN: Final = 0.002
-"""The approximate seconds that it takes to run a program again, for each call that it has made."""
+"""Roughly how long, in seconds, running a program again takes for each call that it has made."""
 
 _CHECKED: Final = 256
-"""The most programs whose check results are remembered."""
+"""How many programs the sandbox remembers check results for."""
 
 _MESSAGE: Final = 4_000
-"""The most characters of an error."""
+"""Maximum number of characters in an error."""
 
 ASK: Final = "ask"
 """The function that asks the mind."""
@@ -102,15 +104,15 @@ ASK: Final = "ask"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
-    """The place of a call in the text of a program: the line, from 1, and the number of bytes
-    before the call in that line. Line 0 means that the interpreter does not say.
+    """Where a call is in the text of a program: the line, from 1, and the number of bytes before
+    the call in that line. Line 0 means that the interpreter does not say.
     """
 
     line: int
     column: int
 
     def to_json(self) -> JSON:
-        """`[line, column]`."""
+        """Return `[line, column]`."""
         return [self.line, self.column]
 
 
@@ -120,8 +122,8 @@ class Called:
 
     Attributes:
         number: the number of the call in its session.
-        call: the call, with escaped texts, and with references in place of handles.
-        site: the place of the call in the text.
+        call: the call, with escaped strings, and with references in place of handles.
+        site: where the call is in the text.
     """
 
     number: int
@@ -131,19 +133,19 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The program waits for the results of calls."""
+    """The program is waiting for the results of calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedText:
-    """Text that the program prints."""
+    """Text that the program has printed."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The value of the program's last expression, in the form that calls have: with escaped texts,
+    """The value of the program's last expression, in the form that calls use: with escaped strings,
     and with references in place of handles.
     """
 
@@ -158,10 +160,10 @@ class Failed:
     """The program has ended without a value.
 
     Attributes:
-        kind: `malformed`: the program was refused before anything ran; `exception`: nothing caught
-            an exception; `limit`: it reached a limit of time or memory; `crashed`: its worker died;
+        kind: `malformed`: the program was refused before any of it ran. `exception`: an exception
+            was not caught. `limit`: it reached a time or memory limit. `crashed`: its worker died.
             `missing`: there is no interpreter.
-        message: the reason, with the line.
+        message: the reason, including the line.
     """
 
     kind: FailureKind
@@ -186,8 +188,8 @@ class ImportedModule:
 
     Attributes:
         functions: the names of its functions.
-        stub: returns the text of its `.pyi` file; it is called when a program imports the module.
-        reads: True if it also has the function that reads large results; see `handles.py`.
+        stub: returns the text of its `.pyi` file. It is called when a program imports the module.
+        reads: whether it also has the function that reads large results; see `handles.py`.
     """
 
     functions: Sequence[str]
@@ -197,16 +199,17 @@ class ImportedModule:
 
 @dataclass(frozen=True)
 class Setting:
-    """The modules, names and values that a program finds when it begins.
+    """The modules, names and values that are available to a program when it begins.
 
     Attributes:
-        modules: the modules by the names under which they can be imported.
-        servers: the names of these modules by the names after `from servers import`. A server
-            called `time` is imported this way, because the interpreter has a `time` of its own.
+        modules: the modules, keyed by the names they can be imported under.
+        servers: the names of these modules, keyed by the names after `from servers import`. For
+            example, a server called `time` is imported this way, because the interpreter has its
+            own `time`.
         values: the values of global names, such as `input`.
-        call: returns the call for (module, function, arguments); the module is "" for `ask` and for
+        call: returns the call for (module, function, arguments). The module is "" for `ask` and for
             sleeping. It raises `ProgramError` if there is no such call.
-        now: the time of its frozen clock, in seconds since 1970.
+        now: the time of the frozen clock, in seconds since 1970.
         seed: the seed of the module `random`.
     """
 
@@ -220,12 +223,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class AbsentServers:
-    """The reasons why a module that a program imports may not be here.
+    """Why a module that a program imports may be missing.
 
     Attributes:
-        servers: why configured servers are not up, as sentences, by the names under which programs
-            import them.
-        why: other reasons, as sentences, each after a space.
+        servers: sentences that say why configured servers are not up, keyed by the names that
+            programs import them under.
+        why: other reasons, as sentences, each preceded by a space.
     """
 
     servers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -243,7 +246,7 @@ async def ask(text: str, data: Any = None, *, schema: dict[str, Any] | None = No
 
 @cache
 def monty() -> Any:
-    """The interpreter's library.
+    """Return the interpreter's library.
 
     Raises:
         ProgramError: it is not installed.
@@ -258,14 +261,14 @@ def monty() -> Any:
 
 
 def interpreter() -> str:
-    """The name and version of the interpreter, as the journal records it."""
+    """Return the name and version of the interpreter, as the journal records it."""
     return f"monty {monty().__version__}"
 
 
 class Sandbox:
-    """The worker processes in which programs run. The first one starts with the first program.
+    """The worker processes that run programs. The first one starts with the first program.
 
-    `absent` says why a module may not be here, for the error of an import.
+    `absent` says why a module may be missing, for the error about an import.
     """
 
     def __init__(self, absent: Callable[[], AbsentServers] = AbsentServers) -> None:
@@ -274,9 +277,9 @@ class Sandbox:
         self._lock = threading.Lock()
         self._closed = False
         self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
-        # The sessions that have a worker.
+        # The sessions that hold a worker.
         self._held: set[ProgramSession] = set()
-        # The session that gets the next worker has the only place. Callers take turns for it.
+        # A single place, held by the session that is next in line for a worker. Callers take turns.
         self._next = FairPlaces(1)
         self._checks = FairPlaces(_WORKERS - SESSIONS)
         # Set when a session waits, or no longer needs a worker.
@@ -285,9 +288,10 @@ class Sandbox:
     async def enter(self, session: ProgramSession) -> None:
         """Wait until a session may take a worker, or is closed.
 
-        A program may wait for a call that another program answers. So if every worker is taken, a
-        session that waits gives up its worker, and runs again later. It does so only after it has
-        waited as long as running again takes, so that giving up at most doubles the work.
+        A program may wait for a call that another program answers. If every worker is taken, a
+        waiting session therefore gives up its worker, and runs again later. It does so only after
+        it has waited for as long as running again takes, so giving up a worker at most doubles the
+        work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -309,16 +313,18 @@ class Sandbox:
             self._held.add(session)
 
     def leave(self, session: ProgramSession) -> None:
-        """Note that a session no longer needs a worker."""
+        """Record that a session no longer needs a worker."""
         self._held.discard(session)
         self.note_change()
 
     def note_change(self) -> None:
-        """Note that a session waits, or was closed: another one may get its worker."""
+        """Record that a session is waiting or was closed, so that another one may get its
+        worker.
+        """
         self._changed.set()
 
     def pool(self) -> Monty:
-        """Return the workers. This blocks while they start.
+        """Return the workers. Blocks while they start.
 
         Raises:
             ProgramError: the interpreter is missing, or the sandbox is closed.
@@ -333,7 +339,7 @@ class Sandbox:
             return self._pool
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         with self._lock:
             self._closed = True
             pool = self._pool
@@ -342,12 +348,12 @@ class Sandbox:
             pool.__exit__(None, None, None)
 
     async def check(self, program: str, setting: Setting) -> str | None:
-        """Return the reason why a program is malformed, such as its syntax, unknown names or wrong
-        arguments; None if it is well formed.
+        """Return why a program is malformed, for example because of its syntax, unknown names or
+        wrong arguments. Return None if it is well formed.
 
         The program runs up to its first call, which is not made.
         """
-        # The check runs in a thread, because making the types of 500 tools takes 30 ms.
+        # The check runs in a thread, because creating the types of 500 tools takes 30 ms.
         absent = self._absent()
         problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
@@ -357,8 +363,8 @@ class Sandbox:
     def _known_check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
-        # The result of a check depends only on the text, on the stubs of the imported modules and
-        # on the names that the error of an import may list.
+        # The result of a check depends only on the text, the stubs of the imported modules, and the
+        # names that the error about an import may list.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
         stubs = tuple(
@@ -411,11 +417,11 @@ class Sandbox:
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
-            # The parser refuses the parts of Python that the interpreter does not have.
+            # The parser refuses the parts of Python that the interpreter does not support.
             if isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error):
                 return _explained(error)
         except library.MontyError:
-            # A program that fails when it runs is not malformed.
+            # A program that fails only when it runs is not malformed.
             pass
 
         return _cut(
@@ -468,7 +474,7 @@ def _handle_class() -> Any:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     async def function(**_: Any) -> Any:
-        """Do nothing but give the function its name: the session makes the call."""
+        """Only gives the function its name: the session makes the call."""
 
     function.__name__ = name
     function.__qualname__ = f"{module}.{name}"
@@ -479,7 +485,7 @@ def _start(
     session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
 ) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
-        """Do nothing but give the function its name: the session asks."""
+        """Only gives the function its name: the session asks the mind."""
 
     def printed(_: str, text: str) -> None:
         on_print(text)
@@ -492,16 +498,17 @@ def _start(
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server;
-    see `Setting`. Line numbers stay the same. An import that names any other server stays as it is,
-    and fails.
+    see `Setting`. Line numbers stay the same. An import that names any other server is left
+    unchanged, and fails.
     """
     if "servers" not in program:
         return program
 
     tree = parsed(program)
     if tree is None:
-        # Either the interpreter will report what is wrong with the program, or it reads more than
-        # this Python does: Python 3.12 has f"{row["name"]}".
+        # There are two possibilities. Either the interpreter will report what is wrong with the
+        # program, or the interpreter accepts more than this Python does: Python 3.12 has
+        # f"{row["name"]}".
         return _IMPORT_LINE.sub(
             lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
             program,
@@ -530,8 +537,8 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 
 def _imported(names: str, servers: Mapping[str, str]) -> str | None:
-    """The statement that imports the modules of some servers, made from names such as `time, git as
-    g`; None if one of them is not a server.
+    """Return the statement that imports the modules of some servers, given names such as `time, git
+    as g`. Return None if one of them is not a server.
     """
     pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
@@ -550,10 +557,9 @@ _IMPORT_LINE: Final = re.compile(
 
 
 # -- findings of the type checker ------------------------------------------------------------------
-#
-# The checker refuses much code that is right: `re.search(...).group(1)`, `sum(row["n"] for row in
+# The checker refuses much code that is correct: `re.search(...).group(1)`, `sum(row["n"] for row in
 # rows)` over mixed rows, a tool called with `**arguments`. A program is refused only for code that
-# always fails when it runs. If other code fails, it raises an exception in the program, and each
+# always fails when it runs. Any other code that fails raises an exception in the program, and each
 # value is validated when its call is made.
 
 _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
@@ -562,7 +568,7 @@ _SYNTAX: Final = "invalid-syntax"
 _IMPORT: Final = "unresolved-import"
 
 _NAMED: Final = 20
-"""The most modules that the error of an import names."""
+"""Maximum number of modules that the error about an import names."""
 
 _CERTAIN: Final = frozenset(
     {
@@ -575,7 +581,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""The rules whose findings are about code that always fails when it runs."""
+"""Checker rules whose findings concern code that always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(
@@ -591,22 +597,23 @@ def _certain(
     absent: AbsentServers,
     calls: Sequence[Unawaited],
 ) -> str:
-    """The findings about code that always fails when it runs, each with its place; empty if there
-    are none.
+    """Return the findings about code that always fails when it runs, each with its position, or ""
+    if there are none.
 
     Args:
-        findings: the output of the checker, a line for each finding.
+        findings: the output of the checker, one line per finding.
         program: the text.
         functions: the names of the tools.
-        setting: has the modules of the tools.
-        absent: the reasons why other modules are not here.
+        setting: contains the modules of the tools.
+        absent: why other modules are missing.
         calls: the calls that are not awaited.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
     certain: list[tuple[int, int, str]] = []
     rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
-    # If the syntax is wrong, nothing is imported, so every use of a module would be a finding.
+    # If the syntax is wrong, nothing is imported, so every use of a module would count as a
+    # finding.
     syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
         certain += [(call.line, call.column, call.text) for call in calls]
@@ -650,7 +657,9 @@ def _certain(
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
-    """The calls of a program that are not awaited; none if this Python cannot read it."""
+    """Return the calls of a program that are not awaited. Empty if this Python cannot parse the
+    program.
+    """
     tree = parsed(prepared(program, setting.servers))
     if tree is None:
         return []
@@ -662,14 +671,14 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
-    """A message that says why an import fails: the server is not up, or the name is unknown and
-    there are others.
+    """Return a message that says why an import fails: the server is not up, or the name is unknown.
+    In the second case it lists other names.
 
     Args:
         message: the finding.
         line: the line of the import.
-        setting: has the modules that can be imported.
-        absent: the reasons why other modules are not here.
+        setting: contains the modules that can be imported.
+        absent: why other modules are missing.
     """
     is_from_servers = "`servers`" in message
     if is_from_servers:
@@ -701,9 +710,11 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 
 
 def _about_member(name: str, member: str, setting: Setting) -> str:
-    """An addition to the finding that a module lacks a member: the server of this name is another
-    module, because Python has a module of the same name, or the run has other tools of the module.
-    Empty if it is no module with tools.
+    """Return an addition to the finding that a module lacks a member.
+
+    The addition says that the server of this name is another module, because Python has a module of
+    the same name, or that the run has other tools of the module. Empty if the module is not one
+    with tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -734,15 +745,15 @@ _IMPORTED_MODULE: Final = re.compile(r"`(\w+)")
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
-    """True if no value of an argument's type fits the parameter of the tool."""
+    """Return whether no value of an argument's type fits the parameter of the tool."""
     match = _WRONG.fullmatch(message)
     if match is None or match[1] not in functions:
         return False
 
     expected = match[2]
     argument = match[3]
-    # These may fit: a float may be a whole number, a text may be one of the listed texts, and an
-    # object or array may have any type inside.
+    # These may fit: a float may be a whole number, a string may be one of the listed strings, and
+    # an object or array may contain parts of any type.
     plain = set(expected.split(" | ")) <= _PLAIN
     return argument.startswith("Literal[") or (plain and argument.partition("[")[0] in _FOUND)
 
@@ -752,8 +763,8 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 
 def _stored_keys(program: str) -> set[str] | None:
-    """The keys that a program sets. It may add members to an object of a result, and may read them
-    afterwards. None if this Python cannot read the program.
+    """Return the keys that a program sets, or None if this Python cannot parse the program. A
+    program may add members to an object of a result, and read them afterwards.
     """
     tree = parsed(program)
     if tree is None:
@@ -767,7 +778,7 @@ def _stored_keys(program: str) -> set[str] | None:
 
 
 def _is_stored(message: str, stored: Collection[str]) -> bool:
-    """True if the program itself sets the key that is unknown in a finding."""
+    """Return whether the program itself sets the key that a finding calls unknown."""
     key = _UNKNOWN_KEY.match(message)
     return key is not None and key[1] in stored
 
@@ -776,7 +787,7 @@ _UNKNOWN_KEY: Final = re.compile(r'Unknown key "(.*?)" for TypedDict')
 
 
 def parsed(program: str) -> ast.Module | None:
-    """The tree of a program; None if Python cannot read it."""
+    """Return the syntax tree of a program, or None if Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -797,7 +808,7 @@ _LIMIT: Final = re.compile(
 
 
 def _explained(error: Any) -> str:
-    """The text of an error of the interpreter, with the line of the program."""
+    """Return the text of an interpreter error, with the line of the program."""
     library = monty()
     frames = [
         frame for frame in error.traceback() if frame.filename in ("program.py", "<python-input-0>")
@@ -818,20 +829,20 @@ class ProgramSession:
     """Runs one program once.
 
     Args:
-        sandbox: gives the worker.
+        sandbox: provides the worker.
         program: the text of the program.
-        setting: what the program finds around it.
+        setting: the modules, names and values available to the program.
         on_steps: called in the event loop with the next steps.
         refer: returns the reference that replaces a handle in calls and outputs.
-        calls: the most calls that the program may make.
+        calls: maximum number of calls that the program may make.
         on_park: called when another session needs the worker of this session while it waits; it
             closes the session. None if the session keeps its worker.
 
     Attributes:
-        computes: True while the program may take a step without `answer`.
+        computes: whether the program may take a step without `answer`.
         on_park: see the argument.
-        ripens: the time, by `time.monotonic`, from which a session that waits may give up its
-            worker; None while it does not wait.
+        ripens: the time, by `time.monotonic`, from which a waiting session may give up its worker.
+            None while it is not waiting.
     """
 
     def __init__(
@@ -854,17 +865,17 @@ class ProgramSession:
         self._on_steps = on_steps
         self._calls = calls
         self._refer = refer
-        # None until the program gets a handle. Until then, no value that it passes can have one.
+        # None until the program gets a handle. Until then, no value that it passes can contain one.
         self._handles: Callable[[Handle], JSON] | None = None
-        # The parts of results that were read but not yet awaited, with the ids of their calls.
+        # Parts of results that were read but not yet awaited, each with the id of its call.
         self._parts: deque[tuple[int, Any]] = deque()
         self._reads = 0
-        # The seconds that reads have taken since the program last waited for a call.
+        # How many seconds reads have taken since the program last waited for a call.
         self._reading = 0.0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
-        # The byte at which each line of the text begins. It is filled at the first call.
+        # The byte offset at which each line of the text begins. Filled at the first call.
         self._lines: list[int] = []
         self._printed = 0
         self._pid: int | None = None
@@ -873,7 +884,7 @@ class ProgramSession:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Run the program until it has ended or the session is closed."""
+        """Run the program until it ends or the session is closed."""
         try:
             await self._sandbox.enter(self)
             if not self._closed:
@@ -886,18 +897,18 @@ class ProgramSession:
             self._sandbox.leave(self)
 
     def answer(self, number: int, result: Result) -> None:
-        """Give the result of a call to a program that waits."""
+        """Pass the result of a call to a waiting program."""
         self.computes = True
         self.ripens = None
         self._answers.put((number, result))
 
     @property
     def is_closed(self) -> bool:
-        """True once the session was closed."""
+        """Whether the session has been closed."""
         return self._closed
 
     def close(self) -> None:
-        """End the session, even while it computes. Its steps are dropped."""
+        """End the session, even while it is computing. Its steps are dropped."""
         computes = self.computes
         self.computes = False
         self._closed = True
@@ -907,8 +918,8 @@ class ProgramSession:
         self._arrived.set()
         pid = self._pid
         if computes and pid is not None:
-            # A worker that computes can only be killed, and the pool replaces it. A worker that
-            # waits is used again.
+            # A worker that is computing can only be killed, and the pool replaces it. A worker that
+            # is waiting is reused.
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -970,7 +981,7 @@ class ProgramSession:
             return Failed("malformed", _explained(error))
         except library.MontyRuntimeError as error:
             inner = error.exception()
-            # The interpreter raises the error of a limit; no line of the program does.
+            # The interpreter itself raises the error of a limit, so no line of the program does.
             is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
             text = _explained(error)
             if self._handles is not None and CLASS in text:
@@ -978,8 +989,8 @@ class ProgramSession:
 
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # A single operation that takes longer than a turn may, such as 10 ** 10 ** 8, is ended
-            # together with its worker.
+            # A single operation that takes longer than a turn may, such as 10 ** 10 ** 8, is
+            # stopped together with its worker.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
@@ -1063,8 +1074,8 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """The place of the call of a snapshot. The interpreter counts the bytes of the text that it
-        was given.
+        """Return where the call of a snapshot is in the text. The interpreter counts the bytes of
+        the text that it received.
         """
         position = snapshot.position
         if position is None:
@@ -1080,7 +1091,7 @@ class ProgramSession:
     # -- large results -----------------------------------------------------------------------------
 
     def _external(self, number: int, result: Result) -> Any:
-        """The result of a call, in the form that the interpreter takes."""
+        """Return the result of a call in the form that the interpreter accepts."""
         if result.exception is not None:
             return {"exc_type": result.exception, "message": result.message}
         return self._value(handed(number, result.value))
@@ -1093,7 +1104,7 @@ class ProgramSession:
         return {"return_value": value}
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
-        """Read a part of a result. This makes no call: the run has the result, so the part is
+        """Read part of a result. This makes no call: the run already has the result, so the part is
         always the same.
         """
         self._reads += 1

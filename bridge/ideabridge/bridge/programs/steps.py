@@ -1,10 +1,10 @@
 """Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT, "input":
 {...}}`.
 
-Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The
-plan's run has the tools that its programs may call, so the room uses the definitions in the journal
-of that run, whatever servers list later. The text is part of the plan itself, so the result of a
-tool never becomes a program.
+Such a call is answered by a separate run (a room), which begins as a plan that is a program. The
+run of the plan includes the tools that its programs may call, so the room uses the definitions in
+the journal of that run, whatever servers list later. The program text is part of the plan itself,
+so the result of a tool never becomes a program.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""The most different programs in the calls of one plan, because each is checked before anything
-runs.
-"""
+"""How many different programs the calls of one plan may contain, because each is checked before
+anything runs."""
 
 RUN_PROGRAM: Final = Tool(
     PROGRAM_STEP[1],
@@ -48,12 +47,12 @@ RUN_PROGRAM: Final = Tool(
     },
     module=PROGRAM_STEP[0],
 )
-"""The tool that a plan calls; `with_effects` gives it the effects of the plan's programs."""
+"""The tool that a plan calls. `with_effects` gives it the effects of the plan's programs."""
 
 
 def names_program(call: JSON, catalogue: Catalogue) -> bool:
-    """True if a call means `run_program`. A call without `_module` does not mean it if another tool
-    has that name.
+    """Return whether a call means `run_program`. A call without `_module` does not mean it if
+    another tool has that name.
     """
     if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
         return False
@@ -63,9 +62,11 @@ def names_program(call: JSON, catalogue: Catalogue) -> bool:
 
 
 def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
-    """The programs among the calls of a plan, each with the place of the first call that runs it.
+    """Return the programs among the calls of a plan, each with the place of the first call that
+    runs it.
 
-    A program that is no text or is too long is left out: the check of the plan's calls refuses it.
+    A program that is not a string or is too long is left out, because the check of the plan's calls
+    refuses it.
 
     Raises:
         PlanError: a program is a reference, or there are too many programs.
@@ -112,7 +113,7 @@ async def expect_sound(
         program: the text of the program.
         names: the names of the tools that it may call.
         arguments: its input.
-        place: the place of its call in the plan, for errors.
+        place: the place of its call in the plan, for error messages.
 
     Raises:
         PlanError: the program is malformed.
@@ -126,8 +127,8 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs may call these tools. It only reads if all of
-    them only read, and it reaches every module that they reach.
+    """Return `run_program` for a plan whose programs may call these tools. It counts as read-only
+    if all of them are, and it reaches every module that they reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)
@@ -138,8 +139,8 @@ def with_effects(tools: Iterable[Tool]) -> Tool:
 
 
 def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, JSON]]:
-    """Yield the calls of a plan with their places and, for each program, the tools that it may
-    call, as calls without parameters.
+    """Yield the calls of a plan with their places. For each program, also yield the tools that it
+    may call, as calls without parameters.
     """
     names: ProgramNames | None = None
     for place, call in enumerate(calls):

@@ -1,12 +1,12 @@
-"""Stubs: the signatures of tools as Python types, made from their JSON Schemas.
+"""Stubs: the signatures of tools as Python types, derived from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
-schema that is too rich for Python's types becomes `Any`: a stub may admit too much, because the
-values are validated against the schema itself when the call is made. Parameters take every mapping
-and sequence, so that a typed result can be passed on.
+schema that is too rich for Python's types becomes `Any`. A stub may accept too much, because the
+values are validated against the schema itself when the call is made. Parameters accept any mapping
+or sequence, so that a typed result can be passed on.
 
-Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub only
-as a literal.
+Schemas come from servers, so every size here is limited, and strings from a schema enter a stub
+only as literals.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ideabridge.tools.keywords import ANNOTATIONS
 from ideabridge.tools.tool import Tool
 
 DEPTH: Final = 6
-"""The depth to which a type follows its schema."""
+"""Maximum depth to which a type follows its schema."""
 
 FIELDS: Final = 60
-"""The most fields of a typed object."""
+"""Maximum number of fields in a typed object."""
 
 SCHEMAS: Final = 500
-"""The most schemas that are read for one tool. Any further one becomes `Any`."""
+"""Maximum number of schemas that are read for one tool. Any further one becomes `Any`."""
 
 SIGNATURE: Final = 1_000
-"""The most characters of a signature."""
+"""Maximum number of characters in a signature."""
 
 OBSERVED: Final = " # observed"
-"""The mark of a result type that was only observed: no schema promises it."""
+"""Marks a result type that was only observed, not promised by a schema."""
 
 JSON_TEXT: Final = "Json"
-"""In a signature, `Json[T]` is a text that contains a T as JSON."""
+"""In a signature, `Json[T]` is a string that contains a T as JSON."""
 
 _UNION: Final = 8
 _LITERALS: Final = 30
 _LITERAL: Final = 80
-"""The most characters of a literal."""
+"""Maximum number of characters in a literal."""
 
 _DESCRIPTION: Final = 200
 _NAME: Final = 80
@@ -61,7 +61,7 @@ _PLAIN: Final = {
 _RICH: Final = frozenset(
     {"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"}
 )
-"""Keywords of a schema whose `type` alone does not give the whole type."""
+"""Schema keywords with which `type` alone does not determine the type."""
 
 _COMBINED: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 """Keywords at the top of a schema that describe further parameters."""
@@ -76,17 +76,17 @@ _TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 Form: TypeAlias = Literal["result", "parameter", "brief"]
-"""The use of a type. Objects of a `result` become classes; a `parameter` takes every mapping and
-sequence; a `brief` type is one line of text, in which an object is `{name: str, size?: int}`.
-"""
+"""What a type is for. In a `result`, objects become classes. A `parameter` accepts any mapping or
+sequence. A `brief` type is one line of text, in which an object is written `{name: str, size?:
+int}`."""
 
 
 def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """Return the text of the `.pyi` file of a module.
 
     Args:
-        functions: (name, tool, its real parameter names by their names in programs) for each
-            function.
+        functions: for each function, (name, tool, its real parameter names keyed by their names in
+            programs).
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
@@ -116,8 +116,8 @@ def function_signature(
     Args:
         name: the name of the function, with its module.
         tool: the tool.
-        parameters: the real names of its parameters by their names in programs.
-        observed: the shape of its earlier results, if it declares no output schema. The line then
+        parameters: the real names of its parameters, keyed by their names in programs.
+        observed: the shape of earlier results, if the tool declares no output schema. The line then
             ends with `OBSERVED`.
     """
     types = _Types("brief")
@@ -144,8 +144,8 @@ def function_signature(
 
 
 def first_line_of(text: str) -> str:
-    """The first line of a description that has any text, without unprintable characters; possibly
-    empty.
+    """Return the first line of a description that contains any text, without unprintable
+    characters. It may be empty.
     """
     line = next(
         (text_line.strip() for text_line in text[:10_000].splitlines() if text_line.strip()), ""
@@ -170,7 +170,7 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
 
 
 def _free(name: str, reserved: Collection[str]) -> str:
-    """The name, followed by as many `_` as it needs to differ from reserved names."""
+    """Return the name, followed by as many `_` as it needs to differ from reserved names."""
     while name in reserved:
         name += "_"
     return name
@@ -184,7 +184,7 @@ def _result(tool: Tool, types: _Types, name: str) -> str:
 
 
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
-    """The parameters of a tool, the required ones first."""
+    """Return the parameters of a tool, required ones first."""
     schema = tool.parameters
     described = described_parameters(schema)
     required = described.required
@@ -209,12 +209,12 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
 
 @dataclass(slots=True)
 class DescribedParameters:
-    """The parameters that a schema describes at its top, directly or in schemas that are combined
-    there.
+    """The parameters that a schema describes at its top, either directly or in schemas that are
+    combined there.
 
     Attributes:
-        properties: the schemas of each parameter: a single one, unless alternatives describe it
-            differently.
+        properties: the schemas of each parameter. There is only one, unless alternatives describe
+            the parameter differently.
         required: the parameters that every call must have.
     """
 
@@ -245,7 +245,7 @@ class _Combined:
         self._left = SCHEMAS
 
     def read(self, schema: JSON, above: tuple[int, ...]) -> DescribedParameters:
-        """Read a part; `above` are the parts that lead to it."""
+        """Read a part. `above` lists the parts that lead to it."""
         self._left -= 1
         if (
             not isinstance(schema, dict)
@@ -272,7 +272,8 @@ class _Combined:
             described = {}
 
         for part in always:
-            # All these schemas apply, so any one of the types admits enough; the first is taken.
+            # All these schemas apply, so any one of their types accepts enough. The first one is
+            # used.
             described = {**part.properties, **described}
 
         for alternatives in self._alternatives(schema, above):
@@ -311,7 +312,9 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True)
 class _Alternatives:
-    """Schemas that need not all apply, and the parameters that every call must have in any case."""
+    """Schemas that do not all have to apply, and the parameters that every call must have in any
+    case.
+    """
 
     parts: list[DescribedParameters]
     required: frozenset[str]
@@ -323,7 +326,7 @@ def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
 
 
 def required_of(schema: JSONObject) -> frozenset[str]:
-    """The names of the properties that an object must have."""
+    """Return the names of the properties that an object must have."""
     needed = schema.get("required")
     if isinstance(needed, list):
         return frozenset(name for name in needed if isinstance(name, str))
@@ -331,8 +334,8 @@ def required_of(schema: JSONObject) -> frozenset[str]:
 
 
 def _default(schema: JSON, kind: str) -> str:
-    """The default of a parameter as text: the value itself if it is short, plain and of the right
-    type, and otherwise `...`.
+    """Return the default of a parameter as text: the value itself if it is a short scalar of the
+    right type, otherwise `...`.
     """
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
@@ -374,7 +377,7 @@ def _is_open(schema: JSONObject) -> bool:
 
 
 class _Types:
-    """Makes types from schemas, and collects the classes that objects need.
+    """Derives types from schemas, and collects the classes that objects need.
 
     Args:
         form: what the types are for.
@@ -408,14 +411,14 @@ class _Types:
     def of(
         self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False
     ) -> str:
-        """Return the type of a schema; `Any` if the schema is too rich or says nothing.
+        """Return the type of a schema, or `Any` if the schema is too rich or says nothing.
 
         Args:
             schema: the schema.
-            root: the schema in which its references are looked up.
-            name: the name of the class that it may become.
-            depth: the number of levels that the type may still have.
-            inner: whether it is the type of a part of a value.
+            root: the schema that its references are looked up in.
+            name: the name to use if the type becomes a class.
+            depth: how many more levels the type may have.
+            inner: whether this is the type of a part of a value.
         """
         self._left -= 1
         if not isinstance(schema, dict) or depth <= 0 or self._left < 0:
@@ -513,8 +516,8 @@ class _Types:
         if "patternProperties" in schema:
             return whole
         if not isinstance(properties, dict) or not properties:
-            # For the checker, a typed object is no `Mapping[str, str]`, even if all of its fields
-            # are texts.
+            # To the checker, a typed object is not a `Mapping[str, str]`, even if all of its fields
+            # are strings.
             if not isinstance(more, dict) or self._form == "parameter":
                 return whole
             value = self.of(more, root, f"{name}_value", depth - 1, inner=True)
@@ -565,8 +568,9 @@ class _Types:
         return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """The type of some values. Within a parameter, it names no literals: to the checker, a list
-        of texts in a variable is a `list[str]`, whatever it contains.
+        """Return the type of some values. Within a parameter, the type contains no literals,
+        because to the checker a list of strings in a variable is a `list[str]`, whatever it
+        contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]
@@ -587,8 +591,8 @@ class _Types:
 
 
 def _only(schema: JSONObject, *keywords: str) -> bool:
-    """Whether only these keywords of a schema restrict values. `definitions` is the old name of
-    `$defs`.
+    """Return whether only these keywords of a schema restrict values. `definitions` is the old name
+    of `$defs`.
     """
     return all(
         key in keywords
@@ -599,7 +603,9 @@ def _only(schema: JSONObject, *keywords: str) -> bool:
 
 
 def _parts(union: str) -> list[str]:
-    """The members of a union of plain names; any other type is returned as a single member."""
+    """Return the members of a union of plain names. Any other type is returned as a single
+    member.
+    """
     parts = union.split(" | ")
     return parts if all(part.isidentifier() for part in parts) else [union]
 
@@ -609,8 +615,8 @@ def _brief(key: str) -> str:
 
 
 def _written(value: JSON) -> str | None:
-    """A value as Python writes it; None if it is too long, or not plain. The integers of the
-    checker have 64 bits.
+    """Return a value as a Python literal, or None if it is too long or not a scalar. Integers must
+    fit in 64 bits, as in the type checker.
     """
     match value:
         case str() if len(value) <= _LITERAL:
@@ -626,8 +632,8 @@ def _written(value: JSON) -> str | None:
 
 
 def _target(reference: str, root: JSONObject) -> JSON:
-    """The schema that a local reference such as `#/$defs/x` refers to; None if the reference is not
-    local, or refers to nothing.
+    """Return the schema that a local reference such as `#/$defs/x` points to, or None if the
+    reference is not local or points to nothing.
     """
     if not reference.startswith("#/"):
         return root if reference == "#" else None
