@@ -384,7 +384,7 @@ class _Admission:
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
-        """Return the schema of one constant, any part of which may be a reference."""
+        """Return a schema for one constant in which any part may be a reference."""
         if isinstance(value, list):
             items: list[JSON] = [self._exactly(item, below=True) for item in value]
             schema: JSONObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}

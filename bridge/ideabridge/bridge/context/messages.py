@@ -527,8 +527,8 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; values are read at the references"
-"""The beginning of the text about the calls of a run. Each call takes one or more lines of it, the
-first of which begins with its place.
+"""How the text about the calls of a run begins. Each call takes up one or more lines, and its first
+line begins with its place.
 """
 
 

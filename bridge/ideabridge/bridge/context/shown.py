@@ -248,7 +248,7 @@ class MadeCall:
 
     Attributes:
         entry: the value of the message.
-        references: references to the places to which it wrote its value.
+        references: references to the places it wrote its value to.
         result: its result, if no state contains it.
         line: the line that shows the result whole, once it has been made.
     """

@@ -164,7 +164,7 @@ def _undeclared(graph: Graph) -> dict[str, None]:
 # -- drawings --------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
-"""The form in which a plan is drawn."""
+"""How a plan is drawn."""
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 

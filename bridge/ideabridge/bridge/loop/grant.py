@@ -1,6 +1,6 @@
 """Grant: a person allows a tool for the rest of a run, so that its later calls need no approval.
 
-A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers
+A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers
 later calls of the same run to the same tool, and to such calls that are already waiting, unless the
 policy asks about them for another reason. Each call that it approves gets its own `CallDecided`,
 which names the call of the grant. Grants are part of the machine, so folding the journal again
