@@ -199,7 +199,7 @@ class _Reading:
         where = f"{self._what}, line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
             raise InvalidJSONError(
-                f"{where}: a tag ({str(event.tag)[:60]}), which is not read; write plain values"
+                f"{where}: a tag ({str(event.tag)[:60]}); tags are refused, so write plain values"
             )
 
         match type(event).__name__:

@@ -313,8 +313,8 @@ class Workers:
             if code == 0:
                 raise
             raise WorkerError(
-                f"{what}: its worker process ended with code {code}; it may have needed more than "
-                f"the {MEMORY // 1024**2:,} MB of memory that it may have"
+                f"{what}: its worker process ended with code {code}; it may have exceeded "
+                f"its memory limit of {MEMORY // 1024**2:,} MB"
             ) from None
         except BaseException:
             self._drop(worker)

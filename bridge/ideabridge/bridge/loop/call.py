@@ -451,7 +451,7 @@ def read_call(
         before = len(call.reads)
         call.each = _scan(call, each, "_each")
         if any(read.expression.uses_item for read in call.reads[before:]):
-            call.problems.append("_each: †item is what _each gives; it cannot be read there")
+            call.problems.append("_each: †item is an item of _each, so _each itself cannot read it")
 
     if call.has_latent:
         call.latent = _scan(call, raw["_output"], "_output")

@@ -851,7 +851,7 @@ class Machine:
         if not self.errors:
             self.errors.append(
                 error_message(
-                    "output", "the solution holds neither calls nor an output; give either"
+                    "output", "the solution has neither calls nor an output; write one of them"
                 )
             )
 

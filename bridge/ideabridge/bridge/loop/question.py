@@ -399,7 +399,7 @@ def _parameters_problem(
     ):
         return Refusal(
             "_each: expected an array of objects, the parameters of one execution each; "
-            "deny the call to run none"
+            "to run none of them, deny the call"
         )
 
     for parameters in edited_parameters(edited):

@@ -249,7 +249,7 @@ class Composer:
             if not draft.properties and not offered:
                 raise
             raise HandlerError(
-                f"what the handlers of messages left gives no schema: {error}"
+                f"the message handlers left tools or properties that give no valid schema: {error}"
             ) from error
 
         first, later = self._as_stored(before, after)

@@ -1086,8 +1086,8 @@ def _objected(verdict: AskApproval | Refusal) -> JSONObject:
     if isinstance(verdict, Refusal):
         return {"kind": verdict.kind, "message": verdict.message}
     message = (
-        "not run: since it began, the rules have changed and ask about it; list "
-        "the call again for the rest"
+        "not run: the rules have changed since this call began and now require approval; "
+        "list the call again to run the remaining items"
     )
     return {"kind": "denied", "message": message}
 

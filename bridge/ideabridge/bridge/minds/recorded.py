@@ -328,8 +328,8 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
     if max(map(len, texts)) > _COMPARED:
         return [
             (
-                f"{part}: {len(texts[0]):,} lines were recorded, {len(texts[1]):,} are "
-                "asked; too many to compare"
+                f"{part}: {len(texts[0]):,} lines in the recording and {len(texts[1]):,} in the "
+                "Request are too many to compare"
             )
         ]
 
@@ -338,7 +338,7 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
     )
     lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
     if not lines:
-        return [f"{part}: the same but for the order of keys or the form of numbers"]
+        return [f"{part}: the same except for the order of keys or the notation of numbers"]
 
     if len(lines) > _LINES:
         more = [f"... {len(lines) - _LINES} more lines"]

@@ -176,7 +176,7 @@ def _as_stream(body: bytes) -> bytes:
         read: object = json.loads(body)
     except (ValueError, RecursionError):
         raise ModelUnavailableError(
-            "what the model endpoint sent cannot be read: no whole JSON object"
+            "the answer of the model endpoint is not a complete JSON object"
         ) from None
 
     completion = cast("dict[str, Any]", read)
