@@ -103,8 +103,8 @@ class ModelConfiguration(BaseModel):
     output: Literal["auto", "native", "prompted"] = Field(
         default="auto",
         description=(
-            "native: the endpoint enforces the schema; prompted: it is told; auto: "
-            "native where it is taken."
+            "native: the endpoint enforces the schema; prompted: the prompt describes it; "
+            "auto: native where the endpoint supports it."
         ),
     )
     settings: Mapping[str, Setting] = Field(
@@ -114,16 +114,19 @@ class ModelConfiguration(BaseModel):
         default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries."
     )
     idle_timeout: float = Field(
-        default=120, gt=0, le=86_400, description="Seconds without anything of an answer."
+        default=120, gt=0, le=86_400, description="Seconds to wait for the next piece of an answer."
     )
     retries: int = Field(
         default=3,
         ge=0,
         le=20,
-        description="Requests sent again after 429, 5xx or a lost connection.",
+        description="How often a Request is sent again after 429, 5xx or a lost connection.",
     )
     repairs: int = Field(
-        default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error."
+        default=2,
+        ge=0,
+        le=10,
+        description="How often an answer that is not JSON is sent back with the error.",
     )
 
     shown: ShownSettings = Field(
