@@ -190,8 +190,8 @@ _TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Names come from models and remote servers, and the comparison is quadratic, so both lengths are
-# limited.
+# Names come from models and remote servers, and the comparison is quadratic, so the length and the
+# number of names are limited.
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6

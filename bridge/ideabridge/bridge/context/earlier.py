@@ -3,10 +3,10 @@ the rules for calls.
 
 Only such journals need this module. Such a plan differs in four ways:
 
-- It may have explanations of removed kinds; see `context/removed.py`.
-- A literal at `calls.PLACE._when` says by tests whether the call is made; otherwise it is skipped.
+- It may contain explanations of removed kinds; see `context/removed.py`.
+- A literal at `calls.PLACE._when` contains tests that decide whether the call is made or skipped.
 - If an explanation has no value, the next one of any kind is used.
-- A call that changes something asks about every value that is not determined.
+- Before a call that changes something, a person is asked about every undetermined value.
 """
 
 from __future__ import annotations

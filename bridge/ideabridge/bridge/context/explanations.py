@@ -266,7 +266,7 @@ class ItemOf(Explanation):
     """A member of one item of a list, which a condition selects.
 
     Attributes:
-        source: the reference of the list.
+        source: the reference to the list.
         take: the keys that lead from the item to the member.
         where: (field, explanation). The first item whose field equals the value of the explanation
             is selected.

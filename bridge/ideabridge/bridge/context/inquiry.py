@@ -36,8 +36,8 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to the module. `content` satisfies the schema of the form; it is set
-    only with `accept`.
+    """The answer to the module. `content` satisfies the schema of the form, and is set only with
+    `accept`.
     """
 
     action: Action

@@ -78,7 +78,8 @@ class MindError(IdeabridgeError):
 @runtime_checkable
 class Counting(Protocol):
     """An answer that can report its usage at any time. A mind's `answer` may return one. The runner
-    reads the usage when it stops the answer because its rest is unusable or the run was cancelled.
+    reads the usage when it stops the answer, either because the rest is unusable or because the
+    run was cancelled.
     """
 
     def so_far(self) -> Usage | None:

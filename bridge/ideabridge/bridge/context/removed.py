@@ -54,11 +54,14 @@ from ideabridge.tools.keywords import show
 _STEPS: Final = frozenset({"date", "word", "part", "between", "add", "multiply", "length"})
 """The removed steps of conversion.
 
-`date`, with two formats and a number: reads a date in the first format, adds days and writes it in
-the second format; `word`, with a number: the n-th word of a text, from 0, and from the end if
-negative; `part`, with a separator and a number: the n-th part between separators; `between`, with
-two texts: the text after the first one in its line, up to the second one, or to the end of the line
-if the second is empty; `add` and `multiply`, with a number; `length`.
+- `date`, with two formats and a number: reads a date in the first format, adds that many days, and
+  writes the result in the second format.
+- `word`, with a number: the n-th word of a string, counted from 0, or from the end if negative.
+- `part`, with a separator and a number: the n-th part between separators.
+- `between`, with two strings: the text that follows the first one in its line, up to the second
+  one, or up to the end of the line if the second is empty.
+- `add` and `multiply`, with a number.
+- `length`.
 """
 
 _COMPARISONS: Final[Mapping[str, str]] = {

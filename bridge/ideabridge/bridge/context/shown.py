@@ -304,7 +304,7 @@ class _Writes:
 
 @dataclass(slots=True)
 class ShownDocument:
-    """A state or data, in the form in which a mind sees it.
+    """A state or data, as a mind sees it.
 
     Attributes:
         value: the value; its shortened parts are objects with the member `shortened`.

@@ -46,7 +46,7 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class OfCall(Journaled):
-    """Base of every event of a call; `call` is its index in the run.
+    """Base of every event of a call. `call` is the index of the call in the run.
 
     Attributes:
         tool_name: the call's tool. `Run.events` adds it; the journal does not store it.
@@ -66,9 +66,9 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 # -- who decided -----------------------------------------------------------------------------------
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
-"""`person`: a person was shown the question and answered; `assistant`: the model of a client, with
-`decide_approval`; `approver`: the code of a program that embeds ideabridge; `nobody`: the time ran
-out, or the question became void.
+"""Who decided. `person`: a person saw the question and answered. `assistant`: a client's model,
+with `decide_approval`. `approver`: the code of a program that embeds ideabridge. `nobody`: the time
+ran out, or the question became void.
 """
 
 Via: TypeAlias = Literal[
@@ -95,7 +95,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The name of each kind of decider in messages. Only `Decider.__str__` uses them, so a message
+"""What messages call each kind of decider. Only `Decider.__str__` uses these words, so a message
 attributes a decision to a person only if the journal does.
 """
 

@@ -56,7 +56,7 @@ class Rule:
         tool: pattern of tool names, as calls use them or as the module does.
         read_only, destructive, idempotent, open_world: the effective annotations; see
             `effective_hints`.
-        why: the reason that the person, or the mind of a denied call, sees.
+        why: the reason shown to the person, or to the mind whose call is denied.
     """
 
     then: Then

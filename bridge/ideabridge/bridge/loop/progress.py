@@ -443,8 +443,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`, in which an SDK wraps a value and which
-    plans omit.
+    """Return whether the read names the member `result`. An SDK wraps values in it, and plans
+    leave it out.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(

@@ -38,8 +38,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
-    removed. Definitions remain in `$defs`. The only exception is the alternative of a program,
-    which becomes narrower; see `with_calls`.
+    removed. Definitions remain in `$defs`. Only the alternative that allows a
+    program becomes narrower; see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
     defs = schema.get("$defs")

@@ -2,8 +2,8 @@
 
 A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits
 and retries after failures, and sends unreadable answers back with the error. An `AnswerBuffer`
-holds the text back until the first call is complete. Until then nothing has run, so the Request can
-be repeated; afterwards it is never repeated.
+holds the text back until the first call is complete. Until then nothing has run, so the
+Request can be repeated. After that it is never repeated.
 """
 
 from __future__ import annotations
