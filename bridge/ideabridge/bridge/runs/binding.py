@@ -6,8 +6,8 @@ else in the configuration may change. A call is refused if its module now starts
 its Python tool is missing or has another definition. `Executor` compares the definitions of a
 module's tools each time before it sends a call.
 
-A run goes on if none of its remaining calls would be refused. If a mind later makes a call that is
-refused, this call alone fails, with the reason.
+A run continues if none of its remaining calls would be refused. If a mind later makes a call that
+is refused, only that call fails, with the reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import EVERY_MODULE, Tool
 
 OWN_TOOLS = ""
-"""The name under which the Python tools of this process are listed among the modules, as in
-`Tool.reached`.
-"""
+"""The module name that stands for this process's Python tools, as in `Tool.reached`."""
 
 
 def bound_to(
@@ -39,8 +37,8 @@ def bound_to(
     Args:
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
-        parent: for a room, the start definitions to which the run that it belongs to is bound. They
-            hold for the room as well.
+        parent: for a room, the start definitions to which its parent is bound. They also bind the
+            room.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}
@@ -67,8 +65,8 @@ class Binding:
 
     Args:
         machine: the run.
-        executor: has the tools of this process.
-        bound: the `bound` of its `RunStarted`; None if an earlier version wrote the journal.
+        executor: knows the tools of this process.
+        bound: the `bound` of its `RunStarted`, or None if an earlier version wrote the journal.
         definitions: the start definitions of the configuration here.
         is_same: whether the run was last driven under exactly this configuration.
 
@@ -95,7 +93,7 @@ class Binding:
         self._began = {id(tool) for tool in machine.offer.initial.tools}
 
     def why_not_resumable(self) -> str | None:
-        """Return why the run cannot go on here; None if it can."""
+        """Return why the run cannot continue here, or None if it can."""
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
             return (
@@ -117,7 +115,7 @@ class Binding:
         return None
 
     def fault_of(self, tool: Tool) -> str | None:
-        """Return why a tool of the run cannot be called here; None if it can."""
+        """Return why a tool of the run cannot be called here, or None if it can."""
         if tool.key in self._machine.catalogue.latent:
             return None
         if tool.module is None:
@@ -153,11 +151,11 @@ class Binding:
         """
         if id(tool) in self._began:
             return tool.name not in self._defined
-        # Few tools come from elsewhere, so few calls of this method go through the whole history.
+        # Most tools come from files or programs, so this rarely searches the whole history.
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
-        """Return how the start definition of a module has changed; None if it has not."""
+        """Return how the start definition of a module has changed, or None if it has not."""
         if module == EVERY_MODULE or self._is_bound(module):
             return None
         if module not in self._definitions:
@@ -170,10 +168,10 @@ class Binding:
         )
 
     def _is_bound(self, module: str) -> bool:
-        """Return whether a module starts here as the run was bound to it."""
+        """Return whether a module's start definition here is the one to which the run is bound."""
         if self._bound is None or module not in self._bound:
-            # The journal does not say how the module started, so the whole configuration must be
-            # the same.
+            # The journal does not record how the module started, so the whole configuration must be
+            # unchanged.
             return self.is_same
         return self._bound[module] == self._definitions.get(module)
 

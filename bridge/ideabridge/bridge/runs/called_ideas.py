@@ -15,14 +15,14 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """Return the places of the calls of a plan that ask a model each time they run: latent calls,
-    clean rooms, and calls of ideas that are solved anew or whose plans contain such calls.
+    """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
+    rooms, and calls of ideas that are solved anew or whose plans contain such calls.
     """
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 
 
 def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
-    """Return whether a call asks a model; `visited` holds the ideas that were already examined."""
+    """Return whether a call asks a model. `visited` holds the ideas that were already examined."""
     if not isinstance(call, dict) or "_output" in call:
         return False
 
@@ -53,11 +53,11 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """Return the names of the ideas by which a plan with these calls would call itself, if it were
-    published as this version of `name`. The first and the last name are `name`. None if the plan
-    would not call itself.
+    """Return the chain of ideas through which a plan with these calls would call itself if it were
+    published as this version of `name`. Its first and last names are `name`. Return None if there
+    is no such chain.
     """
-    # A call of another version of the name is not a cycle: that version does not change.
+    # A call of another version of the name is not a cycle, because that version never changes.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     left: list[tuple[list[str], list[JSON]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
@@ -74,7 +74,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
 
 
 def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
-    """Yield the publications that the calls name, without those that do not exist."""
+    """Yield the existing publications that the calls name."""
     for call in calls:
         module = object_or_empty(call).get("_module")
         if not isinstance(module, str) or not module.startswith(IDEA):
@@ -87,7 +87,7 @@ def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
 
 
 def _calls_of(publication: Publication) -> list[JSON]:
-    """Return the calls of the idea's plan, and one call for each idea that a mind may call when it
+    """Return the calls of the idea's plan, plus one call for each idea that a mind may call when it
     solves the idea anew.
     """
     plan = publication.plan
@@ -99,8 +99,8 @@ def _calls_of(publication: Publication) -> list[JSON]:
 
 
 def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
-    """Return the calls, with the module of an idea in each call that names neither a module nor a
-    tool in `own`: such a call means the idea of this name as soon as one is published.
+    """Return the calls, with `_module` added to those that could mean an idea. A call that names
+    neither a module nor a tool in `own` means the idea of that name as soon as one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 

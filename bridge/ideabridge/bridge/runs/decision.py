@@ -1,13 +1,13 @@
-"""Decision: what happens to a run that somebody asks for, or that a process finds in the store.
+"""Decision: chooses what happens to a run that somebody asks for or a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
 finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decide_next`, and
 performs the outcome. The rooms of the run follow in the same way. `decide_next` is pure: it has no
 store, no clock and no task.
 
-The facts may be old when the outcome is performed. So each outcome that writes takes the lease of
-the run in the same transaction. If another process was faster, `Runs` serves the run as it is. If
-the journal has grown, `Runs` reads it and decides again.
+The facts may be out of date when the outcome is performed. So each outcome that writes takes the
+lease of the run in the same transaction. If another process was faster, `Runs` serves the run as it
+is. If the journal has grown, `Runs` reads it again and makes a new decision.
 
 The first row that fits is the decision:
 
@@ -37,11 +37,11 @@ The first row that fits is the decision:
     |   otherwise                                               | `TakeUp`                     |
 
 A run is at work until its journal says that it has ended or waits. A run whose process died
-therefore counts as at work, too: nobody holds its lease, and the first process that asks for it
-decides as above.
+therefore still counts as at work: nobody holds its lease, and the first process that asks for the
+run decides as above.
 
-`MOST_TAKEN_UP` bounds how often a run that makes its processes die is taken up. The row counts how
-often that happened since the journals of the run and its rooms last grew.
+`MOST_TAKEN_UP` limits how often a run that crashes its processes is taken up. The row counts how
+often it was taken up since the journals of the run and its rooms last grew.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 
 MOST_TAKEN_UP: Final = 2
-"""The number of times that a run without progress is taken up before it is set aside until a
-person asks for it."""
+"""How often a run without progress is taken up before it is set aside until a person asks for
+it.
+"""
 
 ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
-"""The reason with which a room ends if its call has ended without it."""
+"""Reason recorded when a room ends because its call ended before it."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
     """Return whether a run is taken up only when a person asks for it, because it made no progress
-    the last times.
+    in its last attempts.
     """
     return record.status == "interrupted" and record.summary.set_aside
 
@@ -72,7 +73,7 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run is to be served, and to go on if it can. This is the usual request."""
+    """The run is to be served, and to continue if it can. This is the usual request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class ToEnd:
 
 
 Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
-"""What somebody wants from a run."""
+"""What somebody wants to happen to a run."""
 
 
 # -- what is found ---------------------------------------------------------------------------------
@@ -104,9 +105,9 @@ class Standing:
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
-        waits: True if it waits for somebody, and nothing was at work when its journal ended.
-        fault: why it cannot go on in this process; None if it can.
-        events: the number of events in its journal and those of its rooms; None for a room.
+        waits: True if it waits for somebody and nothing was at work at the end of its journal.
+        fault: why it cannot continue in this process, or None if it can.
+        events: the number of events in its journal and its rooms' journals, or None for a room.
     """
 
     status: str
@@ -121,16 +122,16 @@ class Facts:
 
     Attributes:
         record: its row in the store.
-        root: the row of the run that it belongs to; its own row if it is not a room.
-        purpose: what somebody wants from the run.
-        has_events: True if its journal has any event.
-        is_lost: True if a handler of messages fails here, so its Request cannot be composed.
-        ended: the status with which its journal ends; None if it has not ended.
-        is_orphan: True for a room whose call has ended without it.
-        is_held: True if another process holds its lease, and may be alive.
+        root: the row of the outermost run that it belongs to, or its own row if it is not a room.
+        purpose: what somebody wants to happen to the run.
+        has_events: True if its journal contains any event.
+        is_lost: True if its Request cannot be composed because a message handler fails here.
+        ended: the final status in its journal, or None if it has not ended.
+        is_orphan: True for a room whose call ended before it.
+        is_held: True if another process, which may be alive, holds its lease.
         drives: True if this process performs the effects of such a run: it has the role `alone`, or
             it is a worker that has claimed the run.
-        standing: its state; None until its rooms are opened.
+        standing: its state, or None until its rooms are opened.
     """
 
     record: RunRecord
@@ -157,7 +158,7 @@ class Facts:
     @property
     def is_tried_again(self) -> bool:
         """True if a person wants a run that was set aside to be tried again. A room is set aside
-        together with the run that it belongs to, and does not go on without it.
+        together with its parent, and does not continue without it.
         """
         return (
             isinstance(self.purpose, ToTryAgain) and not self.is_room and is_set_aside(self.record)
@@ -174,8 +175,8 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class NoteStatus:
-    """Write the status from the journal into the row: the process that should have done so has
-    died.
+    """Write the status from the journal into the row, because the process that should have written
+    it has died.
     """
 
 
@@ -215,15 +216,16 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that waits for somebody, and refuse its questions whose time is up."""
+    """Return a run that waits for somebody, and deny the questions whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Return a run that waits and could not go on here. Nothing is written: it may go on elsewhere.
+    """Return a waiting run that could not continue here. Nothing is written, because it may
+    continue elsewhere.
 
     Attributes:
-        fault: why it cannot go on.
+        fault: why it cannot continue.
     """
 
     fault: str
@@ -231,10 +233,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Write into the row that a run cannot go on here, and journal which outcomes are unknown.
+    """Write into the row that a run cannot continue here, and journal which outcomes are unknown.
 
     Attributes:
-        fault: why it cannot go on.
+        fault: why it cannot continue.
     """
 
     fault: str
@@ -245,7 +247,7 @@ class Enqueue:
     """Queue a run that its process left behind, for a worker.
 
     Attributes:
-        summary: the summary for its row, without the needs of the run, which are added later.
+        summary: the summary for its row, to which the needs of the run are added later.
     """
 
     summary: StoredSummary
@@ -256,7 +258,7 @@ class SetAside:
     """Do not take the run up until a person asks for it.
 
     Attributes:
-        summary: the summary for its row, without the reason, which is added later.
+        summary: the summary for its row, to which the reason is added later.
         times: how often it was taken up without progress.
     """
 
@@ -269,7 +271,7 @@ class TakeUp:
     """Continue the run in this process.
 
     Attributes:
-        summary: the summary for its row, which counts how often the run was taken up; None for a
+        summary: the summary for its row, which counts how often the run was taken up, or None for a
             room.
     """
 
@@ -343,12 +345,14 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 
 def _counted(before: StoredSummary, standing: Standing) -> TakeUp | SetAside:
-    """Take a run up and count it, or set it aside; `before` is the present summary of its row."""
+    """Take a run up and count the attempt, or set the run aside. `before` is the current summary of
+    its row.
+    """
     times = 0
     if before.events == standing.events:
         times = before.taken_up or 0
 
-    # The process that queued the run handed it over on purpose, so it counts as no failed attempt.
+    # The process that queued the run handed it over on purpose, so that was not a failed attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1
     summary = StoredSummary(taken_up=taken_up, events=standing.events)

@@ -41,23 +41,24 @@ PAUSE: Final = 600.0
 """A session ends when this many seconds have passed since its last call ended."""
 
 _MARGIN: Final = 60.0
-"""Seconds between the end of a session and its becoming a run, so that its last calls are written.
+"""How long, in seconds, a session must have ended before it becomes a run, so that its last calls
+are written.
 """
 
 MOST_CALLS: Final = 2000
-"""The most calls of one session. The next call begins another session."""
+"""Maximum number of calls in one session. The next call begins another session."""
 
 RESULT_BYTES: Final = 1_000_000
-"""The most bytes of a result, or of the parameters of a call, that are kept."""
+"""Maximum size, in bytes, of a call's parameters, or of its result, that is stored."""
 
 SESSION_BYTES: Final = 16_000_000
-"""The most bytes of the calls of one session that are kept."""
+"""Maximum size, in bytes, of the stored calls of one session."""
 
 LISTED: Final = 5
-"""The most sessions in a list."""
+"""Maximum number of sessions in a list."""
 
 _SEARCHED: Final = 100
-"""The number of latest sessions that are searched for the one that `session` means."""
+"""How many of the latest sessions are searched for the one that `session` means."""
 
 SESSION: Final = "session"
 """The reference to the latest session."""
@@ -70,7 +71,7 @@ _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""
 
 _OPEN: Final = "unknown"
-"""The error kind of a call whose run may still produce a result."""
+"""Error kind of a call whose run may still produce a result."""
 
 T = TypeVar("T")
 
@@ -83,14 +84,14 @@ class SessionInfo:
 
     Attributes:
         run: the id of its run. It exists when the session has ended.
-        client: name and version of the client; "" if it sent none.
-        session: hash of the connection; "" if the transport has no connections. Such a session may
-            mix several conversations.
+        client: name and version of the client, or "" if it sent none.
+        session: hash of the connection. It is "" if the transport has no connections; such a
+            session may mix several conversations.
         began: when its first call arrived, in seconds since 1970.
         last: when its last call ended, in seconds since 1970.
         calls: the number of its calls.
         tools: the names of its tools, each once.
-        in_progress: whether it has not ended.
+        in_progress: whether the session is still in progress.
     """
 
     run: str
@@ -132,7 +133,7 @@ class SessionInfo:
 
     @property
     def line(self) -> str:
-        """One line for people and models."""
+        """A description of the session in one line, for people and models."""
         tools = ", ".join(self.tools)
         line = (
             f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to "
@@ -147,7 +148,9 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls of a session as calls of a run, and why some of them cannot be published, by place."""
+    """Calls of a session as calls of a run, and for each call that cannot be published the reason,
+    keyed by place.
+    """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
     unkept: dict[int, str] = field(default_factory=dict[int, str])
@@ -158,11 +161,11 @@ class DirectSessions:
 
     Args:
         store: the store.
-        writer: writes into the store; None to write into it directly.
+        writer: writes into the store, or None to write directly.
         screen: checks what is stored.
         settings: the settings of runs.
         fingerprint: the fingerprint of the configuration.
-        ideas: finds the tool of `idea:NAME` as a caller sees it.
+        ideas: finds the tool `idea:NAME` as a caller sees it.
     """
 
     def __init__(
@@ -202,7 +205,7 @@ class DirectSessions:
             self._writer.write(job, done, failed, key="direct calls", is_large=is_large)
 
     async def written(self) -> None:
-        """Wait until earlier writes have ended.
+        """Wait until earlier writes are done.
 
         Raises:
             StoreError: the store cannot be written.
@@ -212,7 +215,7 @@ class DirectSessions:
     # -- finding -----------------------------------------------------------------------------------
 
     def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
-        """Return the latest sessions of a caller, the latest first."""
+        """Return the latest sessions of a caller, newest first."""
         sessions = {
             run: _ended_info(run, origin)
             for run, origin in self._store.runs.sessions(caller, limit)
@@ -226,9 +229,9 @@ class DirectSessions:
 
         Args:
             caller: the caller.
-            client: name and version of the client; None for any client.
-            session: hash of the connection that asks; "" if its transport has none; None if nobody
-                asks over a connection.
+            client: name and version of the client, or None for any client.
+            session: hash of the asking client's connection, "" if its transport has no connections,
+                or None if the question does not come over a connection.
 
         Raises:
             PublicationError: the caller has no session, or it is not certain which one is meant;
@@ -262,8 +265,8 @@ class DirectSessions:
         )
 
     def shown(self, session_id: str, caller: str) -> tuple[SessionInfo, list[JSONObject]] | None:
-        """Return a session in progress and its calls, each `{"call", "tool", "module"?,
-        "parameters", "error"?, "unkept"?}`; None if the caller has no such session.
+        """Return a session in progress and its calls, each as `{"call", "tool", "module"?,
+        "parameters", "error"?, "unkept"?}`, or None if the caller has no such session.
         """
         row = self._store.sessions.get(session_id)
         if row is None or row.caller != caller:
@@ -284,12 +287,12 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some calls of a session or of another run. It is created
-        if it does not exist.
+        """Return the run that consists of some calls of a session or another run, creating it if it
+        does not exist.
 
         Args:
             ref: the id of a session or of a run.
-            calls: the places of the first and the last call, from 0; None for all calls.
+            calls: the places of the first and the last call, counted from 0, or None for all calls.
             caller: the owner.
 
         Raises:
@@ -325,7 +328,7 @@ class DirectSessions:
         try:
             await self._write(lambda: self._keep(own, row, run, origin))
         except RunExistsError:
-            # The same request was sent twice.
+            # The same request was sent a second time.
             pass
 
         return own
@@ -333,10 +336,10 @@ class DirectSessions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end_idle(self, now: float | None = None) -> int:
-        """Turn the ended sessions of every process into runs, and return their number.
+        """Turn the ended sessions of all processes into runs, and return how many there were.
 
         Args:
-            now: the present time in seconds since 1970; None to read the clock.
+            now: the current time in seconds since 1970, or None to read the clock.
         """
         count = 0
         if now is None:
@@ -369,7 +372,7 @@ class DirectSessions:
         except StoreError:
             raise
         except IdeabridgeError as error:
-            # A session that cannot become a run must not keep the others from ending.
+            # A session that cannot become a run must not keep others from becoming runs.
             logger.error("session %s is not kept: %s", row.id, error)
 
         if run is not None and run.unkept:
@@ -428,7 +431,8 @@ class DirectSessions:
                 session.unkept[place] = str(call.error.get("message"))
 
             if not call.parameters.keys().isdisjoint(META_PROPERTIES):
-                # A plan would read these parameters as meta-properties.
+                # A plan would read these parameters as meta-properties, so the call cannot be
+                # published.
                 session.unkept.setdefault(place, _META_NAMES)
                 call = _without_meta(call)
 
@@ -474,7 +478,7 @@ class DirectSessions:
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
-    """Return a call as failed, without the parameters that have names of meta-properties."""
+    """Return a call as a failed one, without the parameters whose names are meta-properties."""
     parameters = {
         name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
     }
@@ -483,8 +487,8 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """Return the step of each call. A step lasts until the first of its calls has ended; calls that
-    begin before belong to it.
+    """Return the step number of each call. A step lasts until its first call has ended, and
+    includes all calls that begin before that.
     """
     steps: list[int] = []
     step = 0

@@ -1,4 +1,4 @@
-"""Executor: runs one call, in this process or at its module, and bounds the results of a run."""
+"""Executor: runs one call, in this process or at its module, and limits the results of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""Seconds that a call waits for a module that is not up, because a run may continue before its
+"""How long, in seconds, a call waits for a module that is not up: a run may continue before its
 modules have connected.
 """
 
@@ -46,11 +46,12 @@ _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""The approximate bytes of memory that the contexts, results and outputs of all runs of one
-caller may take."""
+"""Limit on the approximate memory, in bytes, that contexts, results and outputs of one caller's
+runs take.
+"""
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""When a run has taken this many more bytes of memory, the results of the caller's other runs are
+"""How much more memory, in bytes, a run may take before the results of the caller's other runs are
 counted again.
 """
 
@@ -58,15 +59,15 @@ _SMALL_RESULT = 16 * 1024
 
 
 class KeptBytes:
-    """Counts the bytes that a run and its rooms keep in memory and in journals: the results, and
-    the calls of programs.
+    """Counts the bytes of results and programs' calls that a run and its rooms keep in memory and
+    in journals.
 
     Args:
-        most: the largest number of bytes to keep.
-        beside: returns the approximate bytes of memory that the caller's other runs take.
+        most: the maximum number of bytes to keep.
+        beside: returns approximately how many bytes of memory the caller's other runs take.
 
     Attributes:
-        memory: the approximate bytes of memory that its context and its results take.
+        memory: approximately how many bytes of memory its context and its results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:
@@ -77,7 +78,7 @@ class KeptBytes:
         self._looked_at = 0
 
     def note(self, size: int) -> None:
-        """Add bytes that a journal contains."""
+        """Add the size of what is already in a journal."""
         self._bytes += size
         self.memory += size
 
@@ -92,7 +93,7 @@ class KeptBytes:
         self.note(size)
 
     def expect_room(self, tool: str) -> None:
-        """Refuse a call if nothing more can be kept. Raises `LimitExceededError`."""
+        """Raise `LimitExceededError` if nothing more can be kept."""
         if self._bytes >= self._most:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
@@ -107,7 +108,7 @@ class KeptBytes:
                 f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}"
             )
 
-        # There may be hundreds of other runs, so they are counted only from time to time.
+        # There may be hundreds of other runs, so count them only from time to time.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
@@ -135,9 +136,9 @@ class CallingRun:
     """What the executor knows of the run that makes a call.
 
     Attributes:
-        id: a module lets the calls of different runs take turns.
+        id: identifies the run, so that a module can let calls of different runs take turns.
         caller: the owner of the run.
-        kept_bytes: bounds the results of the run.
+        kept_bytes: limits the results of the run.
     """
 
     id: str
@@ -146,17 +147,16 @@ class CallingRun:
 
 
 class CallContext:
-    """The `ActivityContext` of one call, with what the executor needs besides.
+    """The `ActivityContext` of one call, plus what the executor needs.
 
     Attributes:
         run: the run that makes the call.
-        asker: takes the questions that the call's module asks.
-        most_shown: the most bytes of JSON that a value may have for a Request of the run to show it
+        asker: handles the questions that the call's module asks.
+        most_shown: maximum size, in bytes of JSON, of a value that a Request of the run shows
             whole.
-        chosen: the path of `p || q` that the activity has chosen.
-        content: the content blocks of the result of a module's tool, if they say more than the
-            value.
-        returned: the message that the activity has returned, whose data is the result of the call.
+        chosen: which path of `p || q` the activity has chosen.
+        content: the content blocks of a module tool's result, if they say more than its value.
+        returned: the message that the activity returned. Its data is the result of the call.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class CallContext:
 
         self._is_clean = effect.is_clean
         if self._is_clean:
-            # In a clean room the code sees only the parameters and the imports.
+            # In a clean room, code sees only the parameters and the imports.
             self.instance = None
             self.output_paths = ()
             if effect.imports:
@@ -209,10 +209,10 @@ class CallContext:
         self._on_message(message)
 
     def note_returned(self, kind: str, data: JSON, description: str | None) -> None:
-        """Note the message that the activity has returned.
+        """Record the message that the activity returned.
 
         Raises:
-            ActivityError: the call is made in a clean room, whose code cannot add to the context.
+            ActivityError: the call runs in a clean room, whose code cannot add to the context.
         """
         if self._is_clean:
             raise ActivityError(
@@ -224,7 +224,7 @@ class CallContext:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Note the content blocks of a result, which the journal keeps beside the value.
+        """Record the content blocks of a result, which the journal stores in addition to the value.
 
         Raises:
             ResultLimitError: the run, or the caller, would keep too many bytes.
@@ -249,7 +249,7 @@ class RunObserver(Protocol):
     """Watches one run while this process drives it. It must not raise errors or keep values."""
 
     def see(self, events: Sequence[Event]) -> None:
-        """Receive events after they were journaled."""
+        """Receive events that have been journaled."""
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
@@ -260,7 +260,7 @@ class RunObserver(Protocol):
 
 
 class ObservedRun(Protocol):
-    """The run of an observer."""
+    """What an observer can see of its run."""
 
     id: str
 
@@ -276,21 +276,21 @@ class ObservedRun(Protocol):
 
 
 Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
-"""Makes the observer of a run, in the task that asks for the run."""
+"""Creates the observer of a run, in the task that asks for the run."""
 
 
 class Executor:
-    """Runs calls: activities of a toolbox in this process, tools of modules remotely.
+    """Runs calls: activities of the toolbox in this process, and tools of modules remotely.
 
     Args:
         mask: replaces secrets in text that may reach a mind.
-        redact: replaces secrets in the results of activities; modules do so themselves.
-        result_bytes: the most bytes of JSON in one result.
+        redact: replaces secrets in the results of activities. Modules redact their own results.
+        result_bytes: maximum size of one result, in bytes of JSON.
 
     Attributes:
-        observers: watch every run that begins or is read after they were added.
-        traceparent: returns the trace of the present request, which the journals of its runs keep;
-            None if it has no trace.
+        observers: watch every run that begins or is read after they are added.
+        traceparent: returns the trace of the current request, which the journals of its runs
+            record, or None if it has none.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class Executor:
         self.traceparent: Callable[[], str | None] = lambda: None
 
     def has(self, tool: Tool) -> bool:
-        """Return whether this process has a tool of the toolbox."""
+        """Return whether a tool exists in this process's toolbox."""
         if is_reader(tool):
             return True
         try:
@@ -320,8 +320,8 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """Return how a tool of the toolbox has changed; None if it has not changed
-        or is built in.
+        """Return how a tool of the toolbox has changed, or None if it has not changed or is built
+        in.
         """
         now = self._toolbox.tools.get(tool.name)
         if (
@@ -337,8 +337,7 @@ class Executor:
         """Run a call, and return its result.
 
         Raises:
-            IdeabridgeError: the call failed. A mind may see the message after its secrets are
-                masked.
+            IdeabridgeError: the call failed. A mind may see the message once secrets are masked.
         """
         tool = effect.tool
         context.run.kept_bytes.expect_room(tool.name)
@@ -370,7 +369,7 @@ class Executor:
         return value
 
     def _count(self, value: JSON, effect: Execute, context: CallContext) -> None:
-        """Count a result once for each time that the run stores it.
+        """Count a result as many times as the run stores it.
 
         Raises:
             ResultLimitError: the result is too large, or the run would keep too many bytes.
@@ -389,7 +388,7 @@ class Executor:
                 f"the result of {name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
 
-        # It is stored at each path, and once more in a message that the activity has returned.
+        # The result is stored at each path, and once more if the activity returned it in a message.
         times = 1
         if effect.call.target is not None:
             times = len(effect.call.target.texts)
@@ -398,7 +397,7 @@ class Executor:
         context.run.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
-        """Call the tool of a module. It restores the names of renamed parameters."""
+        """Call a module's tool, with the original names of renamed parameters."""
         tool = effect.tool
         call = ModuleCall(
             tool.name_in_module,
@@ -429,11 +428,12 @@ class Executor:
     async def _run_activity(
         self, activity: Activity, parameters: JSONObject, context: CallContext
     ) -> JSON:
-        """Run code of this process, and return its result, which is the data of the message
-        that it returns.
+        """Run an activity, and return its result. If it returns a message, the result is the
+        message's data.
         """
         if not activity.copies:
-            # The activity gets a copy: it may change its arguments, and the state must not change.
+            # Pass a copy, because the activity may change its arguments, and the state must not
+            # change.
             copied = normalise(parameters)
             parameters = copied if isinstance(copied, dict) else {}
 
@@ -449,11 +449,11 @@ class Executor:
         return value
 
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
-        """Return an error as a mind sees it: of bounded length, masked, without a traceback.
+        """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if
-        nobody knows whether the call took effect, and `ran` if it ran but its result cannot be
-        used. `sent` is what the tool sent besides the message, see `ModuleError`.
+        Its `kind` is `runtime`. If the call's `tool` may change something, it is `unknown` if
+        nobody knows whether the call took effect, and `ran` if the call ran but its result cannot
+        be used. `sent` is what the tool sent in addition to the message; see `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)
@@ -481,8 +481,8 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count the bytes that a failed call sent and the journal keeps. Content that would be too much
-    is left out.
+    """Count the bytes that a failed call sent and the journal stores. Leave out content that
+    exceeds the limit.
     """
     if error.sent is None:
         return
@@ -494,9 +494,7 @@ def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call of the reading tool. The value that it reads is masked already, like all results
-    of calls.
-    """
+    """Run a call of the reading tool. Its value is already masked, like all results of calls."""
     arguments = effect.parameters
     value = arguments.get("reference")
     written = str(meant_reference(effect.call.raw.get("reference")))
@@ -511,7 +509,7 @@ def _memory_of(data: bytes) -> int:
 
 
 def label(progress: Progress) -> str:
-    """Return the name of a call for people: `git_log` or `git.git_log`."""
+    """Return the name of a call as people see it: `git_log` or `git.git_log`."""
     tool = progress.tool
     name = progress.call.name
     if progress.replaced is not None:

@@ -1,9 +1,9 @@
 """Forks: runs that continue from a point of another run, with another solution or input (time
 travel).
 
-The fork's journal begins with the events of its parent. A new machine takes these events, so a fork
-is a run like any other: it can be folded, driven, resumed and published. Calls that were started
-before the point of the fork keep their results and do not run again.
+The fork's journal begins with the events of its parent. A new machine applies these events, so a
+fork is a run like any other: it can be folded, driven, resumed and published. Calls that started
+before the fork point keep their results and do not run again.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ async def fork(
     new_input: JSONObject | None = None,
     solution: JSON = None,
 ) -> str:
-    """Store a fork of a run without driving it, and return its id; see `Bridge.fork`, also for the
-    errors.
+    """Store a fork of a run without driving it, and return its id. See `Bridge.fork` for details
+    and errors.
 
     The fork begins after event `at`, counted from 1. With another `solution`, it begins at the
-    Request of that event. The run's input becomes `new_input`. The present configuration decides
-    which calls ask from now on.
+    Request of that event. `new_input` replaces the run's input. The current configuration decides
+    which calls ask for approval from now on.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
@@ -85,7 +85,7 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # The calls of a plan are its whole answer, so a plan with other calls begins anew.
+        # A plan consists of its calls, so a fork with other calls starts from the beginning.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
@@ -106,7 +106,7 @@ async def fork(
                 fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint
             )
             if new_input is None:
-                # The ideas of the steps before the fork are steps of the fork, too.
+                # The ideas of the steps before the fork point also belong to the fork.
                 _copy_ideas(store, run_id, fork_id, requests, caller)
 
     await runs.writer.perform(keep)
@@ -126,12 +126,12 @@ class _ForkPoint:
     """The point where a fork leaves its parent, and what differs from there on.
 
     Attributes:
-        store: has the parent.
+        store: holds the parent.
         run_id: the id of the parent.
         at: the number of the last event before the fork, from 1.
-        new_input: the input of the fork; None for the input of the parent.
-        approval: decides which calls ask from now on.
-        solution: the answer to the Request of that event; None for the answer in the parent.
+        new_input: the input of the fork, or None for the parent's input.
+        approval: decides which calls ask for approval from now on.
+        solution: the answer to the Request of that event, or None for the parent's answer.
         fork_id: the id of the fork.
     """
 
@@ -148,8 +148,8 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
     """Return the journal of a fork that keeps events of its parent, computed in a worker process if
     possible.
     """
-    # Handlers of users are code of this process, and so is what offers tools in
-    # a first Request.
+    # Worker processes do not have the user's handlers, or the code that offers tools in a first
+    # Request.
     needs_process = runs.has_own_handlers
     if point.solution is not None and not needs_process:
         needs_process = not await compute_in_thread(
@@ -188,7 +188,7 @@ def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
     """Return the first event of a run.
 
     Raises:
-        ForkError: the run has no first event, or another version of ideabridge wrote it.
+        ForkError: the run has no first event, or an incompatible version of ideabridge wrote it.
     """
     started = next(_journal_of(store, run_id), None)
     if not isinstance(started, events.RunStarted):
@@ -230,8 +230,8 @@ def forked(
     solution: JSON,
     fork_id: str,
 ) -> JSON:
-    """Return the journal of a fork of a run without handlers of its own, as the JSON texts of its
-    events; see `_forked`.
+    """Return the journal of a fork of a run that has no user handlers, as one JSON string for each
+    event; see `_forked`.
     """
     started = _beginning_of(store, run_id)
     began = started if new_input is None else _with_input(started, new_input)
@@ -245,7 +245,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
     """Return the journal of a fork that keeps events of its parent.
 
     Raises:
-        ForkError: with another input, other calls would have run.
+        ForkError: with the other input, other calls would have run.
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
     journal = list(_journal_of(point.store, point.run_id))
@@ -280,9 +280,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """Return the first `at` events of a journal, and the later events that complete what they
-    began: the ends of running calls, and the rest of an answer that was streaming in. A program
-    makes its next calls again.
+    """Return the first `at` events of a journal, plus the later events that finish what those
+    started: the ends of running calls, and the rest of a streaming answer. Later calls of a program
+    are left out, because the program makes them again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -300,7 +300,9 @@ def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
 
 
 class _OpenParts:
-    """The calls that run after an event of a journal, and the answer that is streaming in."""
+    """The calls that are running after an event of a journal, and the answer that is still
+    streaming in.
+    """
 
     def __init__(self) -> None:
         self._running: set[tuple[int, int | None]] = set()
@@ -308,9 +310,7 @@ class _OpenParts:
         self._is_program = False
 
     def has(self, event: Event) -> bool:
-        """Return whether an event belongs to a running call, or to the answer that is streaming
-        in.
-        """
+        """Return whether an event belongs to a running call, or to the streaming answer."""
         if isinstance(event, _OF_EXECUTION):
             return (event.call, event.item) in self._running
         if isinstance(event, events.MessageAdded):
@@ -349,7 +349,7 @@ def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
 
 
 def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
-    """Return the plan that another solution makes with the context of a run.
+    """Return the plan that results from another solution and the context of a run.
 
     Raises:
         RejectedSolutionError, ValueMismatchError: it is not a solution.
@@ -362,7 +362,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     instances: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    # Messages are read backwards, so that the first input and the first text win.
+    # Read the messages backwards, so that the first input and the first text win.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
             input_value = message.value if isinstance(message.value, dict) else None
@@ -420,13 +420,13 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
 
 
 class _Copy:
-    """A copy of a journal that a new machine takes, with a beginning that may differ.
+    """Copies a journal into a new machine, with a beginning that may differ.
 
     Args:
-        composer: composes the Requests again, because another input changes them.
-        started: the beginning of the fork.
-        approval: decides which calls ask from now on. The parent's decisions about calls that ran
-            remain valid.
+        composer: recomposes the Requests, because another input changes them.
+        started: the first event of the fork.
+        approval: decides which calls ask for approval from now on. The parent's decisions about
+            calls that have run remain valid.
     """
 
     def __init__(
@@ -439,10 +439,10 @@ class _Copy:
         self._take(dataclasses.replace(started, settings=settings.to_json()))
 
     def take(self, journal: Sequence[Event]) -> None:
-        """Take the events after the first.
+        """Apply the events after the first one.
 
         Raises:
-            ForkError: with another input, other calls would have run.
+            ForkError: with the other input, other calls would have run.
         """
         ran = {event.call for event in journal if isinstance(event, events.CallStarted)}
         doubts = _open_doubts(journal)
@@ -458,7 +458,7 @@ class _Copy:
                 raise ForkError(self._why_not(event, number)) from None
 
     def _take_in_turn(self, event: Event) -> None:
-        """Take an event of the parent as it applies to the fork, or leave it out."""
+        """Apply an event of the parent, adapted to the fork, or leave it out."""
         match event:
             case events.RequestMade():
                 request = self._composer.compose(self.machine, event)
@@ -467,8 +467,8 @@ class _Copy:
                 # An undecided approval is asked again, and its time limit starts again.
                 pass
             case events.ConfigurationChanged():
-                # A fork begins under the present configuration, but its earlier calls ran under the
-                # rules that were valid when they ran.
+                # A fork begins under the current configuration, but its earlier calls ran under the
+                # rules of their time.
                 if event.rules > self.machine.settings.rules:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
@@ -508,7 +508,7 @@ class _Copy:
         self._take(proposed)
 
     def _why_not(self, event: Event, number: int) -> str:
-        """Return why the fork cannot take an event of its parent."""
+        """Return why an event of the parent does not fit the fork."""
         if isinstance(event, events.SolutionProposed):
             errors = self.machine.check(event).errors
             if errors:
@@ -534,11 +534,10 @@ class _Copy:
     def _decide(self, event: events.CallDecided, *, ran: bool) -> None:
         question = self._asked(event.call)
         if question is None:
-            # Under the present configuration, the call does not ask.
+            # Under the current configuration, the call does not ask for approval.
             return
         if event.granted is not None or (event.digest != question.digest and not ran):
-            # The decision was about a different call than the one that would run now, or it came
-            # from a grant in the parent's run.
+            # The decision was about a different call, or it came from a grant in the parent's run.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
@@ -547,7 +546,7 @@ class _Copy:
     def _start(self, event: events.CallStarted) -> None:
         question = self._asked(event.call)
         if question is not None:
-            # The call asks now, but it ran without asking at the time.
+            # The call would ask for approval now, but ran without asking at the time.
             self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
             self._take(
                 events.CallDecided(

@@ -16,14 +16,15 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
 _NAMED: Final = 3
-"""The most missing tools and ideas that a reason names."""
+"""How many missing tools and ideas a reason names."""
 
 
 def why_not_here(
     store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the
-    server 'git', which is not configured here"; None if it can, perhaps once its modules are up.
+    """Return why a published idea cannot be called here, no matter which modules are up, as in
+    "needs the server 'git', which is not configured here". Return None if it can be called, at
+    least once its modules are up.
 
     Args:
         store: holds the publications.
@@ -48,8 +49,8 @@ def _lacks(
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:
-    """Yield the tools and ideas that an idea, and the ideas that it calls, need and that are
-    missing here. Some may come twice.
+    """Yield the missing tools and ideas that an idea, and the ideas that it calls, need. Some may
+    be yielded twice.
     """
     visited.add((publication.name, publication.version))
     for module, name in _needs(store, publication):
@@ -73,8 +74,8 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """Return the tools that every call of a published idea needs, as far as they can be known
-    before its modules are up.
+    """Return the tools that every call of a published idea needs, as far as is known before its
+    modules are up.
     """
     if publication.answer == "recorded":
         return []
@@ -96,8 +97,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if isinstance(module, str):
             needs.append((module, name))
         elif name not in defined:
-            # If the call does not say whose tool it means, the schema of its Request may;
-            # `Ways.pinned` does the same.
+            # If the call does not name its module, the schema of its Request may; `Ways.pinned`
+            # looks there, too.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):
@@ -107,5 +108,7 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
 
 
 def tools_listed_by(store: Store, publication: Publication) -> dict[str, str]:
-    """Return the module of each tool that the schema of an idea lists, by name; see `tools_in`."""
+    """Return the module of each tool that an idea's schema lists, keyed by tool name; see
+    `tools_in`.
+    """
     return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)

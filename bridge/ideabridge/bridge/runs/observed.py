@@ -1,4 +1,4 @@
-"""Observed: the shapes of results of tools that declare none, learned from the runs of each caller.
+"""Observed: learns the result shapes of tools without an output schema from each caller's runs.
 
 A shape is a JSON Schema that contains only types and names: no value of a result, and no name that
 looks like data.
@@ -21,20 +21,22 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""At most one result of a tool is inspected in this many seconds, for each owner of runs."""
+"""Interval, in seconds, in which at most one result of a tool is inspected for each owner of
+runs.
+"""
 
 _STORED: Final = 4
-"""The most different shapes of a tool that are stored."""
+"""Maximum number of different shapes stored for a tool."""
 
 _BYTES: Final = 1500
-"""The most bytes of JSON in one shape."""
+"""Maximum size of one shape, in bytes of JSON."""
 
 _DEPTH: Final = 5
 _NAMES: Final = 20
 _ITEMS: Final = 4
 _PARTS: Final = 100
 _TEXT: Final = 32_768
-"""A text with more characters than this is not searched for JSON."""
+"""Maximum length, in characters, of a string that is searched for JSON."""
 
 _TRACKED: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$.:-]{0,39}", re.ASCII)
@@ -61,8 +63,8 @@ class Observed:
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """Note the result of a call in a run of `owner`. For most results this costs one look-up in
-        a table.
+        """Learn from the result of a call in a run of `owner`. Most results cost only one table
+        look-up.
         """
         if tool.output is not None or tool.in_room:
             return
@@ -89,17 +91,17 @@ class Observed:
             shapes: list[JSON] = [shape, *stored[: _STORED - 1]]
             self._memory.keep_shapes(owner, digest, name, shapes)
         except StoreError as error:
-            # The store is busy or full; the run does not need the shape.
+            # The store is busy or full, and the run can do without the shape.
             logger.warning("keeping the shape of a result: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """Return the shape of the latest results of a tool in an owner's runs; None if there were
-        none, or if the tool declares an output schema.
+        """Return the shape of a tool's latest results in an owner's runs, or None if there were
+        none or the tool declares an output schema.
         """
         if tool.output is not None:
             return None
         stored = self._memory.shapes(owner, tool.prose_digest)
-        # If all shapes together are too large to be shown, only the latest is.
+        # If all shapes together are too large to show, use only the latest.
         for shape in (merged(stored), merged(stored[:1])):
             if shape and len(encode(shape)) <= _BYTES:
                 return shape
@@ -107,10 +109,9 @@ class Observed:
 
 
 def observed_shape(value: JSON) -> JSONObject:
-    """Return a JSON Schema of bounded size with the types in a value, and no data of the value
-    itself.
-
-    For a text that contains a JSON object or array, it has `contentMediaType` and `contentSchema`.
+    """Return a JSON Schema of limited size with the types in a value, and none of the value's data.
+    For a string that contains a JSON object or array, it has `contentMediaType` and
+    `contentSchema`.
     """
     inner = _content(value)
     for depth in range(_DEPTH, 0, -1):
@@ -142,7 +143,7 @@ def _type(value: JSON) -> str:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """Return the shape of a value down to a depth; `left` counts the parts that may still be
+    """Return the shape of a value down to a depth. `left` counts the parts that may still be
     inspected.
     """
     shape: JSONObject = {"type": _type(value)}
@@ -176,7 +177,7 @@ def _is_name(key: str) -> bool:
 
 
 def _content(value: JSON) -> JSONObject | list[JSON] | None:
-    """Return the object or array that a text contains as JSON, or None."""
+    """Return the object or array that a string contains as JSON, or None."""
     if (
         not isinstance(value, str)
         or len(value) > _TEXT
@@ -184,8 +185,8 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     ):
         return None
     try:
-        # Only types are read from the text, down to a small depth. So numbers need not be exact,
-        # and no other limit is needed.
+        # Only the types matter, down to a small depth, so numbers need not be exact and no further
+        # limit is needed.
         return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None
@@ -214,7 +215,7 @@ def _merge(first: JSONObject, second: JSONObject) -> JSONObject:
 
     texts = [shape.get("contentSchema") for shape in shapes if "string" in _types(shape)]
     if texts and all(texts):
-        # The shape describes the JSON in texts only if every text contained JSON.
+        # Describe JSON inside strings only if every string contained JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
 
     return result

@@ -74,23 +74,23 @@ DecisionName: TypeAlias = Choice
 AskedEvent: TypeAlias = (
     events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
 )
-"""The events that ask a question."""
+"""Events that ask a question."""
 
 DecidedEvent: TypeAlias = (
     events.CallDecided | events.OutcomeDecided | events.PlanDecided | events.QuestionAnswered
 )
-"""The events that settle a question."""
+"""Events that settle a question."""
 
 _NAMED: Final = 5
-"""The most pending approvals that an error names."""
+"""How many pending approvals an error names."""
 
 _NAP: Final = 60.0
-"""Seconds between two looks at the clock, because timers stand still while a computer sleeps, but
-its clock does not.
+"""How often, in seconds, the clock is checked: a sleeping computer stops timers, but not its
+clock.
 """
 
 _AGAIN: Final = 1.0
-"""Seconds until a decision that the store did not accept is submitted again."""
+"""How long, in seconds, to wait before resubmitting a decision that the store did not accept."""
 
 _REASON_CHARACTERS: Final = 2000
 
@@ -104,17 +104,16 @@ class ApprovalRequest:
     Attributes:
         caller: the owner of the run.
         approval: the id of the approval.
-        tool: the tool of the call; None for a plan.
+        tool: the tool of the call, or None for a plan.
         call: the call with its references resolved; empty for a plan.
         why: the reason for the question.
-        deadline: the time, in seconds since 1970, after which the call or plan is denied, or the
-            outcome or question skipped; None if that never happens.
+        deadline: the time, in seconds since 1970, at which the call or plan is denied, or the
+            outcome or question is skipped. None means no deadline.
         choices: the allowed decisions.
-        plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
+        plan: `{"calls", "output", "dry_run", "drawing"}`; see `WaitingPlan.to_json`.
         question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
             schema, so do not trust them.
-        assumed: the values of the call that are not certain, with what else they could be; `why`
-            names them, too.
+        assumed: the uncertain values of the call, with their alternatives. `why` names them, too.
     """
 
     run: str
@@ -131,8 +130,8 @@ class ApprovalRequest:
     assumed: tuple[Assumption, ...] = ()
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
-        """Return the call with chosen values of assumptions, by their `at`, for the
-        decision `edit`.
+        """Return the call for the decision `edit`, with other values for its assumptions, keyed by
+        their `at`.
 
         Raises:
             ExplanationError: the call has no such literal.
@@ -160,13 +159,13 @@ class Decision:
             `cancel`.
         call: for `edit`, the call that replaces the call, with its references resolved.
         reason: the reason, which the mind sees.
-        by: who decided. A text is the name of an approver; a program that has asked a person passes
-            a `Decider`.
+        by: who decided. A string is the name of an approver. A program that has asked a person
+            passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
-        grant: with `approve` of a call, the further calls of the same tool that a person allows
-            without a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`.
-            `max` is the most executions, not counting this call; `parameters` is a JSON Schema that
+        grant: with `approve` of a call, which later calls of the same tool a person allows without
+            a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`. `max`
+            limits how many of them run, not counting this call. `parameters` is a JSON Schema that
             their parameters must match. Only a person can grant, so `by` must name a person.
     """
 
@@ -180,8 +179,9 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Decides on one question. It may be called for several questions at once. If it raises an
-exception, the call is denied (an outcome is skipped), with the exception's text as the reason.
+"""A function that decides on one question. It may be called for several questions at once. If it
+raises an exception, the call is denied (an outcome is skipped), with the exception's text as the
+reason.
 """
 
 
@@ -194,8 +194,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """Return the question with this approval. The name of the approval contains the number of its
-    call, so this call is looked at first.
+    """Return the question with this approval id. The id contains the number of its call, so that
+    call is checked first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -211,7 +211,7 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """Return a part of an error message that says who denied the call of an approval; empty if
+    """Return the part of an error message that says who denied the call of an approval, or "" if
     nobody did.
     """
     number = _CALL.match(approval)
@@ -226,7 +226,7 @@ def _denied(machine: Machine, approval: str) -> str:
 
 
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
-"""The number of the call in the name of an approval: `a12-91728a54d476`, `o12.3-...`."""
+"""The number of the call in an approval id: `a12-91728a54d476`, `o12.3-...`."""
 
 
 def _questions_of(progress: Progress) -> Iterator[Question]:
@@ -247,7 +247,7 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
 
 
 def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
-    """Return the question that an event has just asked; None if it has already been settled."""
+    """Return the question that an event has just asked, or None if it has already been settled."""
     if isinstance(event, events.PlanAsked):
         return machine.plan_question
     listed = _questions_of(machine.history[event.call])
@@ -276,15 +276,15 @@ def _settled_by(event: Event) -> tuple[Key, ...]:
 def read_decision(
     machine: Machine, approval: str, decision: Decision, offered: Catalogue
 ) -> DecidedEvent:
-    """Check a decision, and return its event. A person may replace a call of a plan with a call of
-    an `offered` tool.
+    """Check a decision, and return its event. A person may replace a plan's call with a call of any
+    `offered` tool.
 
     A `value` is always a literal, even if it looks like a reference. The references of an edited
     `plan` are live; if it has no `output`, the output of the plan stays.
 
     Raises:
-        DecisionError: there is no such question, it has no such choice, or the decision's arguments
-            are invalid.
+        DecisionError: there is no such question, it does not allow this decision, or the decision's
+            arguments are invalid.
     """
     by = decider_of(decision.by)
     if by.user is not None:
@@ -509,12 +509,11 @@ class _Run(Protocol):
 
 
 class People:
-    """Makes sure that the questions of one run are settled by a person, by an approver if there is
-    one, or by a time-out.
+    """Makes sure that each question of a run is settled by a person, an approver or a time-out.
 
     Args:
         group: a task group that outlives the run.
-        approver: see `Approver`; None if people decide elsewhere, with `Run.decide`.
+        approver: see `Approver`, or None if people decide with `Run.decide`.
         mask: removes secrets from texts.
 
     Attributes:
@@ -536,7 +535,7 @@ class People:
     # -- what happens in the run -------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """Take an event of the run: note a new question, and forget a settled one."""
+        """Handle an event of the run: record a new question, and forget a settled one."""
         if isinstance(event, AskedEvent):
             self._note(event)
             question = _asked_by(self._run.runner.machine, event)
@@ -563,7 +562,7 @@ class People:
                 self._let_go(approval)
 
     def take_up(self, journal: Iterable[Event]) -> None:
-        """Note the questions of a run that was read from its journal, with the times when they were
+        """Record the questions of a run that was read from its journal, and when they were
         asked.
         """
         for event in journal:
@@ -581,12 +580,12 @@ class People:
             self._start(question)
 
     def expire(self) -> None:
-        """Refuse every question whose time is up."""
+        """Deny every question whose time is up."""
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
-                # If the store cannot be written, the question is refused later, by its timer or at
-                # the next look-up of the run.
+                # If the store cannot be written, the question is denied later, by its timer or when
+                # the run is next looked up.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
@@ -603,9 +602,7 @@ class People:
         ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return the time at which a pending approval is denied, in seconds since 1970; None if it
-        never is.
-        """
+        """Return when a pending approval is denied, in seconds since 1970, or None for never."""
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         if seconds is None:
             return None
@@ -637,13 +634,13 @@ class People:
         )
 
     def _note(self, event: AskedEvent) -> None:
-        # If the journal has no time for the question, its time limit counts from now.
+        # If the journal does not say when the question was asked, its time limit starts now.
         self._asked[event.approval] = time.time() if event.at is None else event.at
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question of its module: such a question exists
-        in this process only.
+        """True while a call waits for an answer to a question of its module. Such a question exists
+        only in this process.
         """
         return any(question.kind == "question" for question in self._pending().values())
 
@@ -718,7 +715,7 @@ class People:
         approval = question.approval
         by = decision.by
         run = self._run
-        # The machine takes a decision before it is journaled, and watchers hear of it only
+        # The machine applies a decision before it is journaled, but watchers see it only
         # afterwards.
         if approval not in self._pending() or all(
             asked.approval != approval for asked in questions(run.runner.machine)
@@ -733,13 +730,13 @@ class People:
                 reason = f"its decision does not hold: {error}"
                 run.settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
-            # Another process drives the run, and lets its approver decide.
+            # Another process drives the run, and its approver decides.
             return
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Usually the run is no longer driven here, and its status says why. If it is still
-            # driven here, nobody else would decide, so it fails.
+            # Usually the run is no longer driven here, and its status says why. If it is, nobody
+            # else would decide, so the run fails.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
