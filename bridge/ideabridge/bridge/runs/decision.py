@@ -216,7 +216,7 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that waits for somebody, and deny the questions whose time is up."""
+    """Return a run that waits for somebody, and refuse its questions whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)

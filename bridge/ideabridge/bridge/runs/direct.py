@@ -125,9 +125,7 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Return whether the name of one of its tools contains one of the words, or there are no
-        words.
-        """
+        """Return whether any of its tool names contains one of the words, or there are no words."""
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
 

@@ -580,20 +580,20 @@ class People:
             self._start(question)
 
     def expire(self) -> None:
-        """Deny every question whose time is up."""
+        """Refuse every question whose time is up."""
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
-                # If the store cannot be written, the question is denied later, by its timer or when
-                # the run is next looked up.
+                # If the store cannot be written, the question is refused later, by its timer or
+                # when the run is next looked up.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
     # -- what is pending ---------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """Return the questions that wait for a person, without those that the approver is deciding
-        on.
+        """Return the questions that wait for a person. Questions that the approver is deciding on
+        are left out.
         """
         return [
             self._request(question)

@@ -2,9 +2,9 @@
 definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
-its calls name. A call of a module's tool has `_module` and the tool's name there, so that no other
-tool can take its place. Built-in tools and tools that the plan defines itself have no pin:
-ideabridge defines built-in tools, and the plan carries the definitions of its own.
+its calls name. A call of a module's tool has `_module` and the tool's name in that module, so that
+no other tool can take its place. Built-in tools have no pin, because ideabridge defines them. Tools
+that the plan defines have none either, because the plan contains their definitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_ess
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""Returns the essence of a tool by its digest; None if the store does not contain it."""
+"""Returns the essence of a tool by its digest, or None if the store does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Pin:
     """A tool that a published plan calls.
 
     Attributes:
-        module: its module, `idea:NAME`, or "" for a tool of the process.
-        tool: its name there.
+        module: its module, `idea:NAME`, or "" for a tool of this process.
+        tool: its name in the module.
         digest: the digest of its essence.
         prose: the digest of its descriptions.
-        accepted: `{"was", "by", "time"}` for each change of the definition that a person accepted.
+        accepted: each change of the definition that a person accepted, as `{"was", "by", "time"}`.
     """
 
     module: str
@@ -52,7 +52,7 @@ class Pin:
 
     @classmethod
     def of(cls, tool: Tool) -> Pin:
-        """Return the pin of a tool's present definition."""
+        """Return the pin of a tool's current definition."""
         module, name = tool.origin
         return cls(module or "", name, tool.digest, tool.prose_digest)
 
@@ -83,7 +83,7 @@ class Pin:
         return pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
-        """Return a pin of the present definition, which a person accepts in place of the earlier
+        """Return a pin of the current definition, which a person accepts in place of the earlier
         one.
         """
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
@@ -91,7 +91,7 @@ class Pin:
 
 
 def read_pins(plan: JSONObject | None) -> list[Pin] | None:
-    """Return the pins of a plan or guide; None if it has none, or they are malformed."""
+    """Return the pins of a plan or guide, or None if it has no pins or they are malformed."""
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
@@ -160,14 +160,12 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call with the `_module` of its tool and the tool's name in that module, if the
-    call needs them.
-    """
+    """Return the call, with `_module` and the tool's name in that module if the call needs them."""
     tool = catalogue.look_up(call) if isinstance(call, dict) else None
     if not isinstance(call, dict) or tool is None or tool.module is None:
         return call
     if tool.in_room and ("_module" in call or tool.module == ANONYMOUS):
-        # A call that has `_module` keeps the version that it names.
+        # A call that already has `_module` keeps the version that it names.
         return call
 
     module, name = tool.origin
@@ -186,7 +184,9 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Return whether a tool needs a pin unless it is built in: it is defined outside the plan."""
+    """Return whether a tool is defined outside the plan, and so needs a pin unless it is built
+    in.
+    """
     if tool.module is None:
         return tool.name not in defined
     return tool.module != ANONYMOUS
@@ -195,7 +195,7 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """Return the tools of calls that need a pin, each once, sorted by module and name."""
+    """Return the tools of the calls that need a pin, each once, sorted by module and name."""
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
@@ -206,19 +206,19 @@ def pinned_tools(
 
 
 def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
-    """Return the essences of tools, by digest."""
+    """Return the essences of tools, keyed by digest."""
     return {tool.digest: tool.essence for tool in catalogue.tools}
 
 
 @dataclass(slots=True)
 class PinCheck:
-    """The result of comparing pins with the present tools.
+    """The result of comparing pins with the current tools.
 
     Attributes:
         faults: one sentence for each reason why the plan cannot be called: a tool is gone, away or
             changed.
         notes: changes of descriptions, which do not affect calls.
-        modules: the modules whose changed tools a person may accept; "" for tools of the process.
+        modules: the modules whose changed tools a person may accept, with "" for this process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -249,16 +249,16 @@ def check_pins(
     """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        pinned: the plan or guide that contains the pins. Without pins, only tools that are
+        pinned: the plan or guide that contains the pins. If it has no pins, only tools that are
             gone are reported.
         calls: the calls of the plan.
         catalogue: the present tools, with those that the calls name.
         definition: see `Definition`.
-        away: returns why a configured module is not up; None if it is up or not configured.
+        away: returns why a configured module is not up, or None if it is up or not configured.
     """
     pins = read_pins(pinned)
     defined = defined_in(pinned)
-    # The tools that a program may call have no order.
+    # Program calls come in no particular order.
     is_program = "program" in (pinned or {})
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
@@ -294,7 +294,7 @@ def _present_tool(
     result: PinCheck,
     where: str,
 ) -> Tool | None:
-    """Return the present tool of a call; None, and a fault in `result`, if it is gone."""
+    """Return the current tool of a call. If it is gone, add a fault to `result` and return None."""
     module = call.get("_module")
     name = str(call.get("_tool"))
     try:
@@ -309,7 +309,7 @@ def _present_tool(
 
 
 def _why_unpinned(call: JSONObject, tool: Tool) -> str:
-    """Return the reason why a call whose tool has no pin cannot be made."""
+    """Return the reason why a call to a tool without a pin cannot be made."""
     module = call.get("_module")
     names_module = isinstance(module, str) and module != ANONYMOUS
     if tool.module is None or names_module:
@@ -321,7 +321,9 @@ def _why_unpinned(call: JSONObject, tool: Tool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangedTool:
-    """A tool that has changed since a published plan pinned it; `lines` are the differences."""
+    """A tool that has changed since a published plan pinned it. `lines` describes the
+    differences.
+    """
 
     publication: Publication
     pin: Pin
@@ -332,9 +334,9 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """Return the tools of a module ("" for the process) that have changed since a version was
-    published or a change was accepted. A tool that is gone is left out, because nothing can be
-    accepted in its place.
+    """Return the tools of a module ("" for this process) that have changed since a version was
+    published or a change was accepted. Tools that are gone are left out, because there is nothing
+    to accept in their place.
     """
     changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
@@ -347,15 +349,15 @@ def changed_in(
 
 
 def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
-    """Return the plan or guide with pins of the present definitions of changed tools."""
+    """Return the plan or guide, with changed tools pinned to their current definitions."""
     replaced = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
     pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(pinned) or ()]
     return {**pinned, "pins": pins}
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """Return whether a pin names a built-in tool of an earlier version of ideabridge, because it
-    has the same hints. A tool of the user that has this name is unlikely to have the same hints.
+    """Return whether a pin names a built-in tool of an earlier version of ideabridge. Equal hints
+    show this: a user's tool with the same name is unlikely to have them.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()
@@ -363,7 +365,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
 
 
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
-    """Return the differences between the pinned definition and the present one."""
+    """Return the differences between the pinned definition and the current one."""
     then = definition(pin.digest)
     return [_UNKNOWN] if then is None else changes_of_essence(then, now.essence)
 

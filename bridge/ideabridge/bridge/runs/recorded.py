@@ -1,4 +1,4 @@
-"""Recorded: finished runs, read from their journals. Ideas are published from them."""
+"""Recorded: reads finished runs, from which ideas are published, from their journals."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class RecordedRun:
 
     Attributes:
         id: the id of the run.
-        started: its first event: context, tools, settings, and the wanted output schema.
-        events: its journal.
-        machine: the journal, folded.
-        steps: for each call, in listing order, the Request in which it was listed, from 0.
-        proposed: the calls that a person changed, with resolved references, as they were before the
-            change.
+        started: its first event, with its context, tools, settings, and requested output schema.
+        events: the events of its journal.
+        machine: the machine folded from the journal.
+        steps: for each call, in the order of listing, the number of the Request in which it was
+            listed, from 0.
+        proposed: the calls that a person changed, as they were before the change, with resolved
+            references.
     """
 
     id: str
@@ -62,7 +63,7 @@ class RecordedRun:
 
     @property
     def places(self) -> list[JSON] | None:
-        """The places of the run's calls in the plan, if the calls of several instances share one
+        """The places of the run's calls in the plan, if calls of several instances share a
         place.
         """
         return self.machine.solution.places
@@ -75,7 +76,7 @@ class RecordedRun:
 
     def ends(self) -> list[CallFinished]:
         """Return the events that end calls, in order. A person's decision on an unknown outcome
-        counts as the end of its call.
+        ends its call.
         """
         ends: list[CallFinished] = []
         for event in self.events:
@@ -116,8 +117,8 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal; None unless its status is `done` or, with `ended`, unless it has
-    ended in any way.
+    """Read a run from its journal. Return None unless its status is `done` or, with `ended`, unless
+    it has ended in any way.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
@@ -137,7 +138,7 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
             approval = machine.history[event.call].approval
             proposed[event.call] = {} if approval is None else approval.resolved
 
-        # The step is read before the event is taken, because the event may end it.
+        # Read the step before applying the event, because the event may end it.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))
@@ -148,8 +149,8 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and the run of this caller that ended with this idea. This is
-    `ref` itself if it names a run, otherwise the latest such run, preferably one whose status is
+    """Find the idea that `ref` names, and the run of this caller that ended with it. If `ref` names
+    a run, it is that run; otherwise it is the latest such run, preferably one whose status is
     `done`.
 
     Raises:
@@ -169,7 +170,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     runs = [run for run in records if run is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
-        # The idea counts as unknown, because the runs of other callers are private.
+        # Report the idea as unknown, because the runs of other callers are private.
         raise store.ideas.unknown(ref, caller)
 
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]

@@ -1,11 +1,11 @@
 """Recorded defaults: values of a recorded run that a published plan uses for absent parameters.
 
 A default was recorded together with the other values of its call, so it may not fit if one of them
-is replaced. A default that is a text, list or object is an assumption if the caller passes another
-value of the call. Any default is one if the caller passes a value that was a member of the same
-object of an earlier result, such as the other coordinate of a place. Words are always an
-assumption: a mind wrote them for the values of that time. A default is no assumption if two runs
-had the same value, or if the author of the plan wrote it for any input.
+is replaced. A default that is a string, list or object is an assumption if the caller passes
+another value of the call. Any default is an assumption if the caller passes a value that was a
+member of the same object in an earlier result, such as the other coordinate of a place. Words are
+always an assumption, because a mind wrote them for the values of that time. A default is not an
+assumption if two runs had the same value, or if the author of the plan wrote it for any input.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 OWN_WORDS: Final = "words that were recorded are its default"
-"""The reason why the value of a parameter that the caller does not pass is an assumption: its
-default is a text of several words.
-"""
+"""Why the default of an omitted parameter is an assumption if it consists of several words."""
 
 _LONG_TEXT: Final = 40
-"""A text without a space counts as words, too, if it has more characters than this."""
+"""A string without a space also counts as words if it has more characters than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal of a plan, for one call of the published idea.
+    """An explained literal of a plan, as one call of the published idea sees it.
 
     Attributes:
         form: see `Explained.to_json`.
         at: its place in the plan.
-        passed: the parameter that the caller passes in its place; None if the caller passes none.
-        is_whole: true if the plan has a reference to that parameter in place of the literal, which
-            then needs no explanation.
+        passed: the parameter that the caller passes in its place, or None.
+        is_whole: true if the plan contains a reference to that parameter instead of the literal.
+            The literal then needs no explanation.
     """
 
     form: JSONObject
@@ -53,7 +51,7 @@ class _Literal:
 
     @property
     def holders(self) -> list[str]:
-        """The objects in earlier results that the literal may be a member of; see
+        """The objects in earlier results of which the literal may be a member; see
         `Explanation.holder`.
         """
         by = list_or_empty(self.form.get("by"))
@@ -63,13 +61,13 @@ class _Literal:
 
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return a published plan for a call with these arguments: without the explanations of
-    parameters that are passed, and with a reason for each recorded default that may not belong to
-    the other arguments.
+    """Adapt a published plan to a call with these arguments: remove the explanations of parameters
+    that are passed, and add a reason to each recorded default that may not belong to the other
+    arguments.
 
     Args:
-        plan: the plan. A literal that became a parameter is a reference there; a followed value is
-            still a literal.
+        plan: the plan. In it, literals that became parameters are references, and followed values
+            are still literals.
         arguments: the arguments that the caller passes.
         schema: the schema of the arguments.
     """
@@ -91,8 +89,8 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """Return the recorded defaults that may not belong to the arguments, as explained literals by
-    place.
+    """Return the recorded defaults that may not belong to the arguments, as explained literals
+    keyed by place.
     """
     filled = with_defaults(arguments, schema)
     defaults = {name: value for name, value in filled.items() if name not in arguments}
@@ -139,7 +137,7 @@ class _Companions:
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self.followed: dict[Path, list[str]] = {}
-        # For each object in an earlier result, the parameter that is passed for one of its members.
+        # Maps each object in an earlier result to the parameter passed for one of its members.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
             if literal.passed is None:
@@ -158,8 +156,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return the reason why a default may not belong to the values that are passed to the same
-    call; None if it may be the same for every input.
+    """Return the reason why a default may not belong to the values passed to the same call, or None
+    if it may be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
@@ -190,7 +188,9 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
 
 
 def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
-    """Return the parameter that gives a followed value; None if the caller does not pass it."""
+    """Return the parameter that supplies a followed value, or None if the caller does not pass
+    it.
+    """
     reference = form.get("given")
     if not isinstance(reference, str):
         return None
@@ -202,7 +202,7 @@ def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
 
 
 def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the place and the name of each parameter that fills a whole value of a call."""
+    """Yield (place, name) of each parameter that supplies a whole value of a call."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _parameters_in(item, (*at, key))

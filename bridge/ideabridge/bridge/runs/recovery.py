@@ -1,4 +1,4 @@
-"""Recovery: takes up the runs that a process left behind.
+"""Recovery: takes up runs that a process left behind.
 
 A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone
 (its process has ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE`
@@ -32,34 +32,35 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
-"""The most runs that are taken up concurrently; the next one follows when one has ended or
-waits for somebody."""
+"""How many runs are taken up at once. The next one follows when one of them has ended or waits for
+somebody.
+"""
 
 MOST: Final = 1000
-"""The most runs in a sweep, the latest first."""
+"""How many runs a sweep covers, latest first."""
 
 SWEEP_SECONDS: Final = 1.0
-"""The mean number of seconds between two sweeps of a server. The interval is random, so that
-several servers do not sweep at the same moment.
+"""Average time, in seconds, between two sweeps of a server. The interval is random, so that servers
+do not all sweep at the same moment.
 """
 
 _HELD_SECONDS: Final = 1.0
-"""Seconds for which a run that was taken up delays the others: if a run makes its process die, it
-usually does so at once.
+"""How long, in seconds, to wait after taking up a run before taking up others: a run that crashes
+its process usually does so at once.
 """
 
 _MOST_DELAY: Final = 60.0
-"""The most seconds until a run that could not be taken up is tried again. The delay begins with 1 s
-and doubles.
+"""Maximum delay, in seconds, before a run that could not be taken up is tried again. The delay
+starts at 1 s and doubles.
 """
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The most seconds of this delay if only the store failed, or another process had the run: such
-causes pass, and are not reported.
+"""Maximum delay, in seconds, if only the store failed or another process had the run. Such causes
+are temporary and are not reported.
 """
 
 Tell = Callable[[RunRecord, str], None]
-"""Called with each run that could not be taken up, and the reason."""
+"""Function called with each run that could not be taken up, and the reason."""
 
 
 @dataclass(slots=True)
@@ -68,8 +69,8 @@ class _Failed:
 
     Attributes:
         delay: seconds between the last failure and the next attempt.
-        due: the time of the next attempt.
-        hopeless: the epoch in which it cannot continue here. It is tried again only after another
+        due: when the next attempt is due.
+        hopeless: the epoch in which it cannot continue here. It is tried again only once another
             process has driven it.
         by_store: True if the last report said that the store could not be written.
     """
@@ -81,13 +82,13 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up the runs that were at work when their process died or gave them up, and that no
-    other process drives.
+    """Takes up runs that were at work when their process died or abandoned them, and that no other
+    process drives.
 
     Runs that wait for a solution or an approval continue when somebody answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
-    that was taken up twice without progress is set aside, because it may be the reason why those
-    processes died.
+    that was taken up twice without progress is set aside, because it may have crashed those
+    processes.
 
     Args:
         fingerprint: the fingerprint of the configuration.
@@ -116,30 +117,30 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs, and return when each has ended, waits for somebody, or was given up. If
-        nobody knows whether a driver is alive, wait until its lease has lapsed.
+        """Take up all runs, and return when each has ended, waits for somebody, or was abandoned.
+        If it is unknown whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
             while True:
                 undecided = self._sweep(group, None)
                 if deadline is None:
-                    # A live driver has renewed its lease by then, and there is no reason to wait
-                    # for it.
+                    # By then a live driver has renewed its lease, so there is no reason to wait
+                    # longer.
                     deadline = anyio.current_time() + max(undecided, default=0.0) + SWEEP_SECONDS
                 if not undecided or anyio.current_time() > deadline:
                     return
                 await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
     async def keep(self) -> None:
-        """Take up all runs, and later also those that other processes leave behind, until
+        """Take up all runs, and those that other processes leave behind later, until this task is
         cancelled.
         """
         fingerprint: str | None = None
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
-                    # Whoever uses the store sees its error; the sweeps continue when the store
+                    # Tasks that use the store report its error. The sweeps continue when the store
                     # works again.
                     self._sweep(group, fingerprint)
                     if fingerprint is None and self._runs.queue.role == "worker":
@@ -149,8 +150,8 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _adopt_queued(self) -> None:
-        """Take over the queued runs of other configurations that can go on here, because perhaps no
-        worker with such a configuration is left.
+        """Adopt queued runs of other configurations that can continue here, because there may be no
+        worker left with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
@@ -162,19 +163,19 @@ class Recovery:
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Begin to take up every run that was left behind. Of the runs at work, take only those
-        with this `fingerprint`.
+        """Start taking up every run that was left behind. Among runs at work, this covers only
+        those with this `fingerprint`.
 
         Returns:
-            The seconds until the lease lapses, for each run of which it is not known whether its
-            driver is alive.
+            How many seconds remain until the lease lapses, for each run whose driver may or may not
+            be alive.
         """
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST)
         interrupted = self._store.leases.of_runs(
             "interrupted", self._fingerprint, MOST - len(running)
         )
-        # The oldest run comes first, because it has waited longest.
+        # The oldest run goes first, because it has waited longest.
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:
                 continue
@@ -193,8 +194,8 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report the runs that have ended although the store failed while they were taken up: the
-        failed write succeeded later, so no sweep finds them again.
+        """Report runs that ended although the store failed while they were being taken up: the
+        write succeeded later, so no sweep finds them again.
         """
         for run_id in [
             failed_id
@@ -218,13 +219,13 @@ class Recovery:
             if run.runner.lost is None:
                 self._failed.pop(run.id, None)
             else:
-                # The run was given up here, and will be tried again here or elsewhere.
+                # This process abandoned the run, which will be tried again here or elsewhere.
                 self._delay(run.id, run.runner.failure)
         finally:
             self._busy.discard(lease.run)
 
     async def _take_up(self, lease: Lease) -> Run | None:
-        """Continue a run; None if it does not continue here."""
+        """Continue a run. Return None if it does not continue here."""
         async with self._places:
             record: RunRecord | None = None
             try:
@@ -239,7 +240,7 @@ class Recovery:
                 if record is not None:
                     self._give_up(record, error)
                 if isinstance(error, PASSING):
-                    # The other runs would fail as well, so they are delayed.
+                    # The other runs would fail as well, so delay them.
                     await anyio.sleep(_HELD_SECONDS)
                 return None
             with anyio.move_on_after(_HELD_SECONDS):
@@ -247,13 +248,12 @@ class Recovery:
             return run
 
     def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
-        """Continue a run that had this lease; None if it does not continue here. Raises what
-        `Runs.resume` raises.
+        """Continue a run that had this lease. Return None if it does not continue here. Raises the
+        errors of `Runs.resume`.
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
-            # Another process was faster, or the run (or the run that it belongs to) waits for a
-            # person.
+            # Another process was faster, or the run (or its parent) waits for a person.
             return None
 
         if root is not None and root.id != record.id and self._goes_on_with(root):
@@ -261,19 +261,17 @@ class Recovery:
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # The driver died after it wrote the last event and before it wrote the status. Looking
-            # the run up writes the status, and those who wait for the end of the run hear of it.
+            # The driver died after writing the last event but before writing the status. Looking
+            # the run up writes the status, which wakes the tasks that wait for the run to end.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """Return whether a room continues together with the run that it belongs to, because a
-        worker takes both.
-        """
+        """Return whether a room continues together with its parent, because a worker takes both."""
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report once that a run could not be taken up, and once more if the first report was only
-        about the store.
+        """Report that a run could not be taken up, but only once, or twice if the first report was
+        only about the store.
         """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)
@@ -300,8 +298,8 @@ class Recovery:
             self._tell(record, why)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Do not take up a run for some time, because of `error` or, if it is None, because another
-        process has the run.
+        """Wait before taking up a run again, because of `error` or, if that is None, because
+        another process has the run.
         """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))

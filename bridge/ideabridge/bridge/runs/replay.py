@@ -1,9 +1,9 @@
 """Replay: answers calls of published ideas with the recorded output, by running the plan, or by
-solving them anew.
+solving the idea anew.
 
 A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
-plan's calls are made once, and if they do not lead to an output, a mind is asked for what is left,
-with their results and the plan.
+plan's calls are made once, and if they do not lead to an output, a mind is asked for the rest,
+given their results and the plan.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: the source of the output: recorded, a plan, a program, or a mind.
+        answer: where the output comes from: the recording, a plan, a program, or a mind.
         output: the recorded output, if it is the answer.
         run: the run that computes any other output. The caller waits for its end.
     """
@@ -78,9 +78,8 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """Return the input with the keys of its objects sorted, for comparison with a recorded one.
-
-    Nothing else is normalised: 1.0 differs from 1, and a missing member differs from its default.
+    """Return the input with sorted object keys, for comparison with a recorded one. Nothing else is
+    normalised: 1.0 differs from 1, and a missing member differs from its default.
     """
     if isinstance(value, dict):
         return {key: same_input(value[key]) for key in sorted(value)}
@@ -111,7 +110,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the published plan with new input. Absent parameters get their defaults.
+    """Return the published plan with new input. Omitted parameters get their defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -126,8 +125,8 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
-    """Check the arguments of a call against the tool's parameters, both without and with the
-    defaults of absent arguments.
+    """Check the arguments of a call against the tool's parameters, both as passed and with the
+    defaults of omitted arguments.
 
     Raises:
         ValueMismatchError: the arguments do not satisfy the parameters. The message has the path,
@@ -149,8 +148,8 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """Return the context of a run that solves the idea anew: the idea's own context with the
-    caller's input, and its plan before the input.
+    """Return the context of a run that solves the idea anew: the idea's own context with its plan
+    and the caller's input, in this order.
     """
     plan_messages: list[JSON] = []
     plan = guide.get("plan")
@@ -175,7 +174,7 @@ def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     if not has_input:
         messages += plan_messages
     if arguments and not has_input:
-        # The recorded run had no input: the parameters come from the arguments of its calls.
+        # The recorded run had no input, so the parameters come from the arguments of its calls.
         messages.append({"type": "input", "input": arguments})
 
     return messages
@@ -188,8 +187,8 @@ Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls of published ideas are answered, and makes the starts of the runs
-    that answer them.
+    """Decides how calls of published ideas are answered, and creates the starts of the runs that
+    answer them.
 
     `patiently` writes into the store; see `Writer.patiently`.
     """
@@ -211,8 +210,8 @@ class Ways:
     ) -> Replay | Start:
         """Answer a call of a published idea with its recorded output, or with the start of a run.
 
-        `choice` names the mind of the run or, if the run is a plan, the mind of its rooms. The
-        messages in `before` precede the context.
+        `choice` names the mind of the run or, if the run is a plan, of its rooms. The messages in
+        `before` precede the context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
@@ -252,15 +251,15 @@ class Ways:
 
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
-            # The plan is the first answer. If it gives no output, a mind goes on.
+            # The plan is the first answer. If it produces no output, a mind continues.
             context = [*before, *context_to_solve(guide, plan.input or {})]
             tools = await self._tools_to_solve(publication, guide, context, caller, catalogue.tools)
             solving = _start_solving(publication, guide, context, tools, settings, choice)
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. Only the model of a client must
-        # be recorded now.
+        # As in any plan, each room chooses its mind when it opens. Only a client's model must be
+        # recorded now.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -274,9 +273,7 @@ class Ways:
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
-        """Return the tools of a run that solves an idea anew. The run has the tools in `more` in
-        any case.
-        """
+        """Return the tools of a run that solves an idea anew, including all tools in `more`."""
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide_tools(guide))
         offered = self._offer.named(guide_tools(guide), caller)
@@ -286,7 +283,7 @@ class Ways:
         return self._offer.with_defined(tools, defined, others, caller=caller)
 
     def _expect_own_ideas(self, publication: Publication, plan: Plan, catalogue: Catalogue) -> None:
-        """Refuse a plan without pins that would call another user's idea by its plain name.
+        """Raise an error if a plan without pins would call another user's idea by its plain name.
 
         Raises:
             MeantToolError: one of the calls would do so.
@@ -300,12 +297,12 @@ class Ways:
             )
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:
-        """Return why a published idea cannot be called here; see the function of this name."""
+        """Return why a published idea cannot be called here; see the function `why_not_here`."""
         return why_not_here(self._store, publication, caller, self._offer.missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Refuse a plan before any of its calls runs, if it calls an idea that cannot be called
-        here.
+        """Raise an error before any call of a plan runs, if the plan calls an idea that cannot be
+        called here.
 
         Raises:
             MeantToolError: one of the modules is an idea that lacks something here; see
@@ -320,7 +317,7 @@ class Ways:
                     module.removeprefix(IDEA), caller=caller
                 )
             except UnknownPublicationError:
-                # The check of the call itself reports an unknown publication.
+                # The check of the call reports an unknown publication.
                 continue
             self._expect_here(publication, caller)
 
@@ -339,10 +336,10 @@ class Ways:
 
         An import, or an application that calls `Store.publish`, stores a plan without pins: a pin
         contains the digest of a definition, which neither of them has. So the first use of the
-        publication pins its tools, and the store keeps the pins. The definitions come from the
-        journal of the run that the plan was lifted from. Without this journal, they are the present
-        definitions in the modules that the schema of the idea names. If such a module is down, the
-        publication stays without pins, and the next use tries again.
+        publication pins its tools and stores the pins. The definitions come from the journal of the
+        run from which the plan was lifted. Without this journal, they are the current definitions
+        in the modules that the idea's schema names. If such a module is down, the publication
+        remains without pins until the next use.
         """
         plan: JSONObject | None = publication.plan
         unpinned = plan or publication.guide
@@ -359,7 +356,7 @@ class Ways:
                 # The call itself is refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
-                # The definitions are unknown until the modules are up.
+                # Definitions are unknown until the modules are up.
                 if plan is None:
                     return publication
                 return dataclasses.replace(publication, plan={**plan, "calls": calls})
@@ -369,8 +366,8 @@ class Ways:
     async def _present_catalogue(
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
-        """Return the present tools of the calls of a plan or guide; no tools if a module is down,
-        which the call itself reports.
+        """Return the current tools for the calls of a plan or guide. Return no tools if a module is
+        down; the call itself then reports that.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
@@ -385,7 +382,7 @@ class Ways:
         calls: list[JSON],
         catalogue: Catalogue,
     ) -> Publication:
-        """Store a plan or guide with its pins and with calls that name the pinned tools."""
+        """Store a plan or guide with its pins, and with the pinned tools named in its calls."""
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
         own_calls = [with_own_module(call, catalogue) for call in calls]
@@ -407,9 +404,9 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """Return the idea of another user that a call without `_module` would mean, or None. When
-        the plan was published, no tool had this name; any user may have published an idea under it
-        since. A call of an idea that existed then has its `_module`.
+        """Return the another user's idea that a call without `_module` would mean, or None. If the
+        name was free when the plan was published, any user may have taken it since. Calls of ideas
+        that already existed have a `_module`.
         """
         for call in calls:
             if not isinstance(call, dict) or "_module" in call:
@@ -423,8 +420,8 @@ class Ways:
         return None
 
     def _recorded_catalogue(self, publication: Publication) -> Catalogue | None:
-        """Return the tools of the run that a version was published from; None if the store does not
-        contain the journal of that run.
+        """Return the tools of the run from which a version was published, or None if the store does
+        not contain that run's journal.
         """
         named = publication.origin.run
         for run_id in [named] if named else self._store.ideas.runs_of(publication.idea_id):
@@ -448,7 +445,7 @@ class Ways:
     def check_pins(
         self, pinned: JSONObject | None, calls: list[JSON], catalogue: Catalogue
     ) -> PinCheck:
-        """Compare the pinned tools of a plan or guide with the present ones; see
+        """Compare the pinned tools of a plan or guide with the current ones; see
         `pins.check_pins`.
         """
         definition = self._store.tool_memory.definition
@@ -473,7 +470,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call with the module that the schema of its Request names for its tool."""
+    """Return the call, with the module that its Request's schema names for its tool."""
     need = need_of(call, {tool: module for tool, module in listed.items() if module})
     if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
         return call

@@ -1,4 +1,5 @@
-"""Session: a run whose steps an application answers itself, call by call or in groups.
+"""Session: a run whose Requests an application answers itself, with single calls or groups of
+calls.
 
 async with bridge.session(state={"city": "Oslo"}) as session:
     weather = await session.run(
@@ -52,17 +53,17 @@ class Session:
 
     Each method submits one Solution and waits for its calls. As in any run, the Solution is
     journaled, saved as an idea, and subject to limits and approval. A second method waits for the
-    first, so calls that should run concurrently belong in one group. In a session that is taken up
-    again, a Solution that the journal contains does not run again: the method returns its recorded
-    result, or raises its recorded error.
+    first, so put calls that should run concurrently into one group. In a session that is resumed, a
+    Solution that is already in the journal does not run again: the method returns its recorded
+    result or raises its recorded error.
 
     If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session
     continues.
 
     Args:
         run: the run.
-        waits: whether to wait while a call asks a person; otherwise the step fails, and its calls
-            are cancelled.
+        waits: whether to wait while a call asks a person. If not, the step fails and its calls are
+            cancelled.
 
     Attributes:
         underlying: the run itself, with its events, approvals and ideas.
@@ -77,16 +78,16 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The id of the run, for `Bridge.session(run_id=...)`, which takes it up again."""
+        """The id of the run. Pass it to `Bridge.session(run_id=...)` to resume the session."""
         return self.underlying.id
 
     @property
     def state(self) -> dict[str, Any]:
-        """The present state, without the writes of a group that has not ended."""
+        """The current state, without what a group that has not ended has written."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
-        """Return the present value at a reference; see `Run.value`."""
+        """Return the current value at a reference; see `Run.value`."""
         return self.underlying.value(reference)
 
     async def run(self, call: ObjectLike) -> Any:
@@ -110,17 +111,17 @@ class Session:
         return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls concurrently, as far as their references allow, all or nothing.
+        """Run calls as one group, concurrently as far as their references allow.
 
-        A failure cancels the other calls. Until all have ended, only the calls themselves see what
-        they write; after a failure, it is discarded.
+        If one fails, the others are cancelled and everything they wrote is discarded. Until all
+        have ended, only the calls of the group see what they write.
 
         Returns:
-            Their values, in the order of the calls; None for a call that was skipped (a branch not
-            taken).
+            Their values, in the order of the calls, with None for a call that was skipped because
+            its branch was not taken.
 
         Raises:
-            GroupFailedError: a call failed; `effects` lists the calls that took effect
+            GroupFailedError: a call failed. `effects` lists the calls that took effect
                 nevertheless.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
                 `run`.
@@ -133,9 +134,8 @@ class Session:
         others are cancelled, and write nothing.
 
         Raises:
-            NoAlternativeError: all failed; `errors` has all errors.
-            RejectedSolutionError, CancelledCallsError, RunFailedError,
-                InterruptedRunError: as for `run`.
+            NoAlternativeError: all failed. `errors` contains all errors. RejectedSolutionError,
+                CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
@@ -191,7 +191,7 @@ class Session:
         try:
             await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
         except SettledTurnError:
-            # In a session that is taken up again, an error in its journal is raised again, and the
+            # In a session that is resumed, an error in its journal is raised again, and the
             # application corrects it as it did before.
             faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
             if faults is None:
@@ -201,8 +201,8 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls of a turn. If another process drives the run, leave this to that
-        process.
+        """Cancel the calls of a turn, unless another process drives the run: then that process must
+        do so.
         """
         run = self.underlying
         machine = run.machine
@@ -243,8 +243,8 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """Return the error for calls that have no value: a `failure` if one is passed and a call
-        failed, otherwise the error that fits the cause.
+        """Return the error for calls without a value: an instance of `failure` if that is passed
+        and a call failed, otherwise the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all were cancelled.
@@ -280,7 +280,7 @@ class Session:
 
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
-    """Return the effect that a call had or may have had; None if it had none."""
+    """Return the effect that a call had or may have had, or None if it had none."""
     call = progress.call
     tool = progress.tool
     if tool is None or call.has_latent or progress.hints.read_only is True:
@@ -302,9 +302,7 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """Return the errors of a Solution with these calls, if it is one of the rejected ones;
-    otherwise None.
-    """
+    """Return the errors of a Solution with these calls if it was rejected, or None."""
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
@@ -325,8 +323,9 @@ def _outcome(item: Item) -> str:
 async def open_session(
     start: Callable[[], Awaitable[Run]], *, waits: bool = True
 ) -> AsyncGenerator[Session]:
-    """Open a session over the run that `start` returns; `waits` is as in `Session`. When the block
-    ends, the run ends as `done`, or as `failed` if the block raised an error, or as `cancelled`.
+    """Open a session over the run that `start` returns. `waits` is as in `Session`. The run ends
+    with the block: as `failed` if the block raises an error, as `cancelled` if it is cancelled, and
+    otherwise as `done`.
     """
     run = await start()
     try:
@@ -338,11 +337,10 @@ async def open_session(
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # A cancelled scope cannot wait, so the end is written when the bridge closes, at the
-            # latest.
+            # A cancelled scope cannot wait, so the end is written by the time the bridge closes.
             run.end("cancelled", "the application was cancelled")
         raise
 
     run.end("done")
-    # This also waits until the status is stored, because a publication that follows reads it.
+    # Also wait until the status is stored, because a publication that follows reads it.
     await run.wait()

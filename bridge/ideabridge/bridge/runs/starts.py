@@ -1,9 +1,9 @@
 """Starts: how a run begins under a configuration, and why a run that was read from its journal
 cannot continue.
 
-A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be
-journaled. The settings come from the configuration. A caller may ask for lower limits than the
-configured ones, but not for higher ones.
+A run begins as a `Start`: a machine that has applied `RunStarted`, and the first events to be
+journaled. The settings come from the configuration. A caller may lower the configured limits, but
+not raise them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ideabridge.tools.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning of a run, for `Runs.create`: `machine` has already taken the first of
+    """The beginning of a run, for `Runs.create`. `machine` has already applied the first of
     `events`.
     """
 
@@ -52,10 +52,10 @@ def start_plan(
     before: list[JSON] | None = None,
     choice: Choice | None = None,
 ) -> Start:
-    """Make the start of a plan.
+    """Create the start of a plan.
 
-    The messages in `before` precede the context. `choice` is the mind of the rooms; None if it is
-    chosen when they open.
+    The messages in `before` precede the context. `choice` is the mind of the rooms, or None if each
+    room chooses when it opens.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -68,7 +68,7 @@ def start_plan(
         "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
     )
     calls, places = plan.expanded()
-    # The plan is checked before anything is stored, so a malformed plan leaves no run behind.
+    # Check the plan before anything is stored, so that a malformed plan leaves no run behind.
     machine.receive(start)
     proposed = SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     errors = machine.check(proposed).errors
@@ -83,7 +83,7 @@ NO_PROGRAMS: Final = (
 
 
 def expect_programs(settings: Settings) -> None:
-    """Refuse a plan that is a program, if the settings do not allow programs.
+    """Raise an error if a plan is a program but the settings do not allow programs.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -105,15 +105,15 @@ def start_program(
     before: list[JSON] | None = None,
     choice: Choice | None = None,
 ) -> Start:
-    """Make the start of a plan that is a program, which was checked before.
+    """Create the start of a plan that is a program and has already been checked.
 
     Args:
         plan: the plan.
         catalogue: the tools that it may call.
         settings: the settings of the run.
-        names: the names of the tools in the program; see `ProgramNames.used_by`.
+        names: the names that the program uses for tools; see `ProgramNames.used_by`.
         before: messages that precede its context.
-        choice: the mind of its rooms; None if it is chosen when they open.
+        choice: the mind of its rooms, or None if each room chooses when it opens.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -141,15 +141,15 @@ def start_step(
     before: list[JSON],
     choice: Choice | None,
 ) -> Start:
-    """Make the start of a program that is a call of a plan; see `programs/steps.py`.
+    """Create the start of a program that is a call of a plan; see `programs/steps.py`.
 
     Args:
-        machine: the machine of the plan, which has the tools that the program may call.
+        machine: the machine of the plan, whose tools the program may call.
         program: the text of the program.
-        given: its input; null for none.
+        given: its input, or null if it has no input.
         settings: the settings of the room.
         before: messages that precede its context.
-        choice: the mind of its rooms; None if it is chosen when they open.
+        choice: the mind of its rooms, or None if each room chooses when it opens.
 
     Raises:
         PlanError: programs are turned off.
@@ -168,7 +168,7 @@ def _proposed(
     plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None
 ) -> ProgramProposed:
     expect_programs(machine.settings)
-    # A program can call only the tools in its names. This checks that each of them exists.
+    # A program can call only the tools in its names. Check that each of them exists.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
     return ProgramProposed(
@@ -191,14 +191,14 @@ def program_of_mind(
     mind: str | None = None,
     model: str | None = None,
 ) -> ProgramProposed:
-    """Make the event of a program with which a mind answers the current Request.
+    """Create the event for a program that a mind wrote as its answer to the current Request.
 
     Args:
         machine: the machine of the run.
         program: the text of the program.
         run: the id of the run.
-        extra: the other members of the answer.
-        mind: the mind that wrote it; None for the caller, by turns.
+        extra: the other properties of the answer.
+        mind: the mind that wrote it, or None for the caller who answers turn by turn.
         model: the model that wrote it, if known.
 
     Raises:
@@ -221,7 +221,7 @@ def program_of_mind(
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)
-    # The seed depends only on the turn, so a solution that is sent twice makes the same event.
+    # The seed depends only on the turn, so sending a solution twice results in the same event.
     seed = f"{run}/{machine.step}"
     return ProgramProposed(
         program, interpreter(), time.time(), seed, names, extra or None, mind, model
@@ -237,7 +237,8 @@ def start_solve(
     *,
     idea: str | None = None,
 ) -> Start:
-    """Make the start of the agent loop with a context. Without `output_schema`, the output is text.
+    """Create the start of the agent loop with a context. Without `output_schema`, the output is
+    text.
 
     `idea` is the id of an idea that is solved anew. It becomes the parent of the run's first idea.
 
@@ -265,16 +266,16 @@ def start_solve(
 
 
 PLAN = "plan"
-"""The name in place of a mind's name in a Solution that is the plan of an idea."""
+"""Recorded instead of a mind's name for a Solution that is the plan of an idea."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:
-    """Let a plan answer the first Request of the agent loop. If the plan gives no output, a mind
+    """Let a plan answer the first Request of the agent loop. If the plan produces no output, a mind
     answers the next one.
 
     Raises:
-        PlanError: the plan is malformed, and `errors` has every fault with its call. Or the plan is
-            a program, and programs are turned off or the run is lazy.
+        PlanError: the plan is malformed, and `errors` lists every fault with its call; or it is a
+            program, but programs are turned off or the run is lazy.
         ProgramError: the plan is a program, and one of its tools is not offered.
     """
     machine = begun.machine
@@ -297,9 +298,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
-    """Return the explained values of a plan, with the places that they have after its output was
-    wrapped.
-    """
+    """Return the explained values of a plan, with their places adjusted to the wrapped output."""
     listed = (explained or {}).get("values")
     if not isinstance(listed, list):
         return explained
@@ -326,16 +325,16 @@ def settings_under(
     thought_process: bool | None = None,
     shown: Mapping[str, int] | None = None,
 ) -> Settings:
-    """Make the settings of a run.
+    """Create the settings of a run.
 
     Args:
-        configuration: has the order, the approval rules and the limits.
+        configuration: contains the order, the approval rules and the limits.
         limits: lower limits that a caller asks for. A limit above the configured one has no effect.
-        output_by_instance: whether the output is a map by instance.
+        output_by_instance: whether the output is a mapping of instance to output.
         planning: `eager` or `lazy`.
-        thought_process: True if minds write their reasoning before the calls; None to do as
-            configured.
-        shown: how many bytes of results the mind is shown, if the run or its mind says so; see
+        thought_process: whether minds write their reasoning before the calls, or None for the
+            configured value.
+        shown: how many bytes of results the mind is shown, if the run or its mind sets this; see
             `read_shown`.
 
     Raises:

@@ -1,8 +1,8 @@
 """Stretch: calls that have ended, turned into a run of their own that can be published.
 
-Such a run is of kind `session`. Its journal is like the journal of a run by turns: calls that were
-listed before any of their results had been seen form one Solution. Its output is the value of the
-last call that succeeded.
+Such a run is of kind `session`. Its journal looks like that of a run answered turn by turn: calls
+that were listed before any of their results was seen form one Solution. Its output is the value of
+the last call that succeeded.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class EndedCall:
 
     Attributes:
         tool: its tool.
-        parameters: its parameters as literal values: no text is a reference.
-        step: the number of its step. Calls of one step were listed together.
+        parameters: its parameters as literal values, in which no string is a reference.
+        step: the number of its step. Calls of the same step were listed together.
         value: its value.
-        error: `{"kind", "message"}` if it failed; None if it succeeded.
+        error: `{"kind", "message"}` if it failed, or None if it succeeded.
     """
 
     tool: Tool
@@ -82,11 +82,10 @@ class EndedRun:
     Attributes:
         context: the messages with which it begins.
         events: its journal.
-        solution: all of its calls with its output, as one Solution.
+        solution: all of its calls and its output, as one Solution.
         tools: the names of its tools.
-        unkept: why some of the calls cannot be published, by their places. A call that succeeded,
-            but that no run could make because it does not fit its tool, counts as failed in this
-            run.
+        unkept: why some of the calls cannot be published, keyed by place. If a call succeeded but
+            does not fit its tool, so that no run could make it, it counts as failed in this run.
     """
 
     context: list[JSON]
@@ -99,7 +98,7 @@ class EndedRun:
         """Return the run itself if each of its calls can be published.
 
         Args:
-            first: the number of its first call in the run from which the calls are taken.
+            first: the number of its first call within the original run.
 
         Raises:
             PublicationError: a call cannot be published; the message says why.
@@ -114,13 +113,13 @@ def _not_publishable(place: int, why: str) -> PublicationError:
 
 
 def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: str) -> EndedRun:
-    """Make the run of calls, at least one, in the order in which they were listed.
+    """Create a run from one or more ended calls, in the order in which they were listed.
 
     Args:
         calls: the calls. No parameter may have the name of a meta-property.
-        settings: the settings of the run. Every call is admitted.
-        task: what somebody asked for; "" if that is unknown.
-        why: why nobody answers its Requests, for `RunStarted`.
+        settings: the settings of the run. Its approval rules do not apply to these calls.
+        task: what somebody asked for, or "" if that is unknown.
+        why: the reason, for `RunStarted`, why nobody answers its Requests.
 
     Raises:
         JournalError: the value of the last call cannot be the output of a run.
@@ -167,7 +166,7 @@ class _Writing:
     """Writes the journal of a run of ended calls.
 
     Attributes:
-        machine: takes each event.
+        machine: applies each event.
         events: the journal.
     """
 
@@ -181,13 +180,15 @@ class _Writing:
         self.events.append(event)
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
-        # Nobody was asked, so the id of the Request only has to differ for each step.
+        # Nobody was asked, so the id of the Request only has to be unique to the step.
         step = self.machine.step
         self.take(RequestMade(step, content_hash([self._digest, step])))
         self.take(SolutionProposed(calls, output))
 
     def end_calls(self, calls: Sequence[EndedCall]) -> None:
-        """End the proposed calls as they ended before; `calls` has all calls of the run."""
+        """End the proposed calls in the way they actually ended. `calls` contains all calls of the
+        run.
+        """
         while due := [effect for effect in self.machine.due() if isinstance(effect, Execute)]:
             for effect in due:
                 index = effect.call.index
@@ -219,17 +220,17 @@ def keep_ended(
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store a run of ended calls, with one idea: all of its calls as one Solution. The caller has
-    screened its events.
+    """Store a run of ended calls, with one idea that has all of its calls as one Solution. Its
+    events must already have been screened.
 
     Args:
         store: the store.
         run_id: the id of the run.
         run: the run.
         caller: its owner.
-        title: one line for people; "" for the names of the tools.
+        title: one line for people, or "" to use the names of the tools.
         fingerprint: the fingerprint of the configuration.
-        origin: where the run comes from, for its summary.
+        origin: where the run comes from, which its summary records.
 
     Raises:
         RunExistsError: the id is taken.
@@ -254,14 +255,12 @@ def keep_ended(
 
 
 def part_id(run_id: str, first: int, last: int) -> str:
-    """Return the id of the run of some calls of a run."""
+    """Return the id of the run that holds some calls of another run."""
     return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
 
 
 def unkept(record: RunRecord) -> dict[int, str]:
-    """Return the reasons why calls of a session cannot be published, by the numbers of the
-    calls.
-    """
+    """Return the reasons why calls of a session cannot be published, keyed by call number."""
     origin = record.summary.origin or {}
     reasons: dict[int, str] = {}
     for mark in list_or_empty(origin.get("unkept")):
@@ -272,8 +271,8 @@ def unkept(record: RunRecord) -> dict[int, str]:
 
 
 def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
-    """Store some calls of a run as a run of their own, and return its id. The same calls are stored
-    once.
+    """Store some calls of a run as a separate run, and return its id. Storing the same calls again
+    returns the same run.
 
     Values that the calls read from the rest of the run become literals.
 
@@ -285,9 +284,9 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
         caller: the owner of both runs.
 
     Raises:
-        UnknownRunError: the caller has no run of this id.
-        PublicationError: the run is not done, does not have these calls, or one of them is more
-            than one call of a tool.
+        UnknownRunError: the caller has no run with this id.
+        PublicationError: the run is not done, does not have these calls, or one of them is not a
+            single, plain call of a tool.
     """
     record = store.runs.find(run_id, caller=caller)
     own = part_id(run_id, first, last)
@@ -331,10 +330,10 @@ def _task_of(run: RecordedRun) -> str:
 
 
 def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
-    """Calls of a run, by their numbers, with resolved parameters.
+    """Return calls of a run, keyed by number, with resolved parameters.
 
     Raises:
-        PublicationError: one of them is more than one call of a tool.
+        PublicationError: one of them is not a single, plain call of a tool.
     """
     calls: list[EndedCall] = []
     for place in places:
@@ -353,7 +352,7 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
 
 
 def is_plain(progress: Progress) -> bool:
-    """Return whether a call ran once, by a tool or a published idea, without the meta-properties
+    """Return whether a call ran once, ran a tool or a published idea, and has no meta-properties
     that change what it does.
     """
     call = progress.call
@@ -362,5 +361,5 @@ def is_plain(progress: Progress) -> bool:
         return False
     if call.has_each or call.has_latent or call.instance:
         return False
-    # If a call is answered in a room, it is plain only if it calls an idea.
+    # A call that is answered in a room is plain only if it calls an idea.
     return call.room is None or (tool.module or "").startswith(IDEA)

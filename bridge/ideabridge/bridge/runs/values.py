@@ -1,5 +1,5 @@
-"""Values: the Solutions that are submitted to a run, by turn, and its results, as JSON or
-as Python types.
+"""Values: the Solutions submitted to a run, turn by turn, and its results, as JSON or as Python
+types.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
 
 INLINE: Final = 4096
-"""The most bytes of JSON that a value may have for an answer to show it whole."""
+"""Maximum size, in bytes of JSON, of a value that an answer shows whole."""
 
 RESULTS: Final = 128 * 1024
-"""The most bytes of results in one answer. Beyond that, the answer shows references."""
+"""Limit on the bytes of results in one answer. Beyond it, the answer shows references."""
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
-    """Return a hash that distinguishes the Solutions of a turn."""
+    """Return a hash that tells the Solutions of a turn apart."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
 
@@ -59,7 +59,8 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a submitted solution. Return it with sentences about the parts that were read leniently.
+    """Read a submitted solution. Return it, and one sentence for each part that was malformed but
+    could be read.
 
     Raises:
         ValueMismatchError: it is not a solution.
@@ -76,12 +77,11 @@ def read_submission(
 
 
 def program_in(proposed: SolutionProposed) -> str | None:
-    """Return the text of the program, if a submitted solution is one: `{"program": TEXT}`;
-    otherwise None.
+    """Return the text of the program if a submitted solution is one (`{"program": TEXT}`), or None.
 
     Raises:
-        RejectedSolutionError: the solution has calls or an output as well, or the program is not
-            text.
+        RejectedSolutionError: the solution also has calls or an output, or the program is not a
+            string.
     """
     try:
         program = read_program((proposed.extra or {}).get("program"))
@@ -95,13 +95,13 @@ def program_in(proposed: SolutionProposed) -> str | None:
 
 
 def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -> JSONObject:
-    """Return the values of calls without an output path, by place (with instances,
-    `INSTANCE.PLACE`).
+    """Return the values of calls without an output path, keyed by place (or by `INSTANCE.PLACE` if
+    the run has instances).
 
     Args:
         machine: the machine of the run.
-        whole: false to shorten large values.
-        blocks: takes the content blocks out of the values before they are shortened.
+        whole: whether to return large values whole instead of shortening them.
+        blocks: collects the content blocks from the values before these are shortened.
     """
     results: JSONObject = {}
     room = RESULTS
@@ -110,7 +110,7 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
             continue
 
         path = progress.wrote[0]
-        # A staged result is visible only inside its group, until the whole group has ended.
+        # A staged result is visible only inside its group until the whole group has ended.
         if path[0] != "results" or progress.staged:
             continue
 
@@ -129,19 +129,20 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def _small(room: int) -> int:
-    """Return the most bytes of a value that an answer with this much room shows whole."""
+    """Return the maximum size, in bytes, of a value that an answer with this much room shows
+    whole.
+    """
     return INLINE if room > 0 else 64
 
 
 def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
-    """Return a value without the content blocks that `blocks` takes."""
+    """Return a value without its content blocks, which `blocks` collects."""
     return value if blocks is None else blocks.take(value)
 
 
 def given_by(machine: Machine) -> JSON:
-    """Return the result of a run as a function: its output. Without an output schema, it is the
-    state or, if that is empty, the results. The result of a program is the value of its last
-    expression.
+    """Return the result of a run as a function: its output, or without an output schema its state
+    or, if that is empty, its results. The result of a program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -153,7 +154,7 @@ def given_by(machine: Machine) -> JSON:
 
 
 def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
-    """Return an output as an answer shows it, without the content blocks that `blocks` takes.
+    """Return an output as an answer shows it, without its content blocks, which `blocks` collects.
     `check_run` returns the whole output as †output.
     """
     value = _without_blocks(output, blocks)
@@ -164,8 +165,8 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 
 
 def short_printed(text: str) -> str:
-    """Return the text that a program printed, as an answer shows it: only the beginning if it is
-    long.
+    """Return the text that a program printed, as an answer shows it: shortened to its first part if
+    it is long.
     """
     most = INLINE * 4
     if len(text) <= most:
@@ -174,8 +175,8 @@ def short_printed(text: str) -> str:
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
-    """Return the state as an answer shows it, without the content blocks that `blocks` takes; with
-    instances, a map of the states by instance.
+    """Return the state as an answer shows it, or a mapping of instance to state if the run has
+    instances. `blocks` collects the content blocks, which are left out.
     """
 
     def short(instance: str | None) -> JSON:
@@ -190,7 +191,7 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
     """Return the errors of the last Solution as an answer shows them. What tools sent is shortened
-    like results; †data.error.PLACE.error.sent reads it whole.
+    like results. Read †data.error.PLACE.error.sent for all of it.
     """
     errors: list[JSON] = []
     room = RESULTS
@@ -214,9 +215,9 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     """Return the assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?,
-    "more_approved"?}`, with at most `most` entries each, and the number of the others.
+    "more_approved"?}`, with at most `most` entries each, and how many more there are.
 
-    If `most` is None, all entries are returned, and `noted` has the notes; see `Doubts`.
+    If `most` is None, all entries are returned, and `noted` contains the notes; see `Doubts`.
     """
     doubts = machine.doubts
     listed: JSONObject = {}
@@ -233,8 +234,8 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
-    """Return the calls of the last Solution that were skipped, `{"place", "tool", "instance"?,
-    "why"}` each.
+    """Return the calls of the last Solution that were skipped, each as `{"place", "tool",
+    "instance"?, "why"}`.
     """
     skipped: list[JSONObject] = []
     for progress in machine.skipped:
@@ -250,7 +251,7 @@ def skipped_calls(machine: Machine) -> list[JSONObject]:
 
 
 def value_at(machine: Machine, text: str) -> JSON:
-    """Return the present value at a reference.
+    """Return the current value at a reference.
 
     Raises:
         ReferenceSyntaxError: the text is not a reference.
@@ -283,14 +284,14 @@ def value_at(machine: Machine, text: str) -> JSON:
 
 
 CONTENT: Final = "†content."
-"""The beginning of the reference to the content blocks of a call's result, if these say more than
-the value. The place of the call follows, as in †results.
+"""Prefix of the references to content blocks that say more than the value of a call. The place of
+the call follows, as in †results.
 """
 
 
 def contents_of(machine: Machine) -> JSONObject:
-    """Return the content blocks that calls returned beside their values, by place; for a call with
-    `_each`, a list of them.
+    """Return the content blocks that calls returned in addition to their values, keyed by place. A
+    call with `_each` has a list of them.
     """
     contents: JSONObject = {}
     for progress in machine.history:
@@ -315,8 +316,8 @@ def _content_at(machine: Machine, written: str) -> JSON:
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
-    """Return the document that a reference reads. In a run that has ended, it also has the errors
-    of the last Solution (†data.error.PLACE).
+    """Return the document that a reference reads. In a run that has ended, it also contains the
+    errors of the last Solution (†data.error.PLACE).
     """
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
@@ -344,7 +345,7 @@ def _name(model: object) -> str:
 
 
 def schema_of(model: type[object]) -> JSONObject:
-    """Return the JSON Schema of the values that can be converted to a `model`.
+    """Return the JSON Schema of values that can be converted to `model`.
 
     Raises:
         OutputTypeError: pydantic has no schema for it.
@@ -362,7 +363,7 @@ def typed(value: JSON, model: type[T]) -> T:
     """Return the value as a `model`, which pydantic validates from JSON.
 
     Raises:
-        OutputTypeError: the value does not fit; the message says where.
+        OutputTypeError: the value does not fit. The message says where.
     """
     try:
         return _adapter(model).validate_json(encode(value))
@@ -382,13 +383,13 @@ class TurnLog:
     """The turns of one run, folded from its events.
 
     Attributes:
-        mind: the name of the run's mind; None if the run is answered by turns.
+        mind: the name of the run's mind, or None if the run is answered turn by turn.
         why: the reason for choosing that mind.
-        idea: the id of the idea from which the run was made.
-        settled: the hash of the Solution that settled each turn.
-        authors: (mind, model) of each Solution that was submitted, by turn.
+        idea: the id of the idea that the run carries out.
+        settled: for each turn, the hash of the Solution that settled it.
+        authors: (mind, model) of each submitted Solution, keyed by turn.
         rejected: the malformed answers to the current Request, oldest first.
-        rejected_in: the malformed answers of each turn.
+        rejected_in: the number of malformed answers of each turn.
         by_plan: whether the plan of an idea settled the first turn.
     """
 
@@ -406,7 +407,7 @@ class TurnLog:
     _turn: int = 0
 
     def take(self, event: Event) -> None:
-        """Note an event."""
+        """Record what an event says about turns."""
         match event:
             case RunStarted():
                 self.mind = event.mind
