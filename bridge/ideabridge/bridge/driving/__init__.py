@@ -1,1 +1,1 @@
-"""Driving: which process drives a run, and what the other processes hear of it."""
+"""Driving: decides which process drives a run, and keeps the other processes informed."""

@@ -1,11 +1,11 @@
 """Driver: the lease under which this process drives a run, the run's journal, and the leases
 of other drivers.
 
-A run is driven by one process at a time. That process holds the run's lease, renews it with
-each heartbeat, and returns it when the run waits for somebody or has ended. Each acquisition
-begins a new epoch. Every append to the journal carries its epoch, and the store refuses an old
-one in the transaction that writes: a process that was suspended cannot write into a run that
-another has taken over.
+A run is driven by one process at a time. That process holds the run's lease, renews it with each
+heartbeat, and releases it when the run waits for somebody or has ended. Each acquisition begins a
+new epoch. Every append to the journal carries its epoch, and the store refuses an outdated one in
+the same transaction. So a process that was suspended cannot write into a run that another process
+has taken over.
 
     free -> held (acquire) -> free (release)
                            -> lapsed -> held by another process, with a new epoch
@@ -50,22 +50,25 @@ from ideabridge.tools.encoding import JSON
 T = TypeVar("T")
 
 LARGE: Final = 256 * 1024
-"""From this many characters of texts, or bytes of JSON, a value takes long to write."""
+"""A value with at least this many characters in strings, or bytes of JSON, takes long to write."""
 
 _LARGE_NODES: Final = 10_000
 
 _NOTICE_SECONDS: Final = 0.25
-"""Seconds between two notices about the progress of a run. Notices are rare because those of
-concurrent commits wait for each other."""
+"""Minimum time, in seconds, between two notices about the progress of a run. Frequent notices would
+slow down writes, because commits with notices wait for each other.
+"""
 
 _QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
 _LOOKS: Final = 10_000
-"""The most leases that are watched; beyond that, the watch begins again without any."""
+"""Maximum number of watched leases. Beyond it, the watch forgets all of them and starts again."""
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """(state, start time) of a process, as the system reports them; None if it does not."""
+    """Return (state, start time) of a process as the system reports them, or None if it does
+    not.
+    """
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -79,8 +82,9 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 
 def _place() -> tuple[str, str]:
-    """(boot, PID namespace) of this process; empty if the system does not report them. Containers
-    number their processes from 1, and may share a host's name and a store.
+    """Return (boot, PID namespace) of this process, both empty if the system does not report them.
+    Process ids do not suffice: containers number their processes from 1, and may share a host name
+    and a store.
     """
     return _place_of(os.getpid())
 
@@ -97,8 +101,8 @@ def _place_of(_pid: int) -> tuple[str, str]:
 
 
 def own_driver_name() -> str:
-    """Return a new driver's name: host, boot, PID namespace, process id, start time of the process,
-    and a random part.
+    """Return a name for a new driver: host, boot, PID namespace, process id, start time of the
+    process, and a random part.
     """
     pid = os.getpid()
     stat = _stat(pid)
@@ -107,19 +111,19 @@ def own_driver_name() -> str:
 
 
 _retired: set[str] = set()
-"""The drivers of this process that have ended, although the process continues."""
+"""Drivers of this process that have ended although the process continues."""
 
 
 def retire(name: str) -> None:
-    """Note that a driver of this process has ended: leases that it could not return may
-    be taken from it.
+    """Record that a driver of this process has ended, so that leases it could not release may be
+    taken from it.
     """
     _retired.add(name)
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """Return the state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it.
-    `unknown`: it is on another system.
+    """Return the state of a driver's process. `stopped` means by SIGSTOP or a debugger; `unknown`
+    means that it is on another system.
     """
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5]:
@@ -132,7 +136,7 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     stat = _stat(int(pid))
     if stat is not None:
         state, present_start = stat
-        # The process has ended and its parent has not collected it yet, or another process has its
+        # The process has ended but its parent has not collected it yet, or another process has its
         # id now.
         if state in "ZX" or present_start != start or driver in _retired:
             return "gone"
@@ -149,27 +153,27 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """Return whether a driver is a stopped process of this system, which continues only when
-    somebody resumes it.
+    """Return whether a driver is a stopped process on this system. It continues only when somebody
+    resumes it.
     """
     return _process_of(driver) == "stopped"
 
 
 def is_gone(driver: str) -> bool:
-    """Return whether a driver's process, of this system, has ended."""
+    """Return whether a driver's process ran on this system and has ended."""
     return _process_of(driver) == "gone"
 
 
 LEFT: Final = "the process that was at work on it has ended"
-"""Why a run for which `is_left` is true makes no progress."""
+"""Reason shown for a run that makes no progress because its process has left it; see `is_left`."""
 
 
 def is_left(record: RunRecord) -> bool:
-    """Return whether the store says that a run is running, but no process is at work on it any
-    more, so any process can take it up.
+    """Return whether a run has the status `running` in the store although no process works on it
+    any more. Any process can then take it up.
 
-    For lists only: for a driver on another machine this compares the clocks of two machines, which
-    `Watch` does not.
+    Use this only for lists: unlike `Watch`, it compares the clocks of two machines if the driver is
+    on another one.
     """
     if record.status != "running":
         return False
@@ -189,8 +193,8 @@ class SaveIdea:
     """How the idea of a step is saved.
 
     Attributes:
-        save: saves it. It is called inside the transaction that journals what follows the step.
-        is_large: saving it takes long, so it is not done on the event loop.
+        save: saves it. Called inside the transaction that journals what follows the step.
+        is_large: whether saving it takes long, so that it must not happen on the event loop.
     """
 
     save: Callable[[], None]
@@ -198,19 +202,19 @@ class SaveIdea:
 
 
 class Watch:
-    """Watches the leases of other drivers, by the clock of this process alone.
+    """Watches the leases of other drivers, using only the clock of this process.
 
-    The clocks of two machines may be an hour apart, and may be set while runs are at work. So a
-    time that another process wrote is never compared with a time of this process. A driver changes
-    the row of its run with every heartbeat; its lease has lapsed when this process has seen the
-    same row for the duration of the lease. The lease of a live process of this system does not
+    The clocks of two machines may be an hour apart, and may be set while runs are at work. So this
+    class never compares a time that another process wrote with a time of this process. A driver
+    changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
+    the same row for the duration of the lease. The lease of a live process on this system does not
     lapse, however late its heartbeat is, because the process may be busy. The lease of a stopped
     process does lapse: nobody knows when it will continue.
 
     Args:
         clock: a monotonic clock, in seconds.
-        alive_seconds: the seconds without a change after which the lease of a live process of this
-            system lapses, too.
+        alive_seconds: after how many seconds without a change even the lease of a live process on
+            this system lapses.
     """
 
     def __init__(
@@ -221,8 +225,8 @@ class Watch:
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses, as far as this process knows; 0.0 if nobody holds it or it
-        has lapsed, infinity if a live process of this system holds it.
+        """Return how many seconds remain until a lease lapses, as far as this process knows: 0.0 if
+        nobody holds it or it has lapsed, infinity if a live process on this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
         if process == "gone":
@@ -244,8 +248,8 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process slept since its last look, the driver may have slept, too: it gets time
-        # for another heartbeat.
+        # If this process slept since its last check, the driver may have slept, too, so give it
+        # time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)
@@ -254,17 +258,17 @@ class Watch:
 class Driver:
     """Holds the lease of one run, and appends to its journal under the lease's epoch.
 
-    A run that waits for somebody has no driver: any process may take it up.
+    A run that waits for somebody has no driver, so any process may take it up.
 
     Args:
         name: the name of this process, from `own_driver_name`.
-        seconds: the seconds for which the lease is valid without a heartbeat.
-        writer: writes into the store for an event loop; None: writes block.
-        watch: the watch over the leases of other drivers; None: a new one, which has not seen any
-            lease lapse yet.
+        seconds: how many seconds the lease lasts without a heartbeat.
+        writer: writes into the store for an event loop, or None for blocking writes.
+        watch: the watch over the leases of other drivers, or None for a new one, to which no lease
+            has lapsed yet.
 
     Attributes:
-        epoch: the epoch of the lease; None if this process does not hold it.
+        epoch: the epoch of the lease, or None if this process does not hold the lease.
         unwritten: the number of queued writes of the run.
         seen: the number of the last event of the run that this process has read or written.
     """
@@ -292,7 +296,7 @@ class Driver:
         self.seen = 0
 
     def take(self) -> bool:
-        """Take the lease, if this process does not hold it.
+        """Take the lease unless this process already holds it.
 
         Returns:
             False if another process has added events since this one last read the journal.
@@ -315,27 +319,27 @@ class Driver:
         return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
-        """Take the lease of a driver that is gone or whose lease has lapsed; return None if
-        it may be alive.
+        """Take the lease of a driver that is gone or whose lease has lapsed. Return None if the
+        driver may be alive.
         """
         record = self._store.runs.get(self._run)
         if record is None:
             return None
 
-        # This process has left the run, and the write that says so is still queued. It will find
-        # that its epoch is over.
+        # This process has left the run, but the write that says so is still queued. That write will
+        # find its epoch outdated.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
-        # Refused if the driver has had a heartbeat since, or another process was faster.
+        # The store refuses if the driver has had a heartbeat since, or another process was faster.
         return self._store.leases.acquire(
             self._run, self._name, self._seconds, time.time(), record.lease
         )
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
-        """`with driver.whole():` takes the lease in one transaction with what the block writes,
-        because a process that held the lease without continuing the run would lock out all others.
+        """Let the block take the lease in one transaction with what it writes. Otherwise, a process
+        that took the lease but failed to continue the run would lock out all others.
         """
         epoch = self.epoch
         try:
@@ -346,7 +350,7 @@ class Driver:
             raise
 
     def release(self) -> None:
-        """Return the lease, because the run waits for somebody, or has ended."""
+        """Release the lease, because the run waits for somebody or has ended."""
         if self.epoch is not None:
             self._store.leases.release(self._run, self.epoch)
             self.epoch = None
@@ -358,13 +362,13 @@ class Driver:
         )
 
     def create_with_first_events(self, create_run: Callable[[], None]) -> None:
-        """Let the first write to the journal create the run: in one transaction it calls
+        """Let the first write to the journal create the run: in one transaction, it calls
         `create_run`, takes the lease and appends the first events.
         """
         self._create_run = create_run
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that writes, and repeat it while the store cannot be written; see
+        """Call a function that writes, and repeat the call while the store cannot be written; see
         `Writer.patiently`.
         """
         if self._writer is None:
@@ -373,7 +377,7 @@ class Driver:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why the store cannot be written at present; None if no write has failed."""
+        """Why the store currently cannot be written, or None if no write has failed."""
         return None if self._writer is None else self._writer.trouble
 
     @property
@@ -387,8 +391,8 @@ class Driver:
         ideas: Sequence[SaveIdea] = (),
         later: Callable[[Exception | None], None] = lambda _: None,
     ) -> bool:
-        """Append events to the run's journal, in one transaction with `ideas`, which save the
-        ideas of steps.
+        """Append events to the run's journal, in one transaction with `ideas`, which save the ideas
+        of steps.
 
         `later` is called when a queued write is done, with the error if it failed.
 
@@ -400,7 +404,7 @@ class Driver:
         """
         create_run = self._create_run
         own_epoch = self.epoch
-        # A reader who finds the end of a run in its journal must find it in the table of runs, too.
+        # A reader who finds the end of a run in its journal must also find it in the table of runs.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
         sends_notice = self._sends_notice(events)
 
@@ -447,7 +451,7 @@ class Driver:
         return self._write(job, done, later, is_large=is_large)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events to the journal in the transaction of the caller, who holds the
+        """Append events to the journal in the transaction of the calling code, which holds the
         lease; see `whole`.
 
         Raises:
@@ -458,8 +462,8 @@ class Driver:
         self.seen = self._append(self.epoch, events)
 
     def _append(self, epoch: int, events: Sequence[Event]) -> int:
-        """Append events, and note a change of the configuration in the table of runs; return
-        the last number.
+        """Append events, and record a change of configuration in the table of runs. Return the
+        number of the last event.
         """
         last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
         for event in events:
@@ -468,9 +472,9 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Return whether processes that follow the run now get a notice of events: questions are
-        reported at once, other events once in a while. When the run rests or has ended, `leave`
-        sends one.
+        """Return whether to notify processes that follow the run of these events. Questions are
+        reported at once, other events only now and then. When the run rests or has ended, `leave`
+        sends a notice.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -492,8 +496,8 @@ class Driver:
         *,
         is_large: bool = False,
     ) -> bool:
-        """Write, after all earlier writes of the run. `done` is called at once, or just before
-        `later`.
+        """Write after all earlier writes of the run. `done` is called at once, or just before
+        `later` if the write is queued.
         """
         if self._writer is None:
             done(job())
@@ -524,8 +528,8 @@ class Driver:
     def leave(
         self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
-        """Return the lease, and note the status of the run (None: it does not change) and the
-        summary of a run that has ended. With the status `queued`, a worker continues the run.
+        """Release the lease, and write the run's status (None leaves it unchanged) and the summary
+        of a run that has ended. With the status `queued`, a worker continues the run.
 
         `later` is called when a queued write is done.
 
@@ -549,8 +553,8 @@ class Driver:
                 self._store.runs.notify(self._run)
 
         def ended(error: Exception | None) -> None:
-            # Nobody takes a lease from a live process, so it is returned when the store works
-            # again. The process that takes the run up notes the status.
+            # Nobody takes a lease from a live process, so release it when the store works again.
+            # The process that takes the run up writes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = None
             if isinstance(error, StoreError) and not lost:
@@ -560,7 +564,7 @@ class Driver:
         self._write(leave, lambda _: None, ended)
 
     def give_back(self) -> None:
-        """Return the lease that `leave` could not return."""
+        """Release the lease that `leave` could not release."""
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
                 # The next heartbeat tries again.
@@ -575,21 +579,19 @@ class Driver:
             yield number, event_from_json(event)
 
     def queue(self, summary: StoredSummary) -> None:
-        """Return the lease, and let the run wait for a worker; see `RunQueue.put`."""
+        """Release the lease, and let the run wait for a worker; see `RunQueue.put`."""
         if self.epoch is not None:
             self._store.queue.put(self._run, self.epoch, summary)
             self.epoch = None
 
     def set_status(self, status: str, summary: StoredSummary | None = None) -> None:
-        """Note the status of the run in the table of runs."""
+        """Write the status of the run into the table of runs."""
         if self.epoch is not None:
             self._store.runs.set_status(self._run, self.epoch, status, summary)
 
 
 def is_large_value(value: JSON) -> bool:
-    """Return whether a value has many parts or long texts. It is not traversed further than
-    needed.
-    """
+    """Return whether a value has many parts or long strings. Stops as soon as that is known."""
     stack: list[JSON] = [value]
     parts = 0
     characters = 0

@@ -19,11 +19,12 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 
 FOLLOWS_SECONDS: Final = 0.25
-"""Seconds between two looks into the journals, if the store cannot notify."""
+"""How often, in seconds, the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""Seconds during which a run whose driver is gone is left to the servers. After them, a process
-that waits for the run takes it up."""
+"""How long, in seconds, a run whose driver is gone is left to the servers. After that, a process
+that waits for the run takes it up.
+"""
 
 
 class _Runner(Protocol):
@@ -63,7 +64,7 @@ class _Runs(Protocol):
 class _Followed:
     run: _Run
     alone: float | None = None
-    """The time at which it was first seen without a driver."""
+    """When the run was first seen without a driver."""
 
 
 class Following:
@@ -87,16 +88,16 @@ class Following:
                 if not followed.run.runner.waiting or not followed.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
-                # If the store fails, the next look reads the journal.
+                # If the store fails, the next round reads the journal.
                 with contextlib.suppress(StoreError):
                     self._look(followed)
 
     def note_waiting(self, run: _Run) -> None:
-        """Note that somebody begins to wait for a change of a run."""
+        """Record that somebody now waits for a run to change."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
-            # What happened since this process last looked is not reported again.
+            # No notice will come about earlier events, so wake the task that follows.
             self._runs.notices.tell("run", run.id)
 
     def _look(self, followed: _Followed) -> None:
@@ -111,6 +112,6 @@ class Following:
         elif followed.alone is None:
             followed.alone = anyio.current_time()
         elif anyio.current_time() - followed.alone > ALONE_SECONDS:
-            # No server has taken it up: none runs, or the run cannot continue anywhere.
+            # No server has taken the run up: none is running, or the run cannot continue anywhere.
             followed.alone = None
             self._runs.get(run.id, run.caller)

@@ -1,5 +1,5 @@
-"""Notices: what other processes on the same store report, so that nobody polls if the store can
-notify.
+"""Notices: what other processes on the same store report, so that polling is needed only if the
+store cannot notify.
 
 A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
 `ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something
@@ -22,7 +22,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ideabridge.bridge.store.store import Store
 
 LOOKS_SECONDS: Final = 2.0
-"""Seconds after which a task that waits for a notice looks into the store without one."""
+"""How long, in seconds, a task waits for a notice before it checks the store anyway."""
 
 
 class _Topic:
@@ -38,7 +38,7 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Note a notice about something; "": about everything."""
+        """Record a notice about something, or about everything if it is ""."""
         if about:
             self._about.add(about)
         else:
@@ -46,7 +46,7 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return what the notices are about, and forget them; None: look at everything."""
+        """Return what the notices are about, and forget them. None means to check everything."""
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
             about = None
@@ -100,10 +100,10 @@ class Notices:
 
         Args:
             topic: the topic.
-            seconds: the seconds after which to return without a notice, if the store cannot notify.
+            seconds: how many seconds to wait for a notice if the store cannot notify.
 
         Returns:
-            What the notices are about; None: look at everything.
+            What the notices are about, or None to check everything.
         """
         notices = self._topics.setdefault(topic, _Topic())
         with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):

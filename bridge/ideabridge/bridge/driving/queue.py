@@ -1,15 +1,15 @@
-"""Queue: who drives a run when servers and workers share a store.
+"""Queue: decides who drives a run when servers and workers share a store.
 
 Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver,
-and waits for a worker. A server with the role `front` journals what begins a run (its plan, a
-solution, a decision). Where calls would start, it hands the run over instead. `Journal.claim` takes
-a run out of the queue, and a `worker` continues it as any process continues a run: from its
-journal. From then on the lease of the run says who drives it. A worker that is about to end begins
-no more calls, and hands its runs over when their running calls have ended.
+and waits for a worker. A server with the role `front` journals the events that set a run in motion
+(its plan, a solution, a decision). When calls would start, it hands the run over instead.
+`Journal.claim` takes a run out of the queue, and a `worker` continues it as any process continues a
+run: from its journal. From then on the lease of the run says who drives it. A worker that is
+shutting down starts no more calls, and hands its runs over when their running calls have ended.
 
 A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,
-returns them to the queue. The queue has no state of its own, so only the order in which runs get
-their turn depends on it.
+returns them to the queue. The queue has no state of its own: it decides only in which order runs
+get their turn.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.errors import LimitExceededError
 
 MOST_QUEUED: Final = 1000
-"""The most runs that may wait for workers; more are refused."""
+"""Limit on the runs that wait for workers. Further runs are refused."""
 
 MOST_OF_ONE: Final = 500
-"""The most runs of one caller that may wait. The other places are for other callers."""
+"""Limit on the waiting runs of one caller. The remaining places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
-"""What a process does with runs. `alone`: it drives those that it creates, and those that
-others leave behind. `front`: it leaves them to workers. `worker`: it drives those that it takes
-from the queue."""
+"""What a process does with runs. `alone`: it drives the runs that it creates and those that others
+leave behind. `front`: it leaves them to workers. `worker`: it drives those that it takes from the
+queue.
+"""
 
 
 class _Program(Protocol):
@@ -81,7 +82,7 @@ class DrivenRun(Protocol):
 
     @property
     def root(self) -> DrivenRun:
-        """The run that a room belongs to; the run itself if it is not a room."""
+        """The outermost run that a room belongs to, or the run itself if it is not a room."""
         ...
 
     @property
@@ -101,11 +102,11 @@ class Queue:
     """Decides for each run whether this process performs its effects, and hands it over if not.
 
     Args:
-        store: has the queue.
+        store: the store that holds the queue.
         role: see `Role`.
 
     Attributes:
-        role: see `Role`; `front` also while a worker ends.
+        role: see `Role`. It becomes `front` while a worker shuts down.
         claimed: the runs that this worker has taken from the queue.
     """
 
@@ -115,15 +116,13 @@ class Queue:
         self._store = store
 
     def drives(self, run: DrivenRun) -> bool:
-        """Return whether this process performs the effects of a run, or of the run that a room
-        belongs to.
+        """Return whether this process performs the effects of a run, or of the outermost run that a
+        room belongs to.
         """
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
     def hand_over(self, run: DrivenRun) -> None:
-        """Put a run, with its rooms, into the queue for a worker, once nothing of it is at work
-        here.
-        """
+        """Queue a run and its rooms for a worker as soon as no part of it is at work here."""
         root = run.root
         if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
             return
@@ -137,13 +136,13 @@ class Queue:
             run.runner.abandon("its lease was lost to another process")
 
     def return_left(self, run: DrivenRun, summary: StoredSummary) -> None:
-        """Return a run that another process left behind to the queue, under its lease; `summary` is
-        stored in its row.
+        """Put a run that another process left behind back into the queue, under its lease.
+        `summary` is stored in its row.
         """
         run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
-        """Refuse a run for which the queue has no place. Raises `LimitExceededError`."""
+        """Raise `LimitExceededError` if the queue has no place for another run."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
                 f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other "
@@ -158,7 +157,7 @@ class Queue:
 
 
 def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
-    """Return the names of the modules that a run may call; `*`: any."""
+    """Return the names of the modules that a run may call, or `*` for any."""
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 
@@ -177,18 +176,18 @@ class _Runs(Protocol):
 
 
 POLL_SECONDS: Final = 0.25
-"""Seconds between two looks into the queue of a store that cannot notify."""
+"""How often, in seconds, the queue is checked if the store cannot notify."""
 
 
 class Worker:
     """Drives queued runs of this configuration.
 
     Args:
-        store: has the queue.
+        store: the store that holds the queue.
         runs: the runs of this process.
-        writer: claims runs in its thread.
-        most: the most runs at once.
-        modules: the modules that run here; None: all.
+        writer: the thread that claims runs.
+        most: how many runs may be driven at once.
+        modules: the modules available here, or None for all.
     """
 
     def __init__(
@@ -208,16 +207,16 @@ class Worker:
         self._ended = anyio.Event()
 
     async def run(self) -> None:
-        """Take runs from the queue until cancelled. After `drain`, run until the last run is handed
-        over.
+        """Take runs from the queue until this task is cancelled or, after `drain`, until the last
+        run is handed over.
         """
         async with anyio.create_task_group() as group:
             while not self._ended.is_set():
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # The tasks that use the store get its error; the worker continues when the
-                    # store works again.
+                    # Tasks that use the store report its error. The worker continues when the store
+                    # works again.
                     claimed = []
                 for run_id in claimed:
                     self._runs.queue.claimed.add(run_id)
@@ -226,8 +225,8 @@ class Worker:
                     await self._runs.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
-        """Take no more runs, begin no more calls, and hand every run over as soon as its running
-        calls have ended.
+        """Stop taking runs and starting calls, and hand over each run as soon as its running calls
+        have ended.
         """
         self._ended.set()
         self._runs.hand_over_all()
@@ -260,8 +259,8 @@ class Worker:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
             # The run was cancelled, another process was faster, or it cannot continue here: its row
-            # in the store says so. If the store failed, the run is left behind, and is taken up
-            # like the run of a dead process.
+            # in the store says so. If the store failed, the run is left behind and taken up like a
+            # dead process's run.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -1,14 +1,14 @@
-"""SharedCalls: the limit `parallel` of a module across all processes on a store.
+"""SharedCalls: enforces a module's `parallel` limit across all processes on a store.
 
-Theory of operation. The store has the running and the waiting calls of each module, in the order in
-which they came. With a limit of 1 the first of them runs. A call that has ended leaves, and the
-next one begins, so calls take turns, whichever process makes them. PostgreSQL notifies the
+Theory of operation. The store lists the running and the waiting calls of each module, in the order
+in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed,
+and the next one starts, so calls take turns, whichever process makes them. PostgreSQL notifies the
 processes that wait; an SQLite file is read four times a second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
-way (`Watch`). If it is gone, its calls are removed at once; if nobody knows, they are removed after
-`LEASE_SECONDS` without a heartbeat. The place of a call therefore does not depend on a connection
-to the store: if a connection is lost for a moment, no other call takes the place.
+way (`Watch`). If the process is gone, its calls are removed at once; if that is unknown, they are
+removed after `LEASE_SECONDS` without a heartbeat. So if a process briefly loses its connection to
+the store, its calls keep their places.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from ideabridge.bridge.store.writer import Writer
 T = TypeVar("T")
 
 _LOOKS_SECONDS: Final = 0.25
-"""Seconds between two looks, if the store cannot notify."""
+"""How often, in seconds, the calls are checked if the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
-"""Seconds without a heartbeat after which the call of a live process of this system is removed,
-because the process cannot write."""
+"""After how many seconds without a heartbeat even the calls of a live process on this system are
+removed, because it evidently cannot write.
+"""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -62,11 +63,11 @@ class SharedCalls:
     """Lets calls of modules wait until they may run. Call its methods in the event loop's thread.
 
     Args:
-        store: has the calls of all processes.
+        store: holds the calls of all processes.
         writer: writes into it.
-        notices: report that calls of other processes have ended.
+        notices: reports that calls of other processes have ended.
         name: the name of this process, from `own_driver_name`.
-        seconds: the seconds without a heartbeat after which the calls of a process are removed.
+        seconds: after how many seconds without a heartbeat a process's calls are removed.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SharedCalls:
         Args:
             module: identifies the module: its name, and after a space what distinguishes it from
                 others of the same name.
-            most: the largest number of calls.
+            most: the maximum number of calls at once.
 
         Raises:
             UncountedCallError: the store cannot be written.
@@ -118,7 +119,9 @@ class SharedCalls:
             self._leave(call)
 
     async def run(self) -> None:
-        """Let waiting calls run, and report that this process is alive. Runs until cancelled."""
+        """Let waiting calls run, and report that this process is alive, until this task is
+        cancelled.
+        """
         async with anyio.create_task_group() as group:
             group.start_soon(self._beat)
             while True:
@@ -128,7 +131,7 @@ class SharedCalls:
                 changed = await self._notices.wait(CALLS, _LOOKS_SECONDS)
                 for module in {call.module for call in self._waiting()}:
                     if changed is None or module in changed:
-                        # If the store fails, the next look reads the calls.
+                        # If the store fails, the next round reads the calls.
                         with suppress(StoreError):
                             self._look(module)
 
@@ -136,7 +139,7 @@ class SharedCalls:
         return [call for call in self._calls.values() if not call.changed.is_set()]
 
     def _look(self, module: str) -> None:
-        """Let calls run whose turn has come, and remove the calls of processes that are gone."""
+        """Start the calls whose turn has come, and remove the calls of processes that are gone."""
         places = self._store.call_places.of(module)
         for call in self._waiting():
             if call.module == module and call.has_joined:
@@ -179,7 +182,7 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # With the same key, so that a call that is cancelled while it joins leaves afterwards.
+        # Use the same key, so that a call that is cancelled while it joins is removed afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

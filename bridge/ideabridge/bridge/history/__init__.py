@@ -1,3 +1,3 @@
-"""Histories: the conversations that hosts keep on this machine, as runs that ideas can be
-published from.
+"""Histories: turns the conversations that hosts keep on this machine into runs that can be
+published.
 """

@@ -1,12 +1,12 @@
 """Claude Code: reads the logs in `~/.claude/projects`.
 
-A line is an object with a `type`. Lines of type `assistant` have the blocks of an answer of the
-model in `message.content`; a call is a block `tool_use` named `mcp__SERVER__TOOL`. Lines of type
-`user` have what the person wrote, or blocks `tool_result` with the `tool_use_id` of their calls;
-beside them, `mcpMeta` has the structured content. One answer may be written as several lines, one
-for each block. A result that is too large for the model is in a file of its own, in the folder
-`tool-results` beside the log. The calls of a subagent are a conversation of their own: they have
-`isSidechain` and an `agentId`, and newer versions write them to a log of their own.
+A line is an object with a `type`. Lines of type `assistant` hold the blocks of a model's answer in
+`message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user` hold
+what the person wrote, or `tool_result` blocks with the `tool_use_id` of their calls; `mcpMeta`,
+next to them, holds the structured content. An answer may take several lines, one for each block. A
+result that is too large for the model is in a separate file, in the folder `tool-results` beside
+the log. The calls of a subagent form a separate conversation: they have `isSidechain` and an
+`agentId`, and newer versions write them to a separate log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NAME: Final = "claude-code"
 
 _PREFIX: Final = "mcp__"
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
-"""The beginnings of texts that Claude Code itself writes into lines of the person."""
+"""Prefixes of texts that Claude Code itself writes into the person's lines."""
 
 _SAVED: Final = re.compile(
     r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"
@@ -91,15 +91,15 @@ class _Log:
             elif kind == "user":
                 self._take_user(line)
             elif not isinstance(kind, str) or line.content.keys() >= {"message", "uuid"}:
-                # Lines that are not messages have neither calls nor results, and differ from
-                # version to version.
+                # Lines of other types contain neither calls nor results, and differ from version to
+                # version.
                 self._main.skipped["of an unknown kind"] += 1
         return list(self._parts.values())
 
     def _part(self, line: JSONObject) -> str:
         agent = line.get("agentId")
         if isinstance(agent, str) and agent:
-            # If the agent has a log of its own, the name of the file has the agent's id.
+            # If the agent has its own log, the file name contains the agent's id.
             return "" if agent in self._path.stem else f"agent-{agent[:100]}"
         return "sidechain" if line.get("isSidechain") is True else ""
 
@@ -185,7 +185,9 @@ class _Log:
             call.end(number, content_value(_as_mcp(content)), missing=missing)
 
     def _saved(self, name: str) -> JSON:
-        """Return the result in a file beside the log; None if it cannot be read."""
+        """Return the result that was saved in a file beside the log, or None if it cannot be
+        read.
+        """
         try:
             # The log of a subagent is in the folder of its conversation.
             beside = next(

@@ -2,11 +2,11 @@
 
 A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event
 `mcp_tool_call_end` with the invocation and the whole result; newer versions write an event
-`item_completed` with an item `McpToolCall` instead. What the model saw is written as
+`item_completed` with an item `McpToolCall` instead. What the model saw is logged as
 `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
-`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events have the whole
-result and the true names, so they take precedence. The items give the order of the calls, and are
-all that older versions write of a call.
+`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events contain the whole
+result and the true names, so they take precedence. The items show the order of the calls, and are
+all that older versions log about a call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "codex"
 BEGINNING: Final = "rollout-"
-"""The beginning of the names of logs."""
+"""Prefix of the file names of logs."""
 
 _PREFIX: Final = "mcp__"
 _HEADER: Final = re.compile(r"\AWall time: [0-9.]+ seconds\nOutput:(?:\n|\Z)")
@@ -47,7 +47,7 @@ _FAILED: Final = re.compile(
     r"(?:rejected|cancelled) MCP)"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
-"""The beginnings of texts that Codex itself writes into messages of the person."""
+"""Prefixes of texts that Codex itself writes into the person's messages."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -73,7 +73,7 @@ class _Log:
         self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
         self._calls: dict[str, HistoryCall] = {}
         self._whole: set[str] = set()
-        # The server of each call that goes to a server that is not configured, by the call's id.
+        # For each call to a server that is not configured, that server, keyed by call id.
         self._others: dict[str, str] = {}
         self._began = False
         self._prompt = ""
@@ -92,7 +92,7 @@ class _Log:
             elif kind == "response_item":
                 self._take_item(line, conversation.time_of(line.content), payload)
             elif "call_id" in payload or "item" in payload:
-                # Lines of other types have neither calls nor results, and differ from version to
+                # Lines of other types contain neither calls nor results, and differ from version to
                 # version.
                 conversation.skipped["of an unknown kind"] += 1
 
@@ -101,7 +101,7 @@ class _Log:
 
     def _begin(self, payload: JSONObject) -> None:
         if self._began:
-            # A fork begins with a copy of the log that it was made from.
+            # A fork begins with a copy of its original's log.
             return
 
         self._began = True
@@ -156,8 +156,8 @@ class _Log:
         call = self._call(line, time, call_id, named, arguments)
         if call is None or call_id in self._whole:
             return
-        # The event has the names and the result as they were; the model's item may have them
-        # changed or cut.
+        # The event has the original names and result. In the model's item they may be changed or
+        # cut.
         self._whole.add(call_id)
         call.tool = tool
         call.arguments = arguments
@@ -173,14 +173,14 @@ class _Log:
         tool: LoggedTool,
         arguments: JSONObject,
     ) -> HistoryCall | None:
-        """Return the call with this id; None if it is not taken."""
+        """Return the call with this id, or None if it is not imported."""
         if call_id in self._calls:
             return self._calls[call_id]
         if tool.module is None:
             self._others[call_id] = tool.server
             return None
 
-        # The name in an item may be cut; then only the event names the server.
+        # The name in an item may be cut. In that case, only the event names the server.
         self._others.pop(call_id, None)
         if not self._bounds.takes_call(line.size):
             self._conversation.skipped["beyond the most calls"] += 1
@@ -211,7 +211,7 @@ class _Log:
                 _end_from_output(call, line.number, payload.get("output"), fits)
 
     def _named(self, payload: JSONObject) -> LoggedTool | None:
-        """Return the tool of a function call; None if it is not a tool of an MCP server."""
+        """Return the tool of a function call, or None if it is not a tool of an MCP server."""
         name = payload.get("name")
         namespace = payload.get("namespace")
         if not isinstance(name, str):
@@ -237,8 +237,8 @@ def _result_of(item: JSONObject) -> JSON:
 
 
 def _arguments(written: JSON) -> JSONObject:
-    """Return the arguments of a function call, which are written as JSON text; none if they are
-    malformed.
+    """Return the arguments of a function call, which are logged as JSON text, or no arguments if
+    that is malformed.
     """
     if not isinstance(written, str):
         return object_or_empty(written)
@@ -316,7 +316,7 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """Return the blocks of a result. Codex gives them to the model as JSON text if not all of them
+    """Return the blocks of a result. Codex passes them to the model as JSON text unless all of them
     are texts.
     """
     if not text.startswith("[{"):

@@ -1,8 +1,7 @@
-"""Conversation: the MCP calls of one conversation with a host, and how the lines of
-its log are read.
+"""Conversation: the MCP calls of one conversation with a host, and the reading of its log.
 
 Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
-and change often. So a line that is not understood is counted, and never stops the import.
+and change often, so a line that is not understood is only counted, and never stops the import.
 """
 
 from __future__ import annotations
@@ -31,20 +30,21 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError
 
 MAX_LINE: Final = 32 * 1024 * 1024
-"""The longest line that is read, in bytes. Hosts write pictures into lines."""
+"""Maximum length of a line, in bytes. Hosts write pictures into lines."""
 
 MAX_CALLS: Final = 2000
-"""How many calls of one conversation are taken, at most."""
+"""Maximum number of calls imported from one conversation."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
-"""How many bytes of lines with calls and results of one conversation are held in memory, at
-most."""
+"""Limit on the lines with calls and results that are held in memory for one conversation, in
+bytes.
+"""
 
 MAX_FILES: Final = 20_000
-"""How many logs of one host are read, at most: the newest ones."""
+"""Maximum number of logs that are read for one host, newest first."""
 
 _AHEAD: Final = 86_400.0
-"""Seconds by which the clock of a host may be ahead."""
+"""How far, in seconds, the clock of a host may be ahead."""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -70,13 +70,13 @@ class HistoryCall:
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the line of the log with the call, from 1.
-        time: when it was made, in seconds since 1970; None if the log does not say.
+        time: when it was made, in seconds since 1970, or None if the log does not say.
         prompt: what the person had asked for before.
-        ended: the line with the result; None if the log has no result.
-        result: the value, as a module's result has it (`ResultReader.value`).
-        error: why the call failed; None if it did not fail.
-        missing: why the result is not what the tool returned (absent, or cut by the host); None if
-            it is.
+        ended: the line with the result, or None if the log has no result.
+        result: the value, in the form of a module's result (`ResultReader.value`).
+        error: why the call failed, or None if it did not fail.
+        missing: why the result is not what the tool returned (it is absent, or the host cut it), or
+            None if it is.
     """
 
     id: str
@@ -94,7 +94,7 @@ class HistoryCall:
     def end(
         self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None
     ) -> None:
-        """Note the result. Only the first result counts."""
+        """Record the result. Only the first result counts."""
         if self.ended is None:
             self.ended = line
             self.result = value
@@ -110,11 +110,11 @@ class Conversation:
         host: the host's name on the command line.
         id: the host's id of the conversation.
         path: its log.
-        folder: the folder in which the host worked; "": the log does not say.
+        folder: the folder in which the host worked, or "" if the log does not say.
         calls: the calls, in the order of the log.
-        others: the number of MCP calls of other servers, by server.
+        others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
-        skipped: the number of lines that were not understood, by reason.
+        skipped: the number of lines that were not understood, keyed by reason.
     """
 
     host: str
@@ -127,8 +127,8 @@ class Conversation:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
     def time_of(self, line: JSONObject) -> float | None:
-        """Return the time of a line. A time that cannot be read is counted, and the line is read
-        without it.
+        """Return the time of a line. If it cannot be read, count that, and read the line without a
+        time.
         """
         timestamp = line.get("timestamp")
         seconds = seconds_of(timestamp)
@@ -142,9 +142,9 @@ class LoggedTool:
     """A tool as a log names it.
 
     Attributes:
-        server: the server in the host.
+        server: the server's name in the host.
         name: the tool of this server.
-        module: the configured module with this server; None if there is none.
+        module: the configured module for this server, or None if it is not configured.
     """
 
     server: str
@@ -153,11 +153,11 @@ class LoggedTool:
 
 
 class Names:
-    """The servers of a host's log that are configured modules.
+    """Maps the servers in a host's log to configured modules.
 
     Args:
         modules: the names of the configured modules.
-        renamed: the module of each name in the log, as a person says.
+        renamed: the module for each name in the log, as a person specified.
 
     Raises:
         HistoryError: a module in `renamed` is not configured.
@@ -180,20 +180,20 @@ class Names:
         for name in configured:
             meant.setdefault(_plain(name), set()).add(name)
 
-        # A name that may mean two modules means neither of them, unless a person says which one.
+        # A name that could mean two modules means neither, unless a person says which one.
         unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
         self._plain = unique | {_plain(name): module for name, module in named.items()}
 
     def of(self, server: str) -> str | None:
-        """Return the module of a server, which the log names by its own name; None if it is not
+        """Return the module for a server whose plain name is in the log, or None if it is not
         configured.
         """
         return self._exact.get(server) or self._plain.get(_plain(server))
 
     def split(self, name: str) -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names. Hosts write the names of servers with `_` in
-        place of some characters. Names of servers may contain `__`; the longest name of a
-        configured module counts.
+        """Return the tool that `SERVER__TOOL` names. Hosts replace some characters in server names
+        with `_`, and server names may contain `__`, so the longest name of a configured module
+        counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
@@ -206,7 +206,7 @@ class Names:
 
 
 def _plain(name: str) -> str:
-    """Return the name of a server as hosts write it in the names of tools."""
+    """Return the name of a server as hosts write it in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
@@ -217,8 +217,8 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result, as a call of a module gives it: the structured content, or
-    else the text, or else the list of the blocks; null if there is no content.
+    """Return the value of an MCP result, as a call of a module returns it: the structured content,
+    or else the text, or else the list of blocks. It is null if there is no content.
     """
     if structured is not None:
         return structured
@@ -235,8 +235,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result: the text itself, or all of its text blocks; ""
-    without text.
+    """Return the text in a message or a result: the text itself, or all of its text blocks, or ""
+    if there is no text.
     """
     if isinstance(value, str):
         return value
@@ -253,13 +253,13 @@ def _text_blocks(content: JSON) -> list[JSONObject]:
 
 
 def shortened_prompt(text: str) -> str:
-    """What a person asked for, bounded."""
+    """Return what a person asked for, shortened."""
     return text.strip()[:_PROMPT]
 
 
 def seconds_of(value: JSON) -> float | None:
-    """Return the seconds since 1970 of an ISO 8601 time; None if it is not such a time, or no host
-    can have run then.
+    """Return the seconds since 1970 of an ISO 8601 time, or None if it is malformed or no host can
+    have run then.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -296,10 +296,10 @@ class Logs:
     """The logs in a host's folders.
 
     Attributes:
-        files: the plain files, the oldest first.
+        files: the plain files, oldest first.
         links: the number of links, which are not followed.
         compressed: the number of compressed logs, which are not read.
-        left_off: the number of older logs beyond the most that are read.
+        left_off: the number of older logs that exceed the limit.
     """
 
     files: list[Path]
@@ -309,8 +309,8 @@ class Logs:
 
 
 def find_logs(roots: list[Path], beginning: str = "") -> Logs:
-    """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A
-    root may be a link; links below it are not followed.
+    """Find the logs (`*.jsonl` files whose names have this prefix) in folders and their subfolders.
+    A root may be a link, but links below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -353,7 +353,7 @@ def _modified(entry: os.DirEntry[str]) -> float:
 
 
 def open_plain(path: Path) -> int:
-    """Open a file for reading, if it is a plain one and not a link; returns the descriptor.
+    """Open a plain file, but not a link, for reading, and return its descriptor.
 
     Raises:
         OSError: it is not a plain file.
@@ -368,7 +368,7 @@ def open_plain(path: Path) -> int:
 
 
 def read_lines(conversation: Conversation) -> Iterator[LogLine]:
-    """Yield each line of a log that is a JSON object. Others are counted in `skipped`.
+    """Yield each line of a log that is a JSON object. Count the others in `skipped`.
 
     Raises:
         OSError: the log cannot be read.
@@ -392,12 +392,12 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 
 
 def _decoded(data: bytes) -> JSON:
-    """Return the value of a line; None if it has none."""
+    """Return the value of a line, or None if it has none."""
     if nests_deeper(data, MAX_DEPTH) or count_values(data, _MAX_VALUES) > _MAX_VALUES:
         return None
     try:
         if _SURROGATE.search(data):
-            # A host that cuts a text may leave half of a surrogate pair.
+            # A host that cuts a string may leave half of a surrogate pair.
             value = cast("JSON", json.loads(data))
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return decode_trusted(data)
@@ -406,7 +406,7 @@ def _decoded(data: bytes) -> JSON:
 
 
 class HistoryBounds:
-    """Bounds what one conversation keeps in memory."""
+    """Limits what one conversation keeps in memory."""
 
     def __init__(self) -> None:
         self._bytes = 0

@@ -1,9 +1,8 @@
-"""Import: takes the conversations in a host's logs into the store, each stretch of calls as a run
-that has ended.
+"""Import: imports the conversations in a host's logs, storing each stretch of calls as a run that
+has ended.
 
-A call is not taken twice: the summary of an imported run has the digests of its calls. A stretch
-may go on if its last call is younger than the pause that ends a stretch, so it is left for the next
-import.
+No call is imported twice, because the summary of an imported run contains the digests of its calls.
+A stretch whose last call is too recent may still continue, so it is left for the next import.
 """
 
 from __future__ import annotations
@@ -71,15 +70,15 @@ class HistoryRun:
 
     Attributes:
         conversation: the host's id of the conversation.
-        time: when it began, ISO 8601 in UTC; "" if the log does not say.
-        calls: the number of its calls that are taken.
+        time: when it began, ISO 8601 in UTC, or "" if the log does not say.
+        calls: the number of its calls that are imported.
         modules: the modules that they call.
-        title: what the person had asked for, on one line; "" if the log does not say, or if it
+        title: what the person had asked for, on one line, or "" if the log does not say or it
             contains a secret.
         unread: the number of lines of the log that were not understood.
-        run: the run; None: it was not taken.
-        why: why it was not taken; "" if it was taken, or would be.
-        left: the number of calls that were not taken, by reason.
+        run: the id of the run, or None if the stretch was not imported.
+        why: why it was not imported, or "" if it was or would be imported.
+        left: the number of calls that were not imported, keyed by reason.
         incomplete: the number of results that are not what the tools returned.
     """
 
@@ -112,14 +111,14 @@ class HistoryRun:
 
 @dataclass(slots=True)
 class HistoryReport:
-    """What an import took, or would take.
+    """What an import stored, or would store.
 
     Attributes:
-        runs: the stretches that are new, the oldest log first.
+        runs: the new stretches, oldest log first.
         logs: the number of logs that were read.
-        known: the number of calls that an earlier import took.
-        unread: the number of lines of all logs that were not understood, by reason.
-        others: the number of MCP calls of servers that are not modules, by server.
+        known: the number of calls that an earlier import stored.
+        unread: the number of lines of all logs that were not understood, keyed by reason.
+        others: the number of MCP calls to servers that are not modules, keyed by server.
         failed: the logs that could not be read, with the reason.
     """
 
@@ -151,17 +150,18 @@ class HistoryImport:
     Args:
         host: `claude-code` or `codex`.
         store: receives the runs.
-        configuration: its modules are taken.
-        secrets: refused in calls, removed from results.
-        offer: has the tools of the modules.
+        configuration: only calls to its modules are imported.
+        secrets: calls that contain one are refused, and results are redacted.
+        offer: knows the tools of the modules.
         caller: the owner of the runs.
-        modules: the module of each name in the log, for servers that have another name in the host.
+        modules: the module for each name in the log, for servers that have another name in the
+            host.
 
     Attributes:
         folders: where the host keeps its logs.
-        logs: the logs, before anything of them is read.
+        logs: the logs that were found, none of which is read yet.
         modules: the names of the configured modules that are not disabled.
-        now: the present time in seconds since 1970.
+        now: the current time in seconds since 1970.
 
     Raises:
         HistoryError: there is no such host or module.
@@ -213,8 +213,8 @@ class HistoryImport:
         return self._host.title
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would take, as far as the logs tell. Nothing is
-        stored, and no module is needed.
+        """Read the logs, and return what `take` would store, as far as the logs show. This stores
+        nothing and needs no module.
         """
         report = HistoryReport()
         for log in self.logs.files:
@@ -245,10 +245,12 @@ class HistoryImport:
         return report
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Why modules are not up; "" if they are. `away` has the known reasons, by module."""
+        """Return why modules are not up, or "" if they are. `away` holds the reasons known so far,
+        keyed by module.
+        """
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # The import waits only once for a module that does not come up.
+            # Wait only once for a module that does not come up.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)
@@ -257,7 +259,7 @@ class HistoryImport:
         return "; ".join(away[module] for module in modules if away[module])
 
     async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
-        """Read a log in a thread, and count what is not taken."""
+        """Read a log in a thread, and count what is not imported."""
         try:
             conversations = await compute_in_thread(self._host.read, log, self._names)
         except OSError as error:
@@ -295,7 +297,7 @@ class HistoryImport:
         )
 
     def _prompt(self, stretch: Stretch) -> str:
-        """What the person had asked for; "" if it contains a secret."""
+        """Return what the person had asked for, or "" if it contains a secret."""
         try:
             self._screen.check({"prompt": stretch.prompt})
         except SecretGivenError:
@@ -358,7 +360,7 @@ class HistoryImport:
             "log": str(conversation.path),
             "time": _iso(stretch.time),
             "lines": [call.line for call in recording.calls],
-            # This includes calls that were not taken: they are not new the next time.
+            # Include calls that were not imported, so that they do not count as new next time.
             "calls": [digest_of_call(call) for call in stretch.calls],
         }
         if conversation.folder:
@@ -381,8 +383,8 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """Return the run id of a stretch, 16 hex digits. It is always the same, so two imports at once
-    cannot store a stretch twice.
+    """Return the run id of a stretch, 16 hex digits. The same stretch always has the same id, so
+    two concurrent imports cannot store it twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].id}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

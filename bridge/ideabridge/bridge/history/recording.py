@@ -1,4 +1,4 @@
-"""Recording: the calls of a conversation as calls of a run, as if they had been made
+"""Recording: translates the calls of a conversation into calls of a run, as if they had been made
 through ideabridge.
 
 A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run.
@@ -21,7 +21,7 @@ from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
 PAUSE: Final = 600.0
-"""Seconds between two calls that end a stretch."""
+"""How long a pause, in seconds, ends a stretch."""
 
 
 @dataclass(slots=True)
@@ -80,15 +80,15 @@ def stretches(
 
 
 def digest_of_call(call: HistoryCall) -> str:
-    """16 hex digits that distinguish a call of a host from all others."""
+    """Return 16 hex digits that identify a host's call."""
     return sha256(call.id.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Tools:
-    """The tools of modules under the names of logs, in which hosts replace some characters.
+    """Finds modules' tools by their names in logs, in which hosts replace some characters.
 
     Args:
-        catalogue: the present tools.
+        catalogue: the current tools.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -99,7 +99,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool of a call; None if its module does not have it now."""
+        """Return the tool of a call, or None if its module does not currently have it."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -119,8 +119,9 @@ class Recording:
     Attributes:
         calls: the calls in the log.
         ended: the same calls, as calls of a run.
-        left: the number of calls that no run can have, by reason.
-        incomplete: why results are not what the tools returned, by the call's number in the run.
+        left: the number of calls that no run can have, keyed by reason.
+        incomplete: why results are not what the tools returned, keyed by the call's number in the
+            run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
@@ -136,10 +137,10 @@ def record(
 
     Args:
         stretch: the calls.
-        catalogue: the present tools.
-        secrets: removed from results.
-        result_bytes: the most bytes of a result.
-        run_bytes: the most bytes of all results.
+        catalogue: the current tools.
+        secrets: what is removed from results.
+        result_bytes: maximum size of a result, in bytes.
+        run_bytes: maximum size of all results together, in bytes.
     """
     recording = Recording()
     tools = Tools(catalogue)
@@ -171,8 +172,8 @@ def record(
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """Return the step of each call. Calls have the same step if they were listed before any of them
-    had a result.
+    """Return the step number of each call. Calls share a step if they were listed before any of
+    them had a result.
     """
     steps: list[int] = []
     step = 0
@@ -189,8 +190,8 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
-    """Return the arguments under the names that the tool's parameters have here; None if a call
-    cannot have them.
+    """Return the arguments under the names of the tool's parameters here, or None if a call cannot
+    have them.
     """
     try:
         arguments = normalise(call.arguments, what="the arguments")
@@ -203,8 +204,7 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     own_names = {name_of_server: mine for mine, name_of_server in tool.renamed.items()}
     named = {own_names.get(name, name): value for name, value in arguments.items()}
     declared = object_or_empty(tool.parameters.get("properties"))
-    # An argument that the tool does not declare must not be a property of calls here,
-    # such as `_output`.
+    # An undeclared argument must not have the name of a meta-property, such as `_output`.
     if any(name.startswith("_") and name not in declared for name in named):
         return None
     return named
@@ -218,7 +218,7 @@ class _End:
 
 
 class _Ends:
-    """The ends of calls, as a run has them: without secrets, and within the bounds of a run."""
+    """Computes how calls end in a run: without secrets, and within the limits of a run."""
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
         self._secrets = secrets
@@ -255,7 +255,7 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """Return the structured result, of which the host kept only the text.
+    """Return the structured result from the text that the host kept of it.
 
     Raises:
         InvalidJSONError, LimitExceededError: it is not the text of a structured result.
@@ -267,7 +267,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
 
-    # The host kept the wrapper of a text as JSON, or the bare text.
+    # The host kept either the JSON that wraps a text, or the bare text.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text
     return value

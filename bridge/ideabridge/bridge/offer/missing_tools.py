@@ -43,9 +43,9 @@ class MissingTools:
         self._own = own
 
     def sentences(self, calls: Iterable[JSONObject] = ()) -> str:
-        """Why tools may be missing, as sentences for errors about unknown tools, each after a
-        space: the project file is not used, or modules are not up. "" if there is no such reason.
-        The modules that the calls name come first.
+        """Return why tools may be missing, for errors about unknown tools: the project file is not
+        used, or modules are not up. Each sentence begins with a space; the result is "" if there is
+        no such reason. The modules that the calls name come first.
         """
         return f"{self.unused_file()}{self.away(calls)}"
 

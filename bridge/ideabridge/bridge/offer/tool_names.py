@@ -90,7 +90,9 @@ class _Owners:
 
 
 def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
-    """Warnings about tools whose names could be mistaken for those of others, by `Tool.origin`."""
+    """Return warnings about tools whose names could be mistaken for others, keyed by
+    `Tool.origin`.
+    """
     groups: dict[str, list[Tool]] = {}
     for tool in tools:
         groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
@@ -127,8 +129,8 @@ def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """Notes for people on the names of modules' tools: those that look like another's, and those
-    that have another name in plans.
+    """Return notes for people about modules' tools whose names look like others, or that are
+    renamed in plans.
     """
     offered = offered_tools(toolbox, remote)
     warnings = look_alikes(offered)

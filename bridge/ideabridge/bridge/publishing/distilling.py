@@ -1,10 +1,10 @@
 """Distilling: a mind writes a program that does what recorded runs did.
 
-Theory of operation. `program_request` describes the runs for a mind, which answers with a program,
-with the input that each run would have had if it had none, and with a description of the tool.
+Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
+program, a description of the tool, and the input that runs without one would have had.
 `Publisher.publish` judges the answer: with the recorded results, the program must do what every run
-did. `distill` returns the differences to the mind, at most three times. The mind proposes how the
-runs generalise, and the recordings decide.
+did. `distill` tells the mind the differences and lets it try again, three times in all. So the mind
+proposes how to generalise the runs, and the recordings decide.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
-"""The number of times that a mind may write a program."""
+"""How many times a mind may write a program."""
 
 
 class _Solver(Protocol):
@@ -48,11 +48,11 @@ class _Solver(Protocol):
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:
-    """Return the input of each run, with the members that the author of a program adds.
+    """Return the input of each run, extended by what the author of a program adds.
 
     Raises:
-        ProgramRefusedError: the number of inputs is not the number of runs, or an input has a
-            member that its run was given.
+        ProgramRefusedError: the number of inputs differs from the number of runs, or an input has a
+            property that its run already had.
     """
     if inputs is not None and len(inputs) != len(functions):
         raise ProgramRefusedError(
@@ -77,8 +77,8 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 async def ask_program(
     bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str
 ) -> Run:
-    """Start the run in which a mind writes a program, and return it. It has no tools, and its
-    output is the answer.
+    """Start the run in which a mind writes a program, and return the run. It has no tools, and its
+    output is the mind's answer.
     """
     context: list[JSON] = [{"role": "system", "content": request.text}]
     task = request.title
@@ -95,13 +95,13 @@ async def distill(
     mind: MindName | Choice,
     caller: str,
 ) -> tuple[Publication, list[RefusedProgram]]:
-    """Ask a mind for the program, until one is published.
+    """Ask a mind for programs until one is published.
 
     Args:
         bridge: asks the mind.
-        describe: returns the Request, with the programs that were refused.
-        publish: publishes an answer, or raises ProgramRefusedError.
-        refuse: notes that the program of a run was refused, and why.
+        describe: returns the Request, including the programs that were refused so far.
+        publish: publishes an answer, or raises `ProgramRefusedError`.
+        refuse: records that the program of a run was refused, and why.
         mind: the mind that is asked.
         caller: the caller who distils.
 
@@ -109,7 +109,7 @@ async def distill(
         (the publication, the programs that were refused before).
 
     Raises:
-        PublicationError: the mind gives no answer, or each of its programs differs from the runs.
+        PublicationError: the mind does not answer, or all of its programs differ from the runs.
     """
     refused: list[RefusedProgram] = []
     while len(refused) < ROUNDS:

@@ -1,7 +1,7 @@
-"""Drafting: makes the plans of runs without blocking the event loop.
+"""Drafting: lifts runs into plans without blocking the event loop.
 
 Reading a run, explaining its literals, and checking its plan with the recorded results takes longer
-the more calls and results it has; see `reading`.
+with more calls and results; see `reading`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ class Drafted:
 
     Attributes:
         run: the run.
-        runs: the runs of the same task that were named.
+        runs: the other runs of the same task that were named.
         plan: the plan in the form of a publication.
         calls: its calls, with the tool names of the run.
         schema: the input schema of the tool.
-        renamed: the new names of parameters, by their names in the run.
+        renamed: the new names of parameters, keyed by their names in the run.
         arguments: the input with which the tool repeats the run.
-        places: for each call, its number in the run, several numbers, or null; None for a run over
+        places: for each call, its number in the run, several numbers, or null. None for a run over
             instances.
-        difference: why the plan is not self-consistent; None if it is.
-        fault: why nobody can tell whether it is self-consistent; None if that is known.
+        difference: why the plan is not self-consistent, or None if it is.
+        fault: why it is unknown whether the plan is self-consistent, or None if it is known.
         confirmed: the named runs that the plan reproduces.
         records: what the named runs show about the plan.
         report: see `report_of`.
-        open: the points that it leaves open, see `lifting/plain.py`; empty if the plan is plain.
+        open: the points that the plan leaves open; see `lifting/plain.py`. Empty if the plan is
+            plain.
     """
 
     run: str
@@ -79,10 +80,10 @@ class OutlinedRun:
 
     Attributes:
         outline: what publishing must know about the run.
-        draft: its plan; None if it has none, or needs none because it is solved anew or is a
+        draft: its plan, or None if it has no plan, or needs none because it is solved anew or is a
             program.
-        no_plan: why it has no plan; empty if it has one, or needs none.
-        function: the run itself; None if another process read it.
+        no_plan: why it has no plan, or "" if it has one or needs none.
+        function: the run itself, or None if another process read it.
     """
 
     outline: Outline
@@ -105,7 +106,7 @@ def _read_outlined(raw: JSON) -> OutlinedRun:
 
 
 class Drafting:
-    """Makes the plans of runs in a store."""
+    """Lifts runs in a store into plans."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -123,13 +124,13 @@ class Drafting:
         parameters: JSONObject | None = None,
         strict: bool = False,
     ) -> Drafted:
-        """Return the plan that a run becomes, with the decisions of a person; see `Bridge.lift` for
-        the arguments.
+        """Return the plan that a run becomes under a person's decisions; see `Bridge.lift` for the
+        arguments.
 
         Raises:
-            PublicationError: the run cannot be a plan, or a decision does not fit it.
-            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that made this
-                idea.
+            PublicationError: the run cannot become a plan, or a decision does not fit the plan.
+            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that ended with
+                this idea.
             LimitExceededError: the draft takes too long or too much memory.
         """
         runs = read_choices(choices).runs
@@ -139,13 +140,12 @@ class Drafting:
         return _read_drafted(drafted)
 
     async def outlined(self, request: PublishRequest) -> OutlinedRun:
-        """Return the outline of the run that is to be published, and its plan if its answer needs
-        one.
+        """Return the outline of the run to publish, and its plan if the kind of answer needs one.
 
         Raises:
             PublicationError: the run cannot be published, or a decision does not fit its plan.
-            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that made this
-                idea.
+            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that ended with
+                this idea.
             LimitExceededError: the draft takes too long or too much memory.
         """
         if request.program is not None or request.answer in ("program", "recorded"):
@@ -167,14 +167,14 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide of a run that is to be published under a name, or the reason why it
-        cannot have one; see `guide_of`.
+        """Return the guide of a run to publish under a name, or the reason why it cannot have one;
+        see `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that the copied values of runs of one task leave open. There are none
+        """Return the points that the copied values in runs of one task leave open. There are none
         if the plan of the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
@@ -192,7 +192,7 @@ class Drafting:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        # The idea is read only to find its run.
+        # Read the idea only to find its run.
         runs = [
             ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
             for ref in refs
@@ -215,7 +215,7 @@ def drafted(
     """Return the draft of a run; see `Bridge.lift`.
 
     Raises:
-        NoPlanError: the run cannot be a plan without other runs.
+        NoPlanError: the run cannot become a plan without other runs.
     """
     chosen = read_choices(choices)
     decisions = read_decisions(parameters)
@@ -302,7 +302,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
 
 
 def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
-    """Return the points that a draft leaves open, as JSON."""
+    """Return the the points that a draft leaves open, as JSON."""
     record = store.runs.get(draft.lifted.function.run.id)
     is_session = record is not None and record.kind == SESSION_KIND
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]

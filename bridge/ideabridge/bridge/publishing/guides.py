@@ -22,8 +22,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that is shown to a mind when it solves an idea anew. Literals are replaced by
-    references where these are known.
+    """The plan that a mind sees when it solves an idea anew. Literals are replaced by references if
+    these are known.
     """
 
     calls: list[JSON]
@@ -37,9 +37,9 @@ def guide_of(
     cannot have one.
 
     Args:
-        function: the idea as its run made it.
-        lifted: its plan, as far as it could be lifted; None if it could not be lifted at all.
-        task: the task in words. It is used if the run was a plan, because a plan has no task.
+        function: the run as a function.
+        lifted: its plan as far as it could be lifted, or None if it could not be lifted at all.
+        task: the task in words, used if the run was a plan, because a plan has no task.
         store: holds the other publications.
         name: the name to publish under.
     """
@@ -52,7 +52,7 @@ def guide_of(
         )
 
     plan = lifted or _plan_of(function)
-    # The calls get a `_module`, because a plan may call an idea by its name alone.
+    # Give the calls a `_module`, because a plan may call an idea by its name alone.
     plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
     cycle = own_cycle(store, name, plan.calls)
     if cycle is not None:
@@ -81,7 +81,7 @@ def guide_of(
 
 
 def _plan_of(function: Function) -> ShownPlan:
-    """Return the plan of a run that could not be lifted: its calls as they were made."""
+    """Return the plan of a run that could not be lifted: its calls, unchanged."""
     history = function.run.machine.history
     if function.run.places is not None:
         return ShownPlan(function.calls, function.output)
@@ -95,7 +95,7 @@ def _plan_of(function: Function) -> ShownPlan:
 
 
 def _messages_of(function: Function, task: str | None) -> list[Message]:
-    """Return the context of a new run: the context of the recorded run with an empty input, after
+    """Return the context of a new run: the recorded run's context with an empty input, preceded by
     the task if the recorded run had none.
     """
     messages: list[Message] = []
@@ -105,7 +105,7 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # The guide has its own plan, and nobody reviews a plan when the tool is called.
+            # The guide contains its own plan, and nobody reviews a plan when the tool is called.
             continue
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})
@@ -117,7 +117,7 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 def _tools_of(
     function: Function, messages: Sequence[Message], store: Store, name: str
 ) -> list[JSON]:
-    """Return the `[module or null, name]` of each tool of a new run, without the tools that its
+    """Return the tools of a new run, each as `[module or null, name]`, without those that its
     context defines.
     """
     defined = {tool.name for tool in defined_tools(messages)}
@@ -130,8 +130,8 @@ def _tools_of(
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
-    """Return the plan without the values that a mind copied from results. Results are private, but
-    other users may call the tool, and their minds read the plan.
+    """Return the plan without the values that a mind copied from results: results are private, but
+    the minds of other users who call the tool read the plan.
     """
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]

@@ -1,5 +1,5 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, with the effects that they have
-given the present tools.
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, with behaviour hints that follow
+from the current tools.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class CalledTool:
     """The tool that a call of a plan names.
 
     Attributes:
-        module: the `_module` of the call; None if it has none.
-        name: the `_tool` of the call; empty if the call is malformed. The check of its plan refuses
+        module: the `_module` of the call, or None.
+        name: the `_tool` of the call, or "" if the call is malformed. The check of its plan refuses
             such a call.
-        is_written: whether the plan itself contains the result, so that no tool runs.
+        is_written: whether the plan already contains the result, so that no tool runs.
     """
 
     module: str | None
@@ -53,13 +53,12 @@ class CalledTool:
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return the publication that a caller sees as NAME or NAME@VERSION, with or without `idea:`
-    before it; None if there is no such publication.
+    """Return the publication that a caller sees as NAME or NAME@VERSION, with or without the prefix
+    `idea:`, or None.
     """
     try:
         name, version = read_named(ref.removeprefix(IDEA))
-        # The name is looked up first, because the error for an unknown name compares it with all
-        # others.
+        # Look the name up first, because the error for an unknown name compares it with all others.
         if store.publications.find(name, version, caller) is None:
             return None
         return store.publications.get(name, version, caller=caller)
@@ -71,7 +70,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     """Return the tool of a published idea, or None if nothing is published to this caller under
     that name.
 
-    The tool names the present version. A run that has begun keeps this version, whatever is
+    The tool names the current version. A run that has begun keeps this version, whatever is
     published later.
 
     Args:
@@ -97,7 +96,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
 
 
 def evidence_of(publication: Publication) -> str:
-    """Return a sentence that says how many runs the plan of an idea rests on, and what they leave
+    """Return a sentence that says how many runs support the plan of an idea, and what they leave
     open; see `evidence_sentence`.
     """
     explained = (publication.learned or publication.plan or {}).get("explained")
@@ -111,14 +110,14 @@ def evidence_of(publication: Publication) -> str:
 
 
 _DEEPEST: Final = 50
-"""Ideas that call ideas are followed down to this depth. No settings let a run go deeper."""
+"""How deep ideas that call ideas are followed. No settings let a run go deeper."""
 
 
 def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
-    """Return the behaviour hints of a published idea, given the present tools: it is read-only if
-    all tools that it calls are. If one of them is not here, the idea gets the most cautious hints.
+    """Return the behaviour hints of a published idea, given the current tools: it is read-only if
+    all tools that it calls are. If one of them is not here, the hints are the most cautious ones.
 
     Args:
         store: holds the publications.
@@ -131,8 +130,8 @@ def hints_now(
 
 @dataclass(slots=True)
 class _PresentHints:
-    """Computes the hints of an idea and of the ideas that it calls, each only once, because the
-    number of paths through ideas that call each other doubles with each idea.
+    """Computes the hints of an idea and of the ideas that it calls. Each idea is computed only
+    once, because the number of paths through ideas that call each other can double with each idea.
     """
 
     store: Store
@@ -144,7 +143,7 @@ class _PresentHints:
     )
 
     def of(self, publication: Publication, depth: int = 0) -> JSONObject:
-        """Return the hints of a version that is called at this depth."""
+        """Return the hints of a version, called at this depth."""
         key = (publication.name, publication.version)
         if publication.answer == "recorded" or (publication.plan or publication.guide) is None:
             return publication.annotations
@@ -152,8 +151,8 @@ class _PresentHints:
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
-            # If ideas call each other in a circle, a version whose hints are being computed counts
-            # with the stored hints.
+            # If ideas call each other in a circle, use the stored hints of a version whose hints
+            # are being computed.
             self._hints[key] = publication.annotations
             self._hints[key] = self._compute(publication, depth)
 
@@ -178,8 +177,8 @@ class _PresentHints:
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
-        """Return the tools that an idea may call, without latent ones, which only ask a mind; None
-        if one of them is not here.
+        """Return the tools that an idea may call, without latent ones, which only ask a mind.
+        Return None if one of them is not here.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -207,15 +206,15 @@ class _PresentHints:
         return called
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
-        """Return the (module, name) of each tool that an idea may call; None if they are
+        """Return the (module, name) of each tool that an idea may call, or None if they are
         unknown.
         """
-        # With a guide, a mind may go on after the plan.
+        # With a guide, a mind may continue after the plan.
         keys = guide_tools(publication.guide or {})
         for call in calls_in(publication.plan):
             if names_program(call, self.catalogue):
-                # The plan pins the tools that its programs call, except built-in tools, which only
-                # read.
+                # The plan pins the tools that its programs call, except for built-in tools, which
+                # only read.
                 pins = read_pins(publication.plan)
                 if pins is None:
                     return None
@@ -236,7 +235,7 @@ class _PresentHints:
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
     """Return the hints that promise only what both arguments promise. A missing hint promises
-    nothing: the tool may change and reach anything.
+    nothing: the tool may change anything and reach anywhere.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
@@ -249,7 +248,7 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
     """Return the behaviour hints of an idea that may call these tools: it is read-only if all of
-    them are. An idea without tools returns a stored value, or a value that a mind writes.
+    them are. An idea without tools returns a value that is stored or that a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -281,16 +280,16 @@ def needed_modules(
     catalogue: Catalogue,
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
-    """Return the modules that must have listed their tools before the effects of calls are known,
-    including modules that published ideas call. The result contains None if there is a tool that no
-    known module has.
+    """Return the modules that must list their tools before the effects of these calls are known,
+    including modules that published ideas call. The result contains None if no known module has one
+    of the tools.
 
     Args:
         store: holds the publications.
         calls: the calls of a plan.
         caller: the caller of the plan.
         catalogue: the tools of this process and of all modules, including modules that are not up.
-        defined: the names of tools that the plan defines itself.
+        defined: the names of tools that the plan itself defines.
     """
     search = _NeededModules(store, caller, catalogue)
     for call in calls:
@@ -308,7 +307,7 @@ class _NeededModules:
 
     Attributes:
         needed: the modules that were found.
-        ideas: the published ideas that are still to be looked into, as `idea:NAME`.
+        ideas: the published ideas still to be examined, as `idea:NAME`.
     """
 
     store: Store
@@ -319,8 +318,8 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: JSON, defined: frozenset[str]) -> None:
-        """Note the modules that a call needs. A call without the name of a tool needs none; the
-        check of the plan refuses it.
+        """Add the modules that a call needs. A call that names no tool needs none; the check of the
+        plan refuses it.
         """
         tool = CalledTool.of(call)
         if tool.name:
@@ -340,7 +339,7 @@ class _NeededModules:
             self.ideas.append(module)
 
     def look_into(self, module: str) -> None:
-        """Note the modules that a published idea needs."""
+        """Add the modules that a published idea needs."""
         inner = find_published(self.store, module, self.caller)
         if inner is None:
             return

@@ -1,6 +1,4 @@
-"""Importing: checks and publishes an idea that was made elsewhere, without trusting its
-document.
-"""
+"""Importing: checks and publishes an idea from elsewhere, without trusting its document."""
 
 from __future__ import annotations
 
@@ -47,13 +45,13 @@ class SavedIdea:
 
     Attributes:
         idea_id: the saved idea.
-        publication: the version under which it was published; None if it was not published.
-        before: the previous version of that name; None if the name was free. If nothing changed,
-            there is no new version, and this is the same as `publication`.
-        missing: a sentence for each tool that its calls need and that is not here. Only
-            `Bridge.save_idea` returns them.
-        left_out: the values that the document lacks because they came from results of its run, each
-            `{"reference" or "message", "type", "bytes"}`.
+        publication: the version under which it was published, or None if it was not published.
+        before: the previous version of that name, or None if the name was free. If nothing changed,
+            there is no new version, and this equals `publication`.
+        missing: a sentence for each missing tool that its calls need. Only `Bridge.save_idea` fills
+            this in.
+        left_out: the values that the document omits because they came from results of its run, each
+            as `{"reference" or "message", "type", "bytes"}`.
     """
 
     idea_id: str
@@ -69,8 +67,8 @@ class SavedIdea:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input; None
-    if the document has no plan.
+    """Return the plan that would answer calls of a document's idea, with its recorded input, or
+    None if the document has no plan.
 
     Raises:
         PublicationError: the plan is a malformed program.
@@ -120,12 +118,11 @@ def _check_program(plan: JSONObject) -> None:
 
 
 def check_explained(document: Document) -> None:
-    """Check that a plan of a document sends the literals that it shows, as far as its recorded
-    input can tell: each explanation that has a value for that input must give its literal.
-    Explanations that depend on results cannot be checked here.
+    """Check that a document's plan sends the literals that it shows: for the recorded input, each
+    explanation must yield its literal. Explanations that depend on results cannot be checked here.
 
     Raises:
-        PublicationError: an explanation gives another value; the message says where, and what was
+        PublicationError: an explanation yields another value. The message says where, and what was
             expected.
     """
     plan = offered_plan(document)
@@ -142,12 +139,12 @@ def check_explained(document: Document) -> None:
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
-    # A call that the recorded run may not have made can have literals of another run.
+    # A call that the recorded run may not have made can contain literals of another run.
     tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
     for entry in explained:
         literal = read(written, entry.at)
         if isinstance(literal, str) and is_reference(literal):
-            # This is the reference of a parameter, and the recorded input has the literal.
+            # This is a parameter's reference, and the literal is in the recorded input.
             literal = _reference_for(literal, plan.input or {})
 
         if isinstance(literal, Missing) or (entry.at[0] == "calls" and entry.at[1] in tested):
@@ -166,8 +163,8 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of a reference for an input, as a plan writes it; MISSING if the input has
-    none, or if the reference reads anything else.
+    """Return the value of a reference for an input, as a plan writes it. Return MISSING if the
+    input has no such value, or the reference reads something else.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -177,8 +174,8 @@ def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
 
 
 def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of an explanation for an input; MISSING if there is none, or if it depends
-    on results.
+    """Return the value of an explanation for an input. Return MISSING if there is none, or if it
+    depends on results.
     """
     needed = False
 
@@ -194,19 +191,19 @@ def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missin
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
     """Return a sentence with the ideas through which a plan would call itself once it is published
-    as `name`; None if it would not call itself.
+    as `name`, or None if it would not.
     """
     cycle = cycle_through(store, name, next_version(store, name), calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check the guide of a document (`Publication.guide`), without its tools, because these may
-    come later.
+    """Check the guide of a document (`Publication.guide`), but not its tools, which may be added
+    later.
 
     Raises:
-        PublicationError: no run could begin with the guide, or the idea would call itself; the
-            message names the place.
+        PublicationError: no run could begin with the guide, or the idea would call itself. The
+            message says where.
     """
     members = document.publication_members()
     recorded: JSON = members["recorded"]
@@ -276,12 +273,12 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
     """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown
-    tool, which may come later, the hints are the most cautious ones.
+    tool, which may be added later, the hints are the most cautious ones.
 
     Args:
-        plan: the plan; None if the idea has no plan, so that its effects are unknown.
+        plan: the plan, or None if the idea has none, so that its effects are unknown.
         present: the tools that are here, and the tools of the rooms that the plan names.
-        offered: the same tools, and the tools that the plan defines itself. What the plan says
+        offered: the same tools, and the tools that the plan itself defines. What the plan claims
             about the effects of other tools is ignored.
     """
     called: list[Tool] = []
@@ -302,8 +299,8 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. If there are no lines, the
-    ideas can run.
+    """Return a line for each missing tool that imported ideas call. Without such lines, the ideas
+    can run.
 
     Args:
         needs: the tools that the ideas call.
@@ -367,7 +364,7 @@ def missing(
 
 
 def _exists(module: str, store: Store, modules: Modules) -> bool:
-    """Return whether a module is configured, or an idea of this name is published."""
+    """Return whether a module with this name is configured, or such an idea is published."""
     if module.startswith(IDEA):
         return find_published(store, module, LOCAL) is not None
     return module == ANONYMOUS or module in modules

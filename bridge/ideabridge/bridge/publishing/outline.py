@@ -1,7 +1,7 @@
-"""Outline: what publishing must know about a run, without its calls and their results.
+"""Outline: what publishing needs to know about a run, without its calls and their results.
 
-Folding a long run takes seconds, so the process that lifts the run folds it once, and returns what
-the server needs.
+Folding a long run takes seconds, so the process that lifts the run folds it only once, and returns
+what the server needs.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ideabridge.bridge.publishing.programs import own_program
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _NAMED: Final = 8
-"""The largest number of tools, or of members of the output, that a description names."""
+"""How many tools, or properties of the output, a description names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What publishing must know about a run.
+    """What publishing needs to know about a run.
 
     Attributes:
         run: its id.
         idea: the id of the idea that it ended with.
         status: the status with which it ended.
-        has_results: whether any of its calls has ended well.
-        description: the description of its idea in one sentence; empty if it called no tool and has
+        has_results: whether any of its calls succeeded.
+        description: the description of its idea in one sentence, or "" if it called no tool and has
             no task.
-        input: the value of `†input`; None if the idea takes no input.
+        input: the value of `†input`, or None if the idea takes no input.
         input_schema: the parameters of the tool.
-        output_schema: the schema of the tool's result; None if none was declared.
-        result: its result as a function; None unless it is done.
-        program: the program that it consists of; None if anything else made calls, too.
+        output_schema: the schema of the tool's result, or None if none was declared.
+        result: its result as a function, or None unless it is done.
+        program: the program that it consists of, or None if anything else made calls as well.
         catalogue: its tools.
     """
 
@@ -74,7 +74,7 @@ class Outline:
 
 
 def outline_of(function: Function) -> Outline:
-    """Return the outline of a run that is published."""
+    """Return the outline of a run to publish."""
     run = function.run
     return Outline(
         run=run.id,
@@ -92,8 +92,8 @@ def outline_of(function: Function) -> Outline:
 
 
 def _description_of(function: Function) -> str:
-    """Describe a run in one sentence for models: by its task or, if it has none, by the tools that
-    it called and the members of its output.
+    """Describe a run to models in one sentence, based on its task or, if it has none, on the tools
+    that it called and the properties of its output.
     """
     meta = function.stored.meta
     tools = list(meta.tools)
@@ -102,7 +102,7 @@ def _description_of(function: Function) -> str:
         for message in function.run.machine.messages
         if message.type == "text" and message.role == "user"
     )
-    # The title is the task, cut to one line.
+    # The title is the task, shortened to one line.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
     sentence = first_sentence(task)
     if sentence and task != ", ".join(tools):
@@ -111,7 +111,7 @@ def _description_of(function: Function) -> str:
         return ""
 
     output = function.run.result
-    # A server wraps a result that is no object as `result`; this name says nothing.
+    # A server wraps a result that is not an object in `result`, a name that says nothing.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)
     else:

@@ -29,17 +29,17 @@ class PreparedTool:
 
     Attributes:
         answer: how calls are answered.
-        sentences: what its description says about this.
+        sentences: what its description says about how calls are answered.
         annotations: its behaviour hints.
         input_schema: its parameters.
-        example: the input with which it repeats its run.
-        plan: the plan or program, as it is published; None if it has none.
-        guide: the beginning for a mind that solves it anew; None if no mind does.
-        draft: the plan as it was lifted; None if it answers in another way.
-        report: the report on its program; None if it answers in another way.
-        output: a tuple with the value that it returns for `example`; None if this is the result of
-            its run.
-        no_plan: why it does not answer by a plan; empty if it does, or if no plan was wanted.
+        example: the input with which it reproduces its run.
+        plan: the plan or program in its published form, or None.
+        guide: what a mind that solves it anew starts from, or None if no mind does.
+        draft: the plan as it was lifted, or None if it answers in another way.
+        report: the report on its program, or None if it answers in another way.
+        output: a 1-tuple with the value that it returns for `example`, or None if that is the
+            result of its run.
+        no_plan: why it does not answer with a plan, or "" if it does or no plan was wanted.
     """
 
     answer: Answer
@@ -92,7 +92,7 @@ class PreparedTool:
 
 
 def recorded_tool(outline: Outline, no_plan: str) -> PreparedTool:
-    """Make a tool that returns the recorded result of its run."""
+    """Create a tool that returns the recorded result of its run."""
     return PreparedTool(
         "recorded",
         RECORDED,
@@ -106,11 +106,11 @@ def recorded_tool(outline: Outline, no_plan: str) -> PreparedTool:
 def planned_tool(
     draft: Drafted, catalogue: Catalogue, store: Store, request: PublishRequest
 ) -> PreparedTool:
-    """Make a tool that runs the plan of its run.
+    """Create a tool that runs the plan of its run.
 
     Args:
         draft: the plan.
-        catalogue: the tools that its calls mean.
+        catalogue: the tools that its calls refer to.
         store: holds the ideas that it calls.
         request: the request of its publisher.
     """
@@ -131,7 +131,7 @@ def planned_tool(
 
 
 def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
-    """Return the part of a published plan that describes the runs from which it was lifted."""
+    """Return the part of a published plan that records the runs from which it was lifted."""
     choices = request.choices.to_json()
     lifting: JSONObject = {
         "run": draft.run,
@@ -142,8 +142,8 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
         "parameters": request.parameters,
     }
     if draft.places is not None:
-        # For each call of the plan, the number of the call in the run: several numbers if calls
-        # were folded into one, null if only another run made the call.
+        # For each call of the plan, its number in the run: several numbers if calls were merged
+        # into one, null if only another run made the call.
         lifting["places"] = draft.places
 
     if choices or request.parameters:
@@ -156,19 +156,19 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
-    """Return the tools of calls, without latent tools: a latent call only asks a mind."""
+    """Return the tools of calls, without latent tools, whose calls only ask a mind."""
     called = [catalogue.look_up(call) for call in calls if isinstance(call, dict)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 
 
 def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
-    """Make a tool that a mind solves anew.
+    """Create a tool whose calls a mind solves anew.
 
     Args:
-        guide: the beginning for the mind.
-        answer: the kind of answer that its publisher wants.
+        guide: what the mind starts from.
+        answer: the kind of answer that the publisher wants.
         outline: its run.
-        no_plan: why it does not answer by a plan; empty if no plan was wanted.
+        no_plan: why it does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.
@@ -198,7 +198,7 @@ def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
 
 
 def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
-    """Return a plan with a guide, so that a mind goes on if the plan gives no output."""
+    """Return a plan with a guide, so that a mind continues if the plan produces no output."""
     hints: JSONObject = {}
     for key, hint in planned.annotations.items():
         pair = (hint, guided.annotations.get(key))

@@ -1,6 +1,4 @@
-"""ProgramAnswer: a program that does what runs did, with the words of its author, as it is
-submitted.
-"""
+"""ProgramAnswer: a submitted program that does what runs did, and its author's words about it."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import printable_line
 
 LONGEST_DESCRIPTION: Final = 300
-"""The most characters of a mind's description of a tool."""
+"""Maximum length, in characters, of a mind's description of a tool."""
 
 LONGEST_OF_PARAMETER: Final = 160
-"""The most characters of a mind's description of a parameter."""
+"""Maximum length, in characters, of a mind's description of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +24,16 @@ class ProgramAnswer:
 
     Attributes:
         program: the text of the program.
-        inputs: for each run, in order, the members of `input` that the run was not given but would
-            have had, with the values of that run; None if there are none.
-        description: what the tool does; None if the author does not say.
-        parameters: what the author says about members of `input`, as in `parameters` of
+        inputs: for each run, in order, the additional properties of `input` that the program needs,
+            with that run's values. None if there are none.
+        description: what the tool does, or None if the author does not say.
+        parameters: what the author says about properties of `input`, in the form of `parameters` of
             `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
         is_of_mind: True if a mind wrote it. A mind has read results that somebody else wrote, so
-            its words are shown as an assistant's words, a recorded value in the text is refused
-            unless `constants` names it, and only a person can share the tool with others.
+            its words are labelled as an assistant's, a recorded value in the text is refused unless
+            `constants` names it, and only a person can share the tool with others.
     """
 
     program: str
@@ -67,7 +65,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
     """Read the answer of a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
-        PublicationError: the answer has another form; the message says where, and what was
+        PublicationError: the answer has another form. The message says where, and what was
             expected.
     """
     if not isinstance(raw, dict):
@@ -119,5 +117,5 @@ def _short_parameter(parameter: JSON) -> JSON:
         return (
             {**parameter, "description": description} if "description" in parameter else parameter
         )
-    # A text instead of an object is a description.
+    # A string instead of an object is a description.
     return {"description": description} if isinstance(description, str) else parameter

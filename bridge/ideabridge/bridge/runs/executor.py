@@ -253,8 +253,8 @@ class RunObserver(Protocol):
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
-        """Return the scope of one call. It yields a function that takes the result; if the call
-        fails, its error leaves the scope.
+        """Return a context manager around one call. It yields a function that receives the result.
+        If the call fails, its error propagates out of the block.
         """
         ...
 

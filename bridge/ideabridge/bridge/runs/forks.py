@@ -188,7 +188,8 @@ def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
     """Return the first event of a run.
 
     Raises:
-        ForkError: the run has no first event, or an incompatible version of ideabridge wrote it.
+        ForkError: the run has no first event, or its journal does not fit this version of
+            ideabridge.
     """
     started = next(_journal_of(store, run_id), None)
     if not isinstance(started, events.RunStarted):

@@ -405,7 +405,7 @@ def settings_under(
 
 
 def _shown(value: object) -> str:
-    """Return a value as JSON text, if it can be written as JSON."""
+    """Return a value as JSON text if it can be written as JSON."""
     try:
         return show(normalise(value))
     except IdeabridgeError:

@@ -117,7 +117,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
 
     Args:
         calls: the calls. No parameter may have the name of a meta-property.
-        settings: the settings of the run. Its approval rules do not apply to these calls.
+        settings: the settings of the run. Every call is allowed, whatever their approval rules say.
         task: what somebody asked for, or "" if that is unknown.
         why: the reason, for `RunStarted`, why nobody answers its Requests.
 

@@ -389,7 +389,7 @@ class TurnLog:
         settled: for each turn, the hash of the Solution that settled it.
         authors: (mind, model) of each submitted Solution, keyed by turn.
         rejected: the malformed answers to the current Request, oldest first.
-        rejected_in: the number of malformed answers of each turn.
+        rejected_in: the malformed answers to each Request, keyed by turn.
         by_plan: whether the plan of an idea settled the first turn.
     """
 
