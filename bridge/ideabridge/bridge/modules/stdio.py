@@ -499,8 +499,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""How many bytes of the limit each JSON value in a message uses up, because parsed values need more
-memory.
+"""A message may contain one JSON value for each this many bytes of the size limit. The number of
+values is limited because parsed values take more memory.
 """
 STDERR_LINES: Final = 20
 

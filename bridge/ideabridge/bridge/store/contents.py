@@ -43,10 +43,10 @@ LONGEST: Final = 128
 """Maximum number of entries in a stretch, which is then cut in any case."""
 
 LAG: Final = 1024
-"""The approximate maximum number of rows that are not yet in `content_keys`."""
+"""Approximate maximum number of rows that are not yet in `content_keys`."""
 
 CACHED: Final = 16_384
-"""The maximum number of row numbers that a process remembers."""
+"""How many row numbers a process remembers at most."""
 
 SWEPT: Final = "swept"
 """Key of the counter of transactions that deleted contents. Each one invalidates the

@@ -1,15 +1,15 @@
 """Database: the interface through which the tables of a store use SQLite or PostgreSQL.
 
 The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases
-accept. Each difference between the databases is a method here. The rules of that SQL:
+accept. Where the databases differ, there is a method here. The rules of that SQL:
 
 - Parameters are `?`, or `?1`, `?2`, ... if one is used more than once.
 - `INSERT ... ON CONFLICT`, never `INSERT OR ...`. A column that its `UPDATE` reads is written as
   `table.column`.
 - A subquery in FROM has a name. A condition is a comparison, never a number. NULLs are ordered
   by `NULLS LAST`.
-- Lists of values are JSON arrays, read by `json_each(?)`, whose `value` is cast to BIGINT where
-  it is a number.
+- Lists of values are JSON arrays, read with `json_each(?)`. Its `value` is cast to BIGINT where it
+  is a number.
 - The functions of SQLite that PostgreSQL lacks (`json_extract`, `json_type`, `instr`, `hex`, ...)
   are functions of the PostgreSQL schema.
 
@@ -46,13 +46,13 @@ SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
     "ELSE (SELECT body FROM whole_contents AS solved WHERE solved.number = ideas.solved) END"
 )
-"""SQL for the text of an idea's Solution: in the idea's own row, or in the content that the idea
-shares with the journal of its run.
+"""SQL that reads the text of an idea's Solution, from the idea's own row or from the content that
+the idea shares with the journal of its run.
 """
 
 
 def is_address(place: str) -> bool:
-    """Return whether the place of a store is a PostgreSQL database and not a file."""
+    """Return whether the location of a store is a PostgreSQL database, not a file."""
     return place.startswith(("postgresql://", "postgres://"))
 
 
@@ -63,12 +63,14 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def now_text() -> str:
-    """Return the current time, ISO 8601 in UTC with milliseconds."""
+    """Return the current time as ISO 8601 in UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def time_text(at: float) -> str:
-    """Return a time in seconds since 1970 as `now_text` writes it; 1970 for an earlier one."""
+    """Convert a time in seconds since 1970 to the form that `now_text` returns. Times before 1970
+    become 1970.
+    """
     return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")
 
 
@@ -76,8 +78,8 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
     """Read a date, a time (UTC if it names no zone) or an age such as `3d`, `12h` or `2w`.
 
     Args:
-        text: the text.
-        now: the time from which an age counts; None: the current time.
+        text: the text to read.
+        now: the time that ages are relative to, or None for the current time.
         direction: -1 for ages that lie in the past, 1 for the future, 0 if no age is allowed.
 
     Raises:
@@ -104,17 +106,17 @@ class WordIndex(ABC):
     """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
     (name, description).
 
-    Words are letters and digits only. Methods run inside a transaction or guard of the caller.
+    Words are letters and digits only. Callers of all methods hold a transaction or guard.
     """
 
     @abstractmethod
     def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
-        """Index texts: (row, text of each column)."""
+        """Index texts. Each entry is `(row, text of each column)`."""
 
     @abstractmethod
     def remove(self, table: str, rows: Sequence[int]) -> bool:
-        """Remove rows. Return False if the index cannot remove them, so that it must later be
-        rebuilt without them.
+        """Remove rows. Return False if the index cannot remove rows and must be rebuilt without
+        them later.
         """
 
     @abstractmethod
@@ -125,19 +127,19 @@ class WordIndex(ABC):
     def best(
         self, table: str, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
-        """Return (row, score) of the rows that contain all words, or any of them, best first."""
+        """Return `(row, score)` for the rows that contain all words, or any of them, best first."""
 
     @abstractmethod
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Return (row, 0.0) of the newest rows that contain all words, or any of them. With
-        `begins`, the words are beginnings of words.
+        """Return `(row, 0.0)` for the newest rows that contain all words, or any of them. With
+        `begins`, the words are matched as prefixes.
         """
 
     def begin_rebuild(self) -> None:
-        """Create an empty table `idea_words_new`, if the index cannot remove rows. Call this
-        inside a transaction.
+        """Create an empty table `idea_words_new` if the index cannot remove rows. Call this inside
+        a transaction.
         """
         raise NotImplementedError
 
@@ -154,15 +156,15 @@ class Upkeep(ABC):
 
     @abstractmethod
     def engine(self) -> str:
-        """Return the database and its version, for people."""
+        """Return the name and version of the database, for people."""
 
     @abstractmethod
     def used_bytes(self) -> int:
-        """Return the number of bytes in use, which is the size of the file after a vacuum."""
+        """Return the number of bytes in use. For a file, this is its size after a vacuum."""
 
     @abstractmethod
     def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use, and return the size of the copy in
+        """Copy the store into a new file, even while it is in use. Return the size of the copy in
         bytes.
 
         The copy of a store in PostgreSQL is an archive for pg_restore.
@@ -175,8 +177,8 @@ class Upkeep(ABC):
 
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
-        """Give free space back to the file system, and return the bytes before and after. Others
-        wait meanwhile.
+        """Return free space to the file system. Return the size in bytes before and after. Other
+        users of the store wait meanwhile.
         """
 
 
@@ -188,11 +190,11 @@ class ResultRows(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that it changed."""
+        """The number of rows that the statement changed."""
         ...
 
     def fetchone(self) -> Any:
-        """Return the next row; None after the last."""
+        """Return the next row, or None after the last."""
 
     def fetchall(self) -> list[Any]:
         """Return the remaining rows."""
@@ -202,24 +204,26 @@ class ResultRows(Protocol):
 
 
 class Database(ABC):
-    """One connection that writes and another that reads and never waits for a writer.
+    """A database with one connection for writing, and another for reading that never waits for a
+    writer.
 
-    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They
-    hold the lock of their connection and translate errors into the store's. Reads inside a
-    transaction see its writes.
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`.
+    These hold the lock of the connection, and convert database errors to the store's errors. Reads
+    inside a transaction see its writes.
 
     Attributes:
         path: the file, ":memory:", or the address of the server without credentials.
-        durability: `normal` survives a crash of the process, `full` also a power failure.
+        durability: `normal` if writes survive a crash of the process, `full` if they also survive a
+            power failure.
         one_writer: True if only one transaction at a time can write.
-        for_update: SQL at the end of a SELECT that locks its rows until the transaction ends.
-        voids: the number of events that invalidated remembered row numbers: rolled back
-            transactions and deletions by this process.
+        for_update: SQL to append to a SELECT that locks its rows until the transaction ends.
+        voids: counts events that invalidate remembered row numbers: transactions that this process
+            rolled back, and its deletions.
         lock: the lock that the writing thread holds during its transaction.
         guard: the lock for reads: `with database.guard:`.
         words: the full-text index.
         notifier: notifies other processes.
-        upkeep: its size, backups, and the return of free space.
+        upkeep: the administration of the database: size, backups, vacuuming.
     """
 
     path: str
@@ -239,7 +243,7 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """Return what another process needs to open a connection that only reads; None if no other
+        """Return what another process needs to open a read-only connection, or None if no other
         process can.
         """
 
@@ -251,12 +255,12 @@ class Database(ABC):
 
     @abstractmethod
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run one statement that writes. Outside a transaction, it is its own transaction."""
+        """Run one statement that writes. Outside a transaction, it is a transaction of its own."""
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        """Run one INSERT as `change` does, and return the new row's number, or None if it inserted
-        nothing. `key` is the column of the number.
+        """Run one INSERT as `change` does. Return the number of the new row, from the column `key`,
+        or None if nothing was inserted.
         """
 
     @abstractmethod
@@ -264,32 +268,32 @@ class Database(ABC):
         """Run one statement that writes for each row of parameters, inside a transaction."""
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the integer that a query yields; 0 for no row or NULL. Call this inside `guard` or
-        `transaction`.
+        """Return the integer that a query yields, or 0 if it yields no row or NULL. Call this
+        inside `guard` or `transaction`.
         """
         row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
 
     @abstractmethod
     def using(self, index: str) -> str:
-        """Return SQL that follows the name of a table and makes SQLite use an index."""
+        """Return SQL that, written after the name of a table, makes SQLite use an index."""
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """Return the largest row number of a table. No row with a smaller number can appear
-        later.
+        """Return the largest row number of a table. It is certain that no row with a smaller number
+        will appear later.
         """
 
     @abstractmethod
     def numbered(self, tables: Sequence[str]) -> None:
-        """Number new rows of these tables after their largest number. Call this after inserting
-        rows with given numbers.
+        """Make the numbers of new rows in these tables continue after the largest one. Call this
+        after inserting rows with explicit numbers.
         """
 
     # Counters
 
     def counter(self, key: str) -> int:
-        """Return the value of one of the `counters`; 0 if it was never set. Call this inside a
+        """Return the value of one of the `counters`, or 0 if it was never set. Call this inside a
         guard or transaction.
         """
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))
@@ -320,13 +324,14 @@ class Database(ABC):
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """Return a transaction in which nobody else writes. It checks no foreign keys: the caller
-        deletes the rows that refer to deleted rows. Do not call this inside another transaction.
+        """Return a transaction during which nobody else can write. It does not check foreign keys,
+        so the caller must delete the rows that refer to deleted rows. Do not call this inside
+        another transaction.
         """
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[None]:
-        """Return a snapshot: within `with database.snapshot():` all reads see one state of the
+        """Return a snapshot: within `with database.snapshot():` all reads see the same state of the
         store.
         """
 
@@ -340,11 +345,12 @@ class Database(ABC):
 
     @abstractmethod
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write in one transaction; if that fails, run each in a separate one. This
-        does not wait for locks.
+        """Run jobs that write in one transaction; if that fails, run each in a separate one. Never
+        waits for locks.
 
         Args:
-            jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
+            jobs: pairs `(key, job)`. If a job could not be written, later jobs with the same key
+                are skipped.
 
         Returns:
             The result of each job, or its error. A job with an error changed nothing.
@@ -354,8 +360,8 @@ class Database(ABC):
 
     @property
     def busy_timeout_s(self) -> float:
-        """The seconds that a thread waits for the lock of another process if its
-        patience is not set.
+        """How long, in seconds, a thread waits for another process's lock if its patience is not
+        set.
         """
         return self._busy_timeout_s
 
@@ -366,14 +372,14 @@ class Database(ABC):
 
     @property
     def patience(self) -> float:
-        """The seconds that this thread waits for the lock of another process before it raises
+        """How long, in seconds, this thread waits for another process's lock before it raises
         `StoreBusyError`.
         """
         return getattr(self._of_thread, "patience", self._busy_timeout_s)
 
     @patience.setter
     def patience(self, seconds: float | None) -> None:
-        """Set the patience of this thread; None: `busy_timeout_s`."""
+        """Set the patience of this thread. None means `busy_timeout_s`."""
         if seconds is None:
             if self.impatient:
                 del self._of_thread.patience
@@ -388,13 +394,14 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written something. Callers poll it,
-        so while a thread of this process writes, it is the last known number.
+        """Return a number that changes when another process has written something. To be cheap to
+        poll, it does not wait: while a thread of this process writes, it returns the last known
+        number.
         """
 
     @abstractmethod
     def revision(self) -> tuple[int, int]:
-        """Return two numbers. Every commit of this process or of another changes one of them."""
+        """Return two numbers. Every commit, by this process or another, changes one of them."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""Decoded: the values of the long JSON texts that were read last, so that nobody decodes them
-again.
+"""Decoded: a cache of the values of long JSON texts that were read recently, so that they are not
+decoded again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
 LONG: Final = 20_000
-"""The least number of characters of a text whose value is kept. Decoding a shorter text takes less
-than a millisecond.
+"""Minimum length, in characters, of a text whose value is cached. Decoding a shorter text takes
+less than a millisecond.
 """
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""The approximate number of bytes of memory that all values take together."""
+"""Approximate limit, in bytes of memory, on all cached values together."""
 
 
 class Decoded:
-    """The values of texts. The class is thread-safe. Nobody may change a value, because the next
-    reader gets the same object.
+    """A thread-safe cache of the values of JSON texts. Callers must not change a value, because the
+    next reader gets the same object.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Decoded:
         self._total = 0
 
     def value(self, text: str) -> JSON:
-        """Return the value of a text that `encode` wrote."""
+        """Return the value of a JSON text that `encode` wrote."""
         if len(text) < LONG:
             return decode_trusted(text)
 
@@ -44,7 +44,9 @@ class Decoded:
         return value
 
     def keep(self, text: str, value: JSON) -> None:
-        """Keep the value of a text, unless it takes more than half of all memory for values."""
+        """Cache the value of a text, unless it would take more than half of the memory for all
+        values.
+        """
         if len(text) < LONG:
             return
 

@@ -12,10 +12,10 @@ from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MAX_ROWS: Final = 200_000
-"""The maximum number of calls of all callers that are kept. The oldest are deleted first."""
+"""Maximum number of stored calls, of all callers together. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
-"""The seconds for which a call is kept."""
+"""How long, in seconds, a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
 """How a direct call ended. asked: it became a run that waits for approval. unknown: it may have
@@ -27,21 +27,21 @@ class DirectCall(NamedTuple):
     """One direct call, without its arguments and result.
 
     Attributes:
-        at: when it arrived, in seconds since 1970.
-        caller: the caller.
+        at: when the call arrived, in seconds since 1970.
+        caller: who made the call.
         client: name and version of the client; "" if it sent none.
-        session: hash of the session; "" if the transport has no sessions.
+        session: hash of the MCP session's id; "" if the transport has no sessions.
         name: the name under which this server exposes the tool.
-        module: the module of the tool; None: a tool file.
+        module: the module of the tool, or None if a tool file defines it.
         tool: the name of the tool in its module or file.
-        parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON,
+        parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON, with
             secrets replaced.
-        seconds: its duration.
+        seconds: its duration in seconds.
         outcome: see `DirectOutcome`.
-        run: the run it became if it needed approval.
-        bytes_in: the size of the arguments as JSON.
-        bytes_out: the size of the content of the answer.
-        number: its row number, which grows with each call; 0: not stored yet.
+        run: the run that the call became if it needed approval.
+        bytes_in: the size of the arguments, in bytes of JSON.
+        bytes_out: the size of the answer's content, in bytes.
+        number: its row number, which grows with each call; 0 if it is not stored yet.
     """
 
     at: float
@@ -82,7 +82,7 @@ class DirectCallTable:
                 f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
                 [call[:-1] for call in calls],
             )
-            # The rows are in the order of time, so the old ones are one range at the beginning.
+            # The rows are ordered by time, so the old ones form one range at the start.
             self._database.execute(
                 "DELETE FROM direct_calls WHERE number <= (SELECT max(number) "
                 "FROM direct_calls) - ?1 "
@@ -94,8 +94,8 @@ class DirectCallTable:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[DirectCall]:
-        """Return the direct calls of a caller, the latest first; `after` is the `next` of the
-        previous page.
+        """Return the direct calls of a caller, latest first; `after` is the `next` of the previous
+        page.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.

@@ -1,13 +1,11 @@
 """DriverRequests: requests from other processes to the process that drives a run.
 
-A request is a setting: `cancel RUN`, or `ask MARK.RUN` with an event to take. The driver polls
-these settings, and answers `ask` under the same key:
+A request is stored as a setting: `cancel RUN`, or `ask MARK.RUN` with an event that the driver
+should accept. The driver polls these settings, and answers `ask` under the same key:
 
-| value of `ask MARK.RUN` | meaning |
-|---|---|
-| `{"event": ...}` | the request is open and can be withdrawn |
-| `{}` | the driver takes the event |
-| `{"error": ...}` | the answer: null, or why the driver did not take the event |
+| value of `ask MARK.RUN` | meaning | |---|---| | `{"event": ...}` | the request is open and can
+still be withdrawn | | `{}` | the driver has begun to process the event | | `{"error": ...}` | the
+answer: null, or why the driver did not accept the event |
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ _CANCEL: Final = "cancel "
 
 
 class DriverRequests:
-    """Requests from other processes to the process that drives a run, which ask it to cancel the
-    run or to take an event.
+    """Requests from other processes that ask the process that drives a run to cancel it or to
+    accept an event.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -38,16 +36,16 @@ class DriverRequests:
         self._settings.set(f"{_CANCEL}{run_id}", reason.encode(), notice="ask")
 
     def cancels(self) -> dict[str, str]:
-        """Return the reason for each run that a request asks to cancel."""
+        """Return the runs that requests ask to cancel, each with the reason."""
         settings = self._settings.under(_CANCEL)
         return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 
     def forget_cancel(self, run_id: str) -> None:
-        """Delete the request: the run is cancelled."""
+        """Delete the request, because the run is cancelled."""
         self._settings.delete(f"{_CANCEL}{run_id}")
 
     def ask(self, run_id: str, event: JSONObject) -> str:
-        """Ask the driver of a run to take an event, and return the key of the request.
+        """Ask the driver of a run to accept an event, and return the key of the request.
 
         Raises:
             InvalidJSONError: the event is not JSON.
@@ -58,7 +56,7 @@ class DriverRequests:
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
-        """Return (key, run, event) of each request that no driver has begun to take."""
+        """Return `(key, run, event)` for each request that no driver has begun to process."""
         requests: list[tuple[str, str, JSONObject]] = []
         for key, value in self._settings.under(_ASK).items():
             event = cast("JSONObject", decode_trusted(value)).get("event")
@@ -68,25 +66,25 @@ class DriverRequests:
         return requests
 
     def begin(self, key: str) -> bool:
-        """Begin to take an event; return False if the request was withdrawn."""
+        """Begin to process an event. Return False if the request was withdrawn."""
         return self._settings.replace(key, _BEGUN)
 
     def withdraw(self, key: str) -> bool:
-        """Delete a request; return False if the driver has begun to take the event."""
+        """Delete a request. Return False if the driver has already begun to process it."""
         cursor = self._database.change(
             "DELETE FROM settings WHERE key = ? AND value <> ?", (key, _BEGUN)
         )
         return cursor.rowcount == 1
 
     def answer(self, key: str, error: str | None) -> None:
-        """Answer a request: with None if the driver took the event, else with the reason why not.
-        This has no effect if the request was deleted.
+        """Answer a request with None if the driver accepted the event, otherwise with the reason
+        why not. This has no effect if the request was deleted.
         """
         self._settings.replace(key, encode({"error": error}))
 
     def answer_to(self, key: str) -> JSONObject | None:
-        """Return `{"error": why the driver did not take the event, or null}`; None if it has not
-        answered.
+        """Return the driver's answer, `{"error": reason or null}`, or None if it has not answered
+        yet.
         """
         value = self._settings.get(key)
         if value is None:
@@ -96,5 +94,5 @@ class DriverRequests:
         return answer if "error" in answer else None
 
     def forget(self, key: str) -> None:
-        """Delete a request for whose answer nobody waits any more."""
+        """Delete a request that nobody waits for any more."""
         self._settings.delete(key)

@@ -8,14 +8,14 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """Base of every error of the store. Only a database failure without a class of its own raises
-    it directly.
+    """Base of all errors of the store. It is raised directly only for a database failure that has
+    no class of its own.
     """
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge, or by an old one whose stores this version
-    cannot migrate.
+    """The store was written by a newer ideabridge, or by one so old that this version cannot
+    migrate its stores.
     """
 
 
@@ -30,15 +30,15 @@ class StoreAccessError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk, or the bound on the size of the store, leaves no room."""
+    """The disk is full, or the limit on the size of the store is reached."""
 
 
 class StoreBusyError(StoreError):
-    """Another process held the store locked for longer than the busy time-out."""
+    """Another process held the store's lock for longer than the busy time-out."""
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
-"""Errors that may resolve themselves, so that the write is worth another attempt."""
+"""Errors that may go away by themselves, so that the write is worth another attempt."""
 
 
 class StoreGoneError(StoreError):
@@ -62,15 +62,15 @@ class StoreCopyError(StoreError):
 
 
 class UncountedCallError(StoreError):
-    """A call was not made: its module has a limit for all processes, and the store that counts its
-    calls could not be written.
+    """A call was not made, because its module has a limit for all processes together and the store
+    that counts its calls could not be written.
     """
 
     outcome = "not_run"
 
 
 class UnknownIdeaError(StoreError):
-    """No idea has this id, prefix, name, version or run; the message lists the nearest names."""
+    """No idea has this id, prefix, name, version or run. The message suggests similar names."""
 
 
 class AmbiguousIdeaError(StoreError):
@@ -78,20 +78,20 @@ class AmbiguousIdeaError(StoreError):
 
 
 class IdeaDocumentError(StoreError):
-    """An exported idea does not have the shape that `export_idea` writes; the message
-    contains the place.
+    """An imported document does not have the shape that `export_idea` writes. The message says
+    where.
     """
 
 
 class TamperedIdeaError(StoreError):
-    """The content of an exported idea does not have the id or the request id that the
-    document states.
+    """The content of an exported idea does not match the id or the request id that the document
+    states.
     """
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that contains a secret cannot be exported; the message contains the place, but
-    not the secret.
+    """An idea that contains a secret cannot be exported. The message says where, but does not
+    contain the secret.
     """
 
 
@@ -100,7 +100,7 @@ class CursorError(StoreError):
 
 
 class QueryError(StoreError):
-    """A query of a person is not one SQL statement that reads, or takes too long."""
+    """A person's query is not a single reading SQL statement, or it takes too long."""
 
 
 class FilterError(StoreError):
@@ -108,7 +108,7 @@ class FilterError(StoreError):
 
 
 class PublicationNameError(StoreError):
-    """A name is not valid for a tool; the message suggests a valid one."""
+    """A name is not valid for a tool. The message suggests a valid one."""
 
 
 class PublicationContentError(StoreError):
@@ -126,7 +126,7 @@ class NameTakenError(StoreError):
 
 
 class UserError(StoreError):
-    """A user, a token or an audience is invalid; the message says what was expected."""
+    """A user, a token or an audience is invalid. The message says what was expected."""
 
 
 class UnknownUserError(UserError):
@@ -142,7 +142,7 @@ class UnknownRunError(StoreError):
 
 
 class RunExistsError(StoreError):
-    """A run with this id exists already."""
+    """A run with this id already exists."""
 
 
 class PruningStoppedError(StoreError):
@@ -152,6 +152,6 @@ class PruningStoppedError(StoreError):
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current one: another driver took the run over, or the lease was
-    released.
+    """The epoch is not the run's current one, because another driver took the run over or the lease
+    was released.
     """

@@ -19,7 +19,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 
 class Encoded(NamedTuple):
-    """An idea's parts in their canonical form, and both ids as 32 bytes."""
+    """The canonical form of an idea's parts, and its two ids as 32 bytes each."""
 
     messages: Sequence[Body]
     schema: Body
@@ -31,16 +31,16 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Idea:
-    """One Request and its Solution. Immutable: do not change its values after creating it.
+    """One Request and its Solution. Immutable: do not change its values after it is created.
 
     Attributes:
         context: the messages of the Request, in order.
-        schema: the JSON Schema the Solution had to satisfy.
+        schema: the JSON Schema that the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
-        shown: the limits on the results that the mind was shown, `{"value": bytes, "request":
-            bytes}`: for one result, and for all in the Request. Context, schema and `shown`
-            determine the texts that the mind got. None in ideas from before it was recorded, and if
-            no mind was shown anything.
+        shown: size limits on the results that the mind was shown, `{"value": bytes, "request":
+            bytes}`: for one result, and for all results in the Request. Context, schema and `shown`
+            determine the texts that the mind got. None if no mind was shown anything, and in ideas
+            that are older than this attribute.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
     given, no sorting):
@@ -49,21 +49,21 @@ class Idea:
     - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown,
       "solution": solution})`
 
-    with the keys in exactly this order, and without `shown` if it is None, so anybody can recompute
-    both from an exported document. They are computed once, on first access.
+    The keys are in exactly this order, and `shown` is left out if it is None. So anybody can
+    recompute both from an exported document. They are computed once, on first access.
     """
 
     context: list[JSON]
     schema: JSON
     solution: JSON
     shown: JSONObject | None = None
-    # A copy with other parts must not share this encoding.
+    # A copy with different parts must not share this encoding.
     _request: EncodedRequest | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """Return the idea of a Request and its Solution. This does not encode the parts of the
-        Request again.
+        """Return the idea that consists of a Request and its Solution. This reuses the encoded
+        parts of the Request.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
         object.__setattr__(idea, "_request", request.encoded)
@@ -105,23 +105,22 @@ class IdeaMeta:
     Attributes:
         run: the run that made it.
         step: its place in the run, from 1.
-        parent: the id of the previous idea of its run, or of the idea that it was made from.
-        mind: who answered the Request: `turns`, `sampling`, `model`, `recorded`, or "" for a plan's
-            author.
+        parent: the id of the previous idea of its run, or of the idea that it was derived from.
+        mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`; "" for the
+            author of a plan.
         model: the name of the model, as the mind reports it.
         usage: tokens and cost, as the mind reports them.
         time: when the idea was saved, ISO 8601 in UTC; the store replaces "" with the current time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
-        title: one line for people.
+        title: a one-line title for people.
         description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: free words.
-        written: the Solution as the mind wrote it, if its schema does not admit it and it is not
-            large. The idea has the form that satisfies the schema; a recorded mind answers with
-            this one.
-        original: the id of the idea of which this one is a copy without results; "" if it is no
-            such copy.
+        written: the Solution as the mind wrote it, if the schema does not allow this form and it is
+            not large. The idea itself contains a form that satisfies the schema; a recorded mind
+            answers with the written form.
+        original: if this idea is a copy without results, the id of the original; otherwise "".
         left_out: what the copy lacks, as in an exported document.
     """
 
@@ -143,7 +142,7 @@ class IdeaMeta:
     left_out: tuple[JSON, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """Return the metadata as JSON, without the members that have their default value."""
+        """Return the metadata as JSON, leaving out members that have their default value."""
         result: JSONObject = {}
         for name in _META_NAMES:
             value: Any = getattr(self, name)
@@ -153,8 +152,8 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """Read metadata that `to_json` wrote. This checks nothing; `import_idea` reads documents
-        from outside.
+        """Read metadata that `to_json` wrote. This checks nothing, so use `import_idea` for
+        documents from outside.
         """
         stored: dict[str, Any] = dict(value)
         for name in _LISTS:
@@ -170,11 +169,12 @@ _LISTS: Final = ("tools", "tags", "left_out")
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
     """Return the input schema and the output schema of an idea as a function.
 
-    The input schema is that of the first `input` message without an instance: the declared schema,
-    or else a permissive one for its value. It is None if the idea takes no input. The output schema
-    is the part of `idea.schema` for `output`, without null, without the references that a mind may
-    write, and without additions to its description. If a mind answered and the output may be null,
-    it is wrapped as `{"value": ...}`. It is None if `idea.schema` does not describe the output.
+    The input schema comes from the first `input` message without an instance: its declared schema,
+    or otherwise a permissive schema for its value. It is None if the idea takes no input. The
+    output schema is the part of `idea.schema` for `output`, without null, without the references
+    that a mind may write, and without additions to its description. If a mind answered and the
+    output may be null, it is wrapped as `{"value": ...}`. It is None if `idea.schema` does not
+    describe the output.
     """
     return _input_schema(idea.context), _output_schema(idea.schema)
 
@@ -184,7 +184,7 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # An imported context may contain messages of unknown types. These are not inputs.
+            # An imported context may contain messages of unknown types. They are not inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema
@@ -201,7 +201,7 @@ def _infer(value: JSON) -> JSONObject:
 
 
 def seen_type(value: JSON) -> JSONObject:
-    """Return a schema that states only the JSON type of a value; {} for null."""
+    """Return a schema that states only the JSON type of a value, or {} for null."""
     if value is None:
         return {}
     if isinstance(value, bool):
@@ -265,8 +265,8 @@ def _without_note(output: JSONObject) -> JSONObject:
 
 
 def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
-    """Return a schema with these branches as its `anyOf`; a single branch is merged into the
-    schema.
+    """Return a schema with these branches as its `anyOf`. A single branch is merged into the schema
+    instead.
     """
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     branch = branches[0] if len(branches) == 1 else None
@@ -276,7 +276,7 @@ def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
 
 
 def is_reference_schema(schema: JSON) -> bool:
-    """Return True if a schema admits references only: text with a pattern that begins with a
+    """Return True if a schema allows only references: strings with a pattern that begins with a
     dagger.
     """
     if not isinstance(schema, dict):
@@ -293,7 +293,7 @@ _DEFINED: Final = "#/$defs/"
 
 
 def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
-    """Return True if a schema admits references only, directly or through a definition."""
+    """Return True if a schema allows only references, directly or through a definition."""
     if isinstance(schema, dict) and len(schema) == 1:
         target = schema.get("$ref")
         if isinstance(target, str) and target.startswith(_DEFINED):
@@ -318,8 +318,8 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
 
 
 def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """Return the definitions that a schema refers to, directly or not, without the references that
-    a mind may write.
+    """Return the definitions that a schema refers to directly or indirectly, without the references
+    that a mind may write.
     """
     referred: JSONObject = {}
     stack: list[JSON] = [schema]
@@ -349,7 +349,7 @@ Answer = Literal["recorded", "plan", "program", "solve", "auto"]
 ANSWERS: Final = ("recorded", "plan", "program", "solve", "auto")
 
 PLANNED: Final = ("plan", "program")
-"""The ways of answering that run `Publication.plan`."""
+"""The kinds of `Answer` that run `Publication.plan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +364,7 @@ class StoredIdea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaRecord:
-    """One idea of a list, with the names under which it is published now."""
+    """An idea in a list, with the names under which it is currently published."""
 
     id: str
     request_id: str
@@ -374,7 +374,7 @@ class IdeaRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdeaHit:
-    """One idea that a search found, which is the last idea of its run. A better hit has a larger
+    """An idea that a search found. It is the last idea of its run. A better hit has a larger
     `score`.
     """
 
@@ -386,9 +386,7 @@ class IdeaHit:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Work that was repeated: its latest idea, and how often it was done with different
-    literals.
-    """
+    """Repeated work: its latest idea, and how often it was done with different literals."""
 
     latest: IdeaRecord
     times: int
@@ -403,15 +401,15 @@ class NewPublication:
         idea_id: the idea it publishes.
         description: the tool's description.
         answer: how a call is answered.
-        input_schema: the schema of the tool's parameters; None if the idea takes no input.
-        output_schema: schema of the output; None if it is unknown.
-        annotations: the annotations by their MCP names.
+        input_schema: the schema of the tool's parameters, or None if the idea takes no input.
+        output_schema: the schema of the output, or None if it is unknown.
+        annotations: the annotations, keyed by their MCP names.
         plan: the plan that runs for `answer="plan"` and `"program"`, and for `"auto"` if there is
             one; see `read_published`.
-        recorded: the `input` and `output` of its run, with which `answer="recorded"` answers; and
-            `solve` (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
-        owner: the owner, who sees it together with the callers that it is shared with; None:
-            everybody sees it.
+        recorded: the `input` and `output` of its run, which `answer="recorded"` uses; and `solve`
+            (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
+        owner: the owner. The owner and the callers that it is shared with can see it. None if
+            everybody can.
     """
 
     name: str
@@ -428,28 +426,29 @@ class NewPublication:
     @property
     def guide(self) -> JSONObject | None:
         """The start of a new run, `{"context", "tools", "plan"?, "output_schema", "by_instance"}`;
-        None if calls ask no mind.
+        or None if calls ask no mind.
         """
         return self.recording.guide
 
     @property
     def recording(self) -> PublishedRecording:
-        """The recording of its run."""
+        """The recorded input and output of its run."""
         return PublishedRecording.of(self.recorded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication(NewPublication):
-    """One version of a published name: what was published, and its present state.
+    """One version of a published name: what was published, and its current state.
 
     Attributes:
         version: 1, 2, ...; a version is never overwritten.
         time: when it was published, ISO 8601 in UTC.
-        live: True if the name refers to this version now.
+        live: True if the name currently refers to this version.
         pinned: True if the name keeps this version when another is published.
-        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence. None:
-            the plan is as it was published; NAME@VERSION always means this state.
-        report: how its run was lifted. Only the result of publishing has it.
+        learned: `{"explained": [...], "seen": {...}}` of the plan according to the current
+            evidence, or None if the plan is as it was published. NAME@VERSION always means the plan
+            as published.
+        report: how its run was lifted. Present only in the result of publishing.
     """
 
     version: int
@@ -473,7 +472,7 @@ class Publication(NewPublication):
 
     @property
     def present_plan(self) -> JSONObject | None:
-        """The plan under the present evidence, which runs now."""
+        """The plan that runs now: the published plan, updated by the current evidence."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}
 
 
@@ -482,8 +481,8 @@ class Change:
     """The differences between two ideas or versions of a name.
 
     Attributes:
-        lines: `+ added`, `- removed` or `~ changed`, each with its path.
-        breaking: the changes that break a caller: a new required parameter, a removed or retyped
+        lines: lines such as `+ added`, `- removed` or `~ changed`, each with a path.
+        breaking: the changes that break callers: a new required parameter, a removed or retyped
             parameter or field, an answer for only one input, or new effects.
     """
 

@@ -1,16 +1,17 @@
 """Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
 
-`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (the further runs and
-steps that made the same idea). Lists are ordered by time of saving, then by row; the cursor of a
-page is `ROW@TIME`.
+`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (other runs and steps that
+made the same idea). Lists are ordered by time of saving, then by row; the cursor of a page is
+`ROW@TIME`.
 
 The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an
-idea is saved: `index` indexes a batch, and methods that read these tables call `index_all` first.
+idea is saved. Instead, `index` indexes a batch, and methods that read these tables call `index_all`
+first.
 
 A caller sees an idea if one of its own runs made it or if the idea is published to it. A method
-that takes a `caller` considers only these ideas: for the caller, others do not exist, in results,
-metadata, errors and counts. With `SEES_ALL` it considers all ideas. The other methods are for the
-owner of the store and for runs, which have already checked whose run it is.
+with a `caller` parameter considers only these ideas. In its results, metadata, errors and counts,
+other ideas do not exist. With `SEES_ALL` it considers all ideas. Methods without this parameter are
+for the owner of the store and for runs, where the caller has already been checked.
 """
 
 from __future__ import annotations
@@ -56,15 +57,17 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 from ideabridge.tools.names import nearest
 
 LAG: Final = 2048
-"""If about this many ideas wait to be indexed, a save indexes a batch."""
+"""When about this many ideas are waiting to be indexed, a save indexes a batch."""
 
 _MOST_ALIKE: Final = 1000
-"""The most ideas with one prefix of their ids that are checked for whether the caller sees them. A
-prefix of 6 digits reaches this only in a store of billions of ideas.
+"""How many ideas that share an id prefix are checked for whether the caller sees them. A prefix of
+6 digits reaches this limit only in a store of billions of ideas.
 """
 
 FEW: Final = 5000
-"""A list uses the index of a tool, server or tag if fewer ideas than this have it."""
+"""A list is read through the index of a tool, server or tag if fewer ideas than this have that
+tool, server or tag.
+"""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
@@ -73,7 +76,7 @@ _NAMES: Final = (
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
-"""The columns of the metadata that the stored JSON leaves out."""
+"""Metadata that are stored in columns, and left out of the stored JSON."""
 
 _RECORD: Final = (
     f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
@@ -82,11 +85,11 @@ _RECORD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """Conditions that an idea must all meet; None: no condition.
+    """Conditions that an idea must all meet. None means no condition.
 
     Attributes:
-        tool: a tool that some step of its run calls.
-        module: a server one of whose tools some step of its run calls.
+        tool: a tool that any step of its run calls.
+        module: a server that any step of its run calls a tool of.
         since, until: when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`,
             `12h`, `2w`.
         outcome: how its run ended: `done`, `failed`, ...
@@ -108,7 +111,7 @@ class IdeaFilter:
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
-        """Return the conditions on columns of `ideas`, which the indexes `ideas_by_...` serve.
+        """Return the conditions on columns of `ideas` that the indexes `ideas_by_...` support.
 
         Raises:
             FilterError: a time cannot be read.
@@ -129,14 +132,14 @@ class IdeaFilter:
 
     @property
     def uses(self) -> list[str]:
-        """The uses that an idea must have in `idea_uses`."""
+        """The use keys that an idea must have in `idea_uses`."""
         kinds = ((TOOL, self.tool), (MODULE, self.module), (TAG, self.tag))
         return [kind + wanted for kind, wanted in kinds if wanted is not None]
 
 
 class SQL(NamedTuple):
-    """A part of an SQL statement, and its values. Each condition on a row of `ideas` is followed by
-    `AND `.
+    """A part of an SQL statement, and its values. A condition on a row of `ideas` ends with `AND
+    `.
     """
 
     text: str
@@ -155,13 +158,13 @@ _HAS_USE: Final = (
 
 
 def past_time(text: str, name: str, now: datetime | None = None) -> str:
-    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the
-    store writes it.
+    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to the form in which the
+    store writes times.
 
     Args:
-        text: the text.
+        text: the text to read.
         name: the name of the parameter, for the error.
-        now: the time from which an age counts; None: the current time.
+        now: the time that ages are relative to, or None for the current time.
 
     Raises:
         FilterError: the text has another form.
@@ -229,15 +232,15 @@ class Ideas:
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction(concurrent=True):
             number, is_new = self._insert(idea, meta)
-            # While a batch is indexed, other writers must wait. A database with several writers at
-            # a time leaves this to `index`.
+            # While a batch is indexed, other writers must wait. A database that allows several
+            # writers at a time leaves indexing to `index`.
             if is_new and self._database.one_writer and number - self._indexed > LAG:
                 self._index_batch()
         return idea.id
 
     def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
-        """Insert an idea, or only an occurrence of a known idea. Return its row, and whether it is
-        new.
+        """Insert an idea, or only an occurrence if the idea is already stored. Return its row, and
+        whether it is new.
         """
         encoded = idea.encoded
         meta_json = meta.to_json()
@@ -293,8 +296,8 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller may see. Values from results of somebody
-        else's run are left out. The content then has another id than the idea, and `meta.left_out`
+        """Read an idea, with the metadata that the caller may see. Values from results of another
+        caller's run are left out; then the content no longer has the idea's id, and `meta.left_out`
         lists the missing values.
 
         Args:
@@ -303,7 +306,7 @@ class Ideas:
             caller: who asks.
 
         Raises:
-            UnknownIdeaError: no such idea; the message lists the nearest names, or the
+            UnknownIdeaError: no such idea; the message suggests similar names, or lists the
                 existing versions.
             AmbiguousIdeaError: several ids begin with the prefix.
         """
@@ -326,7 +329,7 @@ class Ideas:
         return number
 
     def _find_id(self, ref: str, caller: Viewer) -> int | None:
-        """Return the row of an id or of a unique prefix of one, among the ideas that the caller
+        """Return the row for an id or a unique prefix of an id, among the ideas that the caller
         sees.
 
         Raises:
@@ -355,8 +358,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and caller not in (SEES_ALL, owner[0]):
-            # The caller may see the idea because of a run of its own, and must not learn of this
-            # run.
+            # The caller may see the idea because of one of its own runs, so it must not learn of
+            # this run.
             return None
 
         row = self._database.execute(
@@ -393,8 +396,8 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """Return the idea in a row, with the metadata that the caller may see, without results of
-        other people's runs. Call this inside a guard or transaction.
+        """Return the idea in a row, with the metadata that the caller may see, and without results
+        of other callers' runs. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
@@ -443,7 +446,7 @@ class Ideas:
         return any(owner == caller for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """Return the context with which the run of an idea began; None if its journal is not in
+        """Return the context that an idea's run began with, or None if the run's journal is not in
         this store. Call this inside a guard or transaction.
         """
         rows = self._database.execute(
@@ -460,9 +463,9 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return the metadata of an idea for a caller. They come from its first save, or, if
-        somebody else's run made that, from the caller's first run that made the idea. If there is
-        no such run, the idea is published to the caller, and the metadata name no run.
+        """Return the metadata of an idea for a caller. They come from its first save if the
+        caller's own run made it, otherwise from the caller's first run that made the same idea. If
+        there is no such run, the idea is published to the caller, and the metadata name no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first
@@ -488,7 +491,7 @@ class Ideas:
         """Read every idea and check its id.
 
         Raises:
-            StoreCopyError: the content of an idea has another id.
+            StoreCopyError: the content of an idea does not match its id.
         """
         last = 0
         while True:
@@ -541,8 +544,8 @@ class Ideas:
             )
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add and remove tags of an idea, for the owner of the store, and return its tags
-        afterwards. Tags do not change the id.
+        """Add and remove tags of an idea, on behalf of the owner of the store. Return the resulting
+        tags. Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
@@ -573,7 +576,7 @@ class Ideas:
             return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
-        """Return unpublished work that was done at least `least` times with different literals, the
+        """Return unpublished work that was done at least `least` times with different literals,
         most frequent first.
         """
         self.index_all()
@@ -596,8 +599,8 @@ class Ideas:
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """Return the ideas of a run in the order of its steps, with the metadata of that run; [] if
-        there is no such run.
+        """Return the ideas of a run in the order of its steps, with the metadata of that run, or []
+        if there is no such run.
         """
         with self._database.snapshot():
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
@@ -613,7 +616,9 @@ class Ideas:
             return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[JSON]:
-        """Return the Solutions of a run in the order of its steps; [] if there is no such run."""
+        """Return the Solutions of a run in the order of its steps, or [] if there is no such
+        run.
+        """
         with self._database.snapshot():
             rows = self._database.execute(
                 f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
@@ -626,7 +631,7 @@ class Ideas:
         return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """Return the runs that saved the idea with this whole id. Imported ideas may name runs of
+        """Return the runs that saved the idea with this full id. Imported ideas may name runs of
         other stores.
         """
         with self._database.guard:
@@ -716,8 +721,8 @@ class Ideas:
             passed = {*self._visible([*numbers], caller)}
             return [(number, score) for number, score in scored if number in passed]
 
-        # If no idea passes, the words are taken as beginnings of words, as if no idea contained
-        # them. Otherwise an empty result would reveal that somebody else's idea does.
+        # If no idea passes, match the words as prefixes, as if no idea contained them. Otherwise,
+        # an empty result would reveal that another caller's idea contains them.
         hits = widen(limit, partial(self._search.find, words, caller=caller), passing)
         return hits or widen(
             limit, partial(self._search.find, words, caller=caller, begins=True), passing
@@ -739,10 +744,10 @@ class Ideas:
     def _places(
         self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None
     ) -> list[Place]:
-        """Return the newest ideas that pass a filter and come after a place in the list."""
+        """Return the newest ideas that pass a filter and follow a given position in the list."""
         own = chosen.columns() + below
         if run is not None:
-            # A run has few ideas, so its index is the best start for any other filter.
+            # A run has few ideas, so its index is the best starting point for any other filter.
             of_run = SQL(
                 f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} "  # noqa: S608
                 "WHERE run = ?) AS ideas",
@@ -755,8 +760,8 @@ class Ideas:
         if not uses or (
             counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)
         ):
-            # Even the rarest use belongs to many ideas, so the index of an outcome or mind soon
-            # reaches some of them.
+            # Even the rarest use belongs to many ideas, so a scan of the index of an outcome or
+            # mind soon finds some of them.
             return self._select(_EVERY, own, uses, limit)
 
         using = SQL(
@@ -768,7 +773,7 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """Return the newest ideas of a source that meet a condition and have all these uses."""
+        """Return the newest ideas from a source that meet a condition and have all these uses."""
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
@@ -805,8 +810,8 @@ class Ideas:
     def index(self) -> bool:
         """Index a batch of saved ideas, and return whether more ideas are waiting.
 
-        A search indexes all waiting ideas first. A call while the process is idle makes the next
-        search faster.
+        A search indexes all waiting ideas first, so calling this while the process is idle makes
+        the next search faster.
         """
         with self._database.guard:
             if not self._waiting():
@@ -815,10 +820,11 @@ class Ideas:
             return self._index_batch() == BATCH
 
     def index_all(self) -> None:
-        """Index all ideas saved so far, as far as the store can be written."""
+        """Index all ideas saved so far. Stop if the store cannot be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # The loop ignores ideas that others save meanwhile: they might save faster than it indexes.
+        # Ignore ideas that others save meanwhile, because they might save faster than this loop
+        # indexes.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():
@@ -829,7 +835,7 @@ class Ideas:
                 return
 
     def _waiting(self) -> int:
-        """Return an upper bound of the number of saved ideas that are not indexed."""
+        """Return an upper bound on the number of saved ideas that are not indexed."""
         return max(
             0,
             self._database.number("SELECT max(number) FROM ideas")

@@ -23,8 +23,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 from ideabridge.tools.names import did_you_mean
 
 _BITS: Final = 32
-"""The row number of an event is the number of its run shifted left by this many bits, plus its
-sequence number. So one tree holds all events in order.
+"""The row number of an event is its run's number, shifted left by this many bits, plus its sequence
+number. This way, one tree holds all events in order.
 """
 
 _BATCH: Final = 256
@@ -106,17 +106,17 @@ class Journal:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
-        """Append events to a run's journal, all or none, and return the sequence number of the last
-        (from 1).
+        """Append events to a run's journal, either all or none. Return the sequence number of the
+        last one; numbers start at 1.
 
         Raises:
-            StaleDriverError: the epoch is not the run's current one, or it was released.
-                Nothing is written.
+            StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
+                written.
             UnknownRunError: no such run.
             InvalidJSONError: an event is not JSON.
         """
         if len(events) == 1 and events[0].get("event") not in PARTS:
-            # One statement is its own transaction, so it also checks the epoch.
+            # A single statement is a transaction of its own, so it also checks the epoch.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
             event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
@@ -158,7 +158,8 @@ class Journal:
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
-        """Yield (sequence number, event) for the events of a run after a sequence number, in order.
+        """Yield `(sequence number, event)` for each event of a run after a sequence number, in
+        order.
 
         Raises:
             UnknownRunError: no such run. The first `next` raises it.
@@ -168,8 +169,8 @@ class Journal:
 
         last = base + after
         while True:
-            # A pruning may delete an event and its parts meanwhile, so both are read in one
-            # snapshot.
+            # Read an event and its parts in one snapshot, because a pruning may delete both
+            # meanwhile.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? "
@@ -181,8 +182,8 @@ class Journal:
                     for number, body, parts in rows
                 ]
 
-            # Events are decoded one by one and without the lock of the store, because decoding
-            # large results takes much time and memory.
+            # Decode events one by one and without the store's lock, because decoding large results
+            # takes much time and memory.
             for number, body, parts in packed:
                 yield number, self._contents.unpack(body, parts)
 
@@ -205,8 +206,8 @@ class Journal:
 
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
         """Return whether the journal of a run is within a number of events and an approximate
-        number of bytes. The bytes include the contents to which events refer (the context and
-        Solutions). Nothing is decoded.
+        number of bytes. The bytes include the contents that events refer to (the context and
+        Solutions). This decodes nothing.
 
         Raises:
             UnknownRunError: no such run.
@@ -232,8 +233,8 @@ class Journal:
         return True
 
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
-        """Return when each event after a sequence number was journaled, as a mapping from its
-        sequence number to seconds since 1970.
+        """Return when each event after a sequence number was journaled. Maps sequence numbers to
+        seconds since 1970.
 
         Raises:
             UnknownRunError: no such run.
@@ -260,9 +261,9 @@ class Journal:
         Args:
             run_id: the id of the fork.
             events: its journal.
-            parent: the run it is forked from. The fork has the same kind, caller and title.
-            at: the event of the parent after which it is forked.
-            fingerprint: the fingerprint of the configuration under which it continues.
+            parent: the run that is forked. The fork has the same kind, caller and title.
+            at: the last event of the parent that the fork begins with.
+            fingerprint: the fingerprint of the configuration that the fork continues with.
 
         Raises:
             RunExistsError: the id is taken.
@@ -309,8 +310,8 @@ class Journal:
             self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[JSONObject]:
-        """Return the summary's member `origin` of each run of a caller that was imported from a
-        host's logs.
+        """Return the `origin` member of the summary of each run of a caller that was imported from
+        a host's logs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -339,8 +340,9 @@ class Journal:
         return {int(row[0]) for row in rows}
 
     def sessions(self, caller: str, limit: int) -> list[tuple[str, JSONObject]]:
-        """Return (run, member `origin` of its summary) for the latest sessions of a caller that
-        have ended, the latest first, without parts of sessions and imported runs.
+        """Return `(run, origin)` for a caller's latest sessions that have ended, latest first,
+        where `origin` is a member of the run's summary. Parts of sessions and imported runs are
+        left out.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -353,7 +355,9 @@ class Journal:
         return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
-        """Return (run, event after which it was forked) of every fork of this run, oldest first."""
+        """Return `(run, event)` for every fork of this run, oldest first. `event` is the one after
+        which it was forked.
+        """
         with self._database.guard:
             return self._database.execute(
                 "SELECT id, forked_at FROM runs WHERE forked_from = ? ORDER BY number", (run_id,)
@@ -386,7 +390,7 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def set_fingerprint(self, run_id: str, epoch: int, fingerprint: str) -> None:
-        """Store the fingerprint of the configuration under which a run continues.
+        """Store the fingerprint of the configuration that a run continues with.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -400,8 +404,9 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def notify(self, run_id: str) -> None:
-        """Notify the processes that follow a run, or, for a room, the run that it belongs to. Call
-        this inside a transaction. This has no effect if `Notifier.can_notify` is false.
+        """Notify the processes that follow a run. For a room, notify those that follow the run that
+        it belongs to. Call this inside a transaction. This has no effect if `Notifier.can_notify`
+        is false.
         """
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
@@ -414,7 +419,7 @@ class Journal:
         return None if row is None else _read(row)
 
     def find(self, run_id: str, *, caller: Viewer) -> RunRecord:
-        """Return a run that a caller has started.
+        """Return a run that the caller has started.
 
         Raises:
             UnknownRunError: no run has this id, or it belongs to somebody else. The message is the
@@ -427,7 +432,7 @@ class Journal:
         return record
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Return the ids of runs, including rooms, that begin with `prefix`, the newest first."""
+        """Return the ids that begin with `prefix` of runs, including rooms, newest first."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 "
@@ -448,8 +453,8 @@ class Journal:
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
         """Return the runs of a caller, newest first; `status` and `chosen` filter them. `after` is
-        the last id of the previous page. Without `rooms`, the list has no runs that answer calls of
-        other runs; without `sessions`, it has no recorded and imported calls.
+        the last id of the previous page. Unless `rooms` is true, runs that answer calls of other
+        runs are left out. Unless `sessions` is true, recorded and imported calls are left out.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -495,7 +500,7 @@ class Journal:
         return [_read(row) for row in rows]
 
     def _place(self, run_id: str, caller: Viewer) -> int:
-        """Return the row of a run of a caller. Call this inside a guard or transaction."""
+        """Return the row of a caller's run. Call this inside a guard or transaction."""
         number = self._database.number(
             "SELECT number FROM runs WHERE id = ?1 AND caller = coalesce(?2, caller)",
             (run_id, only_of(caller)),
@@ -505,13 +510,13 @@ class Journal:
         return number
 
     def decisions(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions of people, assistants and time-outs in the newest runs, the latest
-        run first; for a caller, in the runs that it started.
+        """Return the decisions of people, assistants and time-outs in the newest runs, latest run
+        first. With `caller`, only runs that the caller started count.
         """
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                # The whole event is not read, because an edited call may have megabytes.
+                # Do not read the whole event, because an edited call may have megabytes.
                 "SELECT runs.id, runs.title, runs.caller, events.at, "
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "
@@ -531,7 +536,7 @@ class Journal:
 
 
 _DECIDED_RUNS: Final = 1000
-"""The number of newest runs that `Journal.decisions` covers: it reads their whole journals."""
+"""How many of the newest runs `Journal.decisions` covers. It reads their whole journals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,8 +544,8 @@ class Decided:
     """A decision in a run.
 
     Attributes:
-        at: its time in seconds since 1970.
-        call: the number of the call; None: the decision is about the plan.
+        at: when it was made, in seconds since 1970.
+        call: the number of the call, or None if the decision is about the plan.
         decision: what was decided, as in its event.
         by: who decided, as in its event; see `read_decider`.
         reason: the reason.

@@ -1,7 +1,7 @@
 """Leaks: secrets in documents that leave the store.
 
-Secrets are recognised by their form, anywhere in a document. The makers of these tokens chose
-recognisable forms. A secret without a known form is found only if it is configured here.
+Secrets are recognised by their form, anywhere in a document. Issuers give many tokens a
+recognisable form. A secret without such a form is found only if it is configured here.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ideabridge.bridge.store.errors import SecretInIdeaError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
-"""Returns the names of the configured secrets that occur in a text."""
+"""A function that returns the names of the configured secrets that occur in a text."""
 
 _LISTED: Final = 10
-"""The maximum number of places that an error lists."""
+"""How many places an error lists at most."""
 
 _SHAPES: Final = {
     "a GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}",
@@ -49,7 +49,7 @@ _EACH: Final = {
 
 
 def shapes_in(text: str) -> list[str]:
-    """Return the kinds of secrets that a text contains, recognised by their form."""
+    """Return the kinds of secrets that are recognised in a string by their form."""
     if _ANY.search(text) is None:
         return []
     return [kind for kind, pattern in _EACH.items() if pattern.search(text)]
@@ -63,10 +63,10 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         find_secrets: finds the configured secrets.
 
     Raises:
-        SecretInIdeaError: the message lists every place and the kind of its secret, but
-            not the secret.
+        SecretInIdeaError: the message says where each secret is and of which kind, but does not
+            contain it.
     """
-    # A key may itself be a secret and is not named then, so two places may have the same name.
+    # A key that may itself be a secret is not named, so two places may get the same name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)
@@ -91,8 +91,8 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
 
 
 def _texts(document: JSON) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) for each text and key in a document, in order. A place does not contain a
-    key that may be a secret.
+    """Yield `(place, text)` for each string and key in a document, in order. `place` never contains
+    a key that may be a secret.
     """
     stack: list[tuple[str, JSON]] = [("", document)]
     while stack:

@@ -8,19 +8,19 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import UnknownRunError
 
 LEASE_SECONDS: Final = 15.0
-"""The default for the seconds that a lease lasts without a heartbeat."""
+"""How long, in seconds, a lease lasts without a heartbeat by default."""
 
 
 class Lease(NamedTuple):
-    """The lease of a run. If two values read at different times are equal, there was no heartbeat
-    in between.
+    """The lease of a run. If its values are equal at two different times, there was no heartbeat in
+    between.
 
     Attributes:
         run: the run's id.
-        driver: the holder; None if nobody holds the lease.
+        driver: the holder, or None if nobody holds the lease.
         epoch: the current fencing epoch.
         until: changes with each heartbeat; see `RunRecord.lease_until`.
-        seconds: the seconds that it lasts without a heartbeat.
+        seconds: how long, in seconds, the lease lasts without a heartbeat.
     """
 
     run: str
@@ -31,8 +31,8 @@ class Lease(NamedTuple):
 
 
 def read_holder(driver: str | None) -> tuple[str | None, float]:
-    """Return (driver, seconds that its lease lasts) from the column `driver`, which contains
-    `NAME:SECONDS`.
+    """Split the value of the column `driver`, `NAME:SECONDS`, into the driver and the seconds that
+    its lease lasts.
     """
     if driver is None:
         return None, LEASE_SECONDS
@@ -53,7 +53,7 @@ def number_of(database: Database, run_id: str) -> int:
 
 
 class Leases:
-    """The leases of runs: columns of the table `runs`."""
+    """The leases of runs, which are stored in columns of the table `runs`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,16 +64,17 @@ class Leases:
         """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970), and return the
         new epoch.
 
-        While another driver holds the lease, the result is None. The store does not compare times,
-        because clocks differ between machines: to take a lease that was not released, the caller
-        passes the lapsed lease as it last saw it. If the same driver acquires the lease again, its
-        previous epoch becomes invalid.
+        Return None while another driver holds the lease. The store does not compare times, because
+        clocks differ between machines: to take a lease that was not released, the caller passes the
+        lapsed lease as it last saw it. If the same driver acquires the lease again, its previous
+        epoch becomes invalid.
 
         Args:
             run_id: the run.
             driver: the name of the driver.
-            ttl_s: the seconds that the lease lasts without a `renew`.
-            now: the present time, stored with `ttl_s` for lists of runs.
+            ttl_s: how long, in seconds, the lease lasts without a `renew`.
+            now: the current time in seconds since 1970. It is stored with `ttl_s` for lists of
+                runs.
             lapsed: a lapsed lease, as the caller last saw it. If the lease has changed since, it is
                 not taken.
 
@@ -105,15 +106,15 @@ class Leases:
         Raises:
             UnknownRunError: no such run.
         """
-        # The value must change even if the driver's clock was set back: other processes compare it
-        # with the last one.
+        # The value must change even if the driver's clock was set back, because other processes
+        # compare it with the previous value.
         longer = (
             "lease_until = CASE WHEN ?1 > lease_until + 0.001 THEN ?1 ELSE lease_until + 0.001 END"
         )
         return self._change_lease(longer, now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
-        """Release the lease, so that the epoch cannot write any more. Return False if the epoch was
+        """Release the lease, so that this epoch can no longer write. Return False if the epoch was
         not the current one.
 
         Raises:
@@ -134,8 +135,8 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs with a status, the newest run first, without runs that were
-        set aside. With `fingerprint`, only runs made under this configuration count.
+        """Return the leases of the runs that have a status, newest run first, without runs that
+        were set aside. With `fingerprint`, only runs with this configuration count.
         """
         with self._database.guard:
             rows = self._database.execute(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Notifier:
-    """Notifies all processes that listen, including this one. This base class is for an SQLite
-    file: it reaches no process, so other processes poll.
+    """Notifies all processes that listen, including this one. This base class is for SQLite files.
+    It reaches no process, so other processes must poll.
     """
 
     @property
@@ -16,16 +16,16 @@ class Notifier:
         return False
 
     def notify(self, notice: str) -> None:
-        """Notify the processes that listen, once the transaction is committed. Call this inside a
+        """Notify the processes that listen when the transaction is committed. Call this inside a
         transaction. It has no effect if `can_notify` is false.
         """
 
     def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
-        """Listen for notices in a thread, if `can_notify` is true.
+        """Listen for notifications in a thread, if `can_notify` is true.
 
         Args:
-            take: called with each notice, and with "" when listening begins, because earlier
-                notices may have been missed.
+            take: called with each notification, and with "" when listening begins, because earlier
+                ones may have been missed.
             lost: called when the connection is lost.
 
         Returns:

@@ -10,24 +10,24 @@ from typing import Final
 from ideabridge.bridge.store.settings import StoredSettings
 
 LINK_SECONDS: Final = 600
-"""The seconds for which a link of the owner can be used."""
+"""How long, in seconds, an owner's link is valid."""
 
 _LINK: Final = "owner link "
-"""The prefix of the key of a setting. Its value is the time until which the link can be used, in
+"""Prefix of the settings key of a link. The value of the setting is when the link expires, in
 seconds since 1970.
 """
 
 
 class OwnerLinks:
-    """Links each of which signs the owner in to the page once. Whoever can write the store can make
-    one, and every server on the store accepts it. The store keeps only their hashes.
+    """Single-use links that sign the owner in to the page. Whoever can write to the store can
+    create one, and every server on the store accepts it. The store contains only their hashes.
     """
 
     def __init__(self, settings: StoredSettings) -> None:
         self._settings = settings
 
     def make(self) -> str:
-        """Make the secret key of a link that can be used within `LINK_SECONDS`."""
+        """Create a link that is valid for `LINK_SECONDS`, and return its secret key."""
         now = time.time()
         for name, until in self._settings.under(_LINK).items():
             if float(until) < now:
@@ -38,7 +38,7 @@ class OwnerLinks:
         return key
 
     def use(self, key: str) -> bool:
-        """Use up a link. Return whether a link with this key existed and was recent enough."""
+        """Use up a link. Return whether a link with this key existed and had not expired."""
         until = self._settings.get(_link_name(key))
         return (
             until is not None

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """One page of a list. `next` is the cursor to pass as `after`; None: this is the last page."""
+    """One page of a list. `next` is the cursor to pass as `after`, or None on the last page."""
 
     items: list[Item]
     next: str | None

@@ -24,12 +24,12 @@ from ideabridge.tools.schema import Validator, check_schema
 
 
 def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
-    """Return the Request that an idea answers, with the texts that its mind got.
+    """Rebuild the Request that an idea answers, with the texts that its mind got.
 
     Args:
-        idea: the idea. If its results were left out, the Request has none either, and thus another
+        idea: the idea. If its results were left out, the Request lacks them too, and so has another
             id.
-        handlers: the handlers with which it was made, if the user registered any.
+        handlers: the handlers that were used when it was made, if the user registered any.
 
     Raises:
         MessageError: the context has a malformed message.
@@ -43,17 +43,17 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
 
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
-    """Make the Request of an exported idea again from the document alone, with the same id and the
-    same texts for the mind. The document does not contain the settings of the model, which are part
-    of no id.
+    """Rebuild the Request of an exported idea from the document alone, with the same id and the
+    same texts for the mind. The model's settings are not in the document, and are not part of any
+    id.
 
     Args:
-        document: a result of `export_idea`.
-        handlers: the handlers with which it was made, if the user registered any.
+        document: a document that `export_idea` returned.
+        handlers: the handlers that were used when it was made, if the user registered any.
 
     Raises:
-        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or the document lacks results
-            of the run, so that it does not determine the Request.
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; also if the document lacks
+            results of the run, so that the Request cannot be rebuilt.
         MessageError: the context has a message that the handlers do not know.
     """
     read = read_document(document)
@@ -72,13 +72,13 @@ FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
-"""Which parts of a document must be unchanged. whole: everything, checked by the digest. idea:
-context, schema and solution, checked by the ids. nothing: the document was edited, and its ids are
-computed anew.
+"""Which parts of a document must be unchanged. `whole`: everything; the digest is checked. `idea`:
+context, schema and solution; the ids are checked. `nothing`: the document may have been edited; its
+ids are recomputed.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of a document as canonical JSON, in bytes."""
+"""Maximum size of a document, in bytes of canonical JSON."""
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OBJECT: Final[JSONObject] = {"type": "object"}
@@ -101,7 +101,7 @@ def _hash(description: str) -> JSONObject:
 
 
 _COPY: Final = ("original", "left_out")
-"""The metadata that a document has beside the triple, because they say what the triple lacks."""
+"""Metadata that a document contains next to the triple, because they say what the triple lacks."""
 
 _META: Final[JSONObject] = {
     **dict.fromkeys(
@@ -184,7 +184,7 @@ _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """Return the publication for a document without results: it keeps the output of its run only if
+    """Prepare a publication for a document without results: remove the output of its run unless
     calls are answered with it.
     """
     recorded = publication.recorded
@@ -222,7 +222,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     plan = None if publication is None else publication.plan
     needs = needs_of(stored.idea.schema, stored.idea.solution, plan)
     if needs:
-        # This is for people who read the document: an import looks at the calls themselves.
+        # Only for people who read the document: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
 
     return sealed(document)
@@ -236,7 +236,7 @@ def sealed(document: JSONObject) -> JSONObject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """A checked document. `publication` has the members that `export` writes, with the right
+    """A checked document. `publication` has the members that `export` writes, with the correct
     types.
     """
 
@@ -245,9 +245,9 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """Return the members of the publication for publishing it. Its statements about checks of
-        the plan become claims, and its description ends with a sentence that says that it was
-        imported.
+        """Return the members of a document's publication that are needed to publish it. Its
+        statements about checks of the plan become claims, and its description ends with a sentence
+        that says that it was imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.
@@ -277,7 +277,7 @@ class Document:
 
     @property
     def needs(self) -> list[Need]:
-        """The tools that its calls name, and the servers that the tools belong to."""
+        """The tools that the idea's calls name, and the servers that these tools belong to."""
         plan = (self.publication or {}).get("plan")
         return needs_of(self.idea.schema, self.idea.solution, plan)
 
@@ -287,10 +287,10 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
 
     Raises:
         PublicationNameError: its name cannot be published.
-        IdeaDocumentError: the shape is wrong; the message has the place.
-        InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
-        TamperedIdeaError: the content does not have the ids or the digest that the document states,
-            or there is no digest.
+        IdeaDocumentError: the shape is wrong; the message says where.
+        InvalidJSONError, LimitExceededError: it is not JSON, or is nested too deep.
+        TamperedIdeaError: the content does not match the ids or the digest that the document
+            states, or there is no digest.
     """
     document = _checked_object(raw)
     shown = cast("JSONObject | None", document.get("shown"))
@@ -351,8 +351,8 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema does not restrict the content of these members, which may be large: without them an
-    # error is found faster.
+    # The schema does not restrict the content of these members, and they may be large, so an error
+    # is found faster without them.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
@@ -400,7 +400,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
 
 
 def _moment(text: str) -> str:
-    """Return a time in the store's form, because lists are ordered by it."""
+    """Convert a time to the store's form, because lists are ordered by it."""
     try:
         moment = read_time(text)
     except ValueError:

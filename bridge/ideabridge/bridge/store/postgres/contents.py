@@ -28,8 +28,8 @@ class PostgresContents(Contents):
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         cached = self._cached
-        # Rows are inserted in the order of their hashes, so that two processes that insert the same
-        # rows do not deadlock.
+        # Insert rows in the order of their hashes, so that two processes that insert the same rows
+        # do not deadlock.
         missing = sorted({body for body in bodies if body[0] not in cached})
         if missing:
             missing = self._stored_forms(missing)
@@ -50,7 +50,9 @@ class PostgresContents(Contents):
         return [cached[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:
-        """Return bodies in their stored form: a long one that is not stored yet becomes a rope."""
+        """Return bodies in the form in which they are stored: a long body that is not stored yet
+        becomes a rope.
+        """
         long = [digest for digest, text in missing if len(text) > LONG // 4]
         if not long:
             return missing
@@ -64,4 +66,4 @@ class PostgresContents(Contents):
         ]
 
     def _store(self, new: list[StoredContent]) -> None:
-        """Do nothing: `_put` has stored everything."""
+        """Do nothing, because `_put` has already stored everything."""
