@@ -463,9 +463,10 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return the metadata of an idea for a caller. They come from its first save if the
-        caller's own run made it, otherwise from the caller's first run that made the same idea. If
-        there is no such run, the idea is published to the caller, and the metadata name no run.
+        """Return the metadata of an idea for a caller. They come from its first save, unless
+        another caller's run made that save: then they come from the caller's first run that made
+        the same idea. If there is no such run, the idea is published to the caller, and the
+        metadata name no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first

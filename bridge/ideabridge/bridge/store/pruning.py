@@ -1,14 +1,14 @@
 """Pruning: delete old runs and ideas while other processes use the store (`docs/store.md`).
 
-1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its
-   forks, and their ideas. An idea that no run of this store made is a family of its own, but ideas
-   that name the same run of another store form one family.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has begun to
-   need them meanwhile. Then it deletes the events of the deleted runs.
+1. `Families` groups what must be kept or deleted together: a run, the rooms that answered its
+   calls, its forks, and their ideas. An idea that no run of this store made is a family of its own,
+   but ideas that name the same run of another store form one family.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to
+need them meanwhile. Then it deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
-Each transaction takes about 10 ms and leaves a consistent store. The next pruning completes one
-that was killed. `Retention` runs the same steps once a week in a server.
+Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
+one completes it. `Retention` runs the same steps once a week in a server.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Key = str | int
 
 @dataclass(slots=True)
 class Family:
-    """Runs and ideas that stay or go together.
+    """Runs and ideas that are kept or deleted together.
 
     Attributes:
-        members: ids of runs, of this store or of another one; or the row of one idea without a run.
+        members: ids of runs, in this store or another; or the row of a single idea without a run.
         time: when its latest member ended or was saved, ISO 8601 in UTC.
-        why: the reason to keep it at any age; "" if there is none.
+        why: the reason to keep it regardless of age, or "" if there is none.
     """
 
     members: list[Key] = field(default_factory=list[Key])
@@ -64,7 +64,7 @@ class Family:
 
 
 class Families:
-    """The current families of a store. Create it inside a guard or transaction."""
+    """The current families of a store. Create an instance inside a guard or transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -76,7 +76,7 @@ class Families:
         return iter(self._families.values())
 
     def of(self, key: Key) -> Family | None:
-        """Return the family of a run, or of an idea without one."""
+        """Return the family of a run, or of an idea that has no run."""
         return self._families.get(self._root(key)) if key in self._above else None
 
     def _root(self, key: Key) -> Key:
@@ -122,8 +122,8 @@ class Families:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
 
-        # SQLite continues numbering from the newest row. If the newest were deleted, its number
-        # would be used again, while other processes may still remember it.
+        # SQLite continues numbering from the newest row. If the newest row were deleted, its number
+        # would be reused, while other processes may still remember it.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -143,14 +143,14 @@ class Families:
 def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
-    """Yield (member, reason) for everything that publications and tags need. This is the run that
-    an idea was lifted from and the runs that confirmed it; without such a run, the latest run that
-    ended with the idea, else any run of it, else the idea itself.
+    """Yield `(member, reason)` for everything that publications and tags need. For an idea, this is
+    the run that it was lifted from and the runs that confirmed it. If there are none, it is the
+    latest run that ended with the idea, otherwise any of its runs, otherwise the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
-        ideas: consider only these rows of ideas, and publications after the row `since`; None:
-            consider all.
+        ideas: consider only these rows of ideas, and publications after the row `since`. None means
+            all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -209,7 +209,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 _READ: Final = 1024
 _DELETED: Final = 500
-"""The number of rows deleted in one transaction, which takes about 10 ms."""
+"""How many rows one transaction deletes, which takes about 10 ms."""
 
 
 class Reach:
@@ -219,24 +219,24 @@ class Reach:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # The value of each row: 0 not reached, 1 reached, 2 reached as a list. A message with the
-        # same text as a list shares the row of the list.
+        # The state of each row: 0 not reached, 1 reached, 2 reached as a list. A message whose text
+        # equals that of a list shares the list's row.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
-        """Add the rows of an idea, and return the rows that are new. Call this inside a guard or
-        transaction.
+        """Add the rows that an idea references, and return those that are new. Call this inside a
+        guard or transaction.
         """
         entries = cast("list[int]", decode_trusted(context))
         entries += [number for number in (schema, solved, shown) if number is not None]
         return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
-        """Add the rows of the parts of an event, and return the rows that are new. Call this inside
-        a guard or transaction.
+        """Add the rows that the parts of an event reference, and return those that are new. Call
+        this inside a guard or transaction.
         """
         return self._add(entries_of(parts))
 
@@ -261,7 +261,7 @@ class Reach:
                 row = self._database.execute(
                     "SELECT body FROM contents WHERE number = ?", (number,)
                 ).fetchone()
-                # A missing list is damage; reading the idea reports it.
+                # A missing list means that the store is damaged. Reading the idea reports that.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
 
         pieces = self._pieces(new)
@@ -299,7 +299,7 @@ class Sweep:
         self._breathe = breathe
         self._reach = Reach(database)
         self._seen = 0
-        # The newest row always stays: its number must not be used again.
+        # Never delete the newest row, because its number must not be reused.
         self._top = database.newest_row("contents")
         # Only these runs, and runs that are created from now on, can journal more events.
         self._last_run = database.newest_row("runs")
@@ -333,7 +333,7 @@ class Sweep:
         return deleted + (self._delete(garbage) if garbage else 0)
 
     def _look(self, newest: int = 2**62) -> bool:
-        """Examine the next ideas, up to the row `newest`, and return whether there were any."""
+        """Examine the next ideas, up to the row `newest`. Return whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? "
@@ -347,7 +347,7 @@ class Sweep:
         return bool(rows)
 
     def _events(self, between: tuple[int, int], most: int = 2**62) -> list[int]:
-        """Examine the events between two rows that have parts, and return their rows."""
+        """Examine the events that have parts and lie between two rows. Return their rows."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? "
@@ -391,7 +391,7 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another process that prunes may already have deleted some.
+            # Another pruning process may already have deleted some.
             rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
@@ -412,10 +412,10 @@ class Sweep:
 # -- pruning ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 8
-"""The number of families deleted in one transaction, which takes a few milliseconds."""
+"""How many families one transaction deletes, which takes a few milliseconds."""
 
 _EVENTS: Final = 2000
-"""The number of events deleted in one transaction."""
+"""How many events one transaction deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,12 +423,12 @@ class Prunable:
     """What a pruning would delete.
 
     Attributes:
-        runs: the number of runs.
-        ideas: the number of ideas.
-        used: the number of bytes of the store that are in use now.
-        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "" if there
-            is nothing to delete.
-        kept: the number of runs of the same age that stay, by reason: `published`, `tagged`,
+        runs: how many runs it would delete.
+        ideas: how many ideas it would delete.
+        used: how many bytes of the store are currently in use.
+        oldest, newest: when the earliest and the latest of these runs ended, ISO 8601 in UTC; "" if
+            there is nothing to delete.
+        kept: how many runs of the same age are kept, by reason: `published`, `tagged`,
             `unfinished`, `newest`.
     """
 
@@ -463,8 +463,8 @@ class Pruning:
         database: the store.
         search: its full-text index.
         calls: its index of tools and tags.
-        wait: waits for the given seconds between two transactions; returns true to stop.
-            None: `time.sleep`.
+        wait: called between two transactions with the seconds to wait; returns true to stop. None
+            means `time.sleep`.
         pace: the length of a pause, as a multiple of the length of the transaction before it.
     """
 
@@ -484,7 +484,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def prunable(self, before: str) -> Prunable:
-        """Find the families that are older than a time, the oldest first."""
+        """Find the families that are older than a time, oldest first."""
         database = self._database
         top = database.newest_row("ideas")
         published = database.newest_row("publications")
@@ -513,7 +513,7 @@ class Pruning:
             )
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete the families that `prunable` found, except those that something needs by now."""
+        """Delete the families that `prunable` found, except those that have come to be needed."""
         before = self._database.upkeep.used_bytes()
         runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
@@ -526,13 +526,13 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that something needs by now, and return the numbers of runs
-        and ideas.
+        """Delete families, except those that have come to be needed. Return how many runs and ideas
+        were deleted.
 
         Args:
             families: the families.
             top: the newest row of ideas when the families were found.
-            published: the newest row of publications at that time.
+            published: the newest row of publications at the same time.
             after_each: called after each transaction.
         """
         runs = 0
@@ -552,7 +552,7 @@ class Pruning:
 
     def clear(self) -> int:
         """Delete the events and contents that nothing references, including those that an
-        interrupted pruning left, and return the number of deleted contents.
+        interrupted pruning left behind. Return how many contents were deleted.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
@@ -565,8 +565,8 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes that wait for the lock can get it: they try only from time to
-        time.
+        """Pause, so that processes that wait for the lock can get it, because they try only from
+        time to time.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
@@ -576,8 +576,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return True if nothing has begun to need a family. Call this inside the transaction that
-        deletes it.
+        """Return whether a family may be deleted, because nothing has come to need it. Call this
+        inside the transaction that deletes it.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -613,7 +613,9 @@ class Pruning:
         return [row[0] for row in rows]
 
     def _remove(self, families: list[Family]) -> tuple[int, int]:
-        """Delete families without their events, and return the numbers of runs and ideas."""
+        """Delete families, but not their events yet. Return how many runs and ideas were
+        deleted.
+        """
         execute = self._database.execute
         names = {run for family in families for run in family.runs()}
         runs = encode_text([*names])
@@ -621,15 +623,15 @@ class Pruning:
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
-        # Read the uses before the first idea of a run is deleted.
+        # Read the uses now, before the first idea of a run is deleted.
         uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
             if row is None:
                 continue
 
-            # An idea that was first saved without a run belongs to no run, even if runs made it
-            # later.
+            # An idea that was first saved without a run does not belong to any run, even if runs
+            # made it later.
             run = row[0]
             goes = idea in loose if run is None else run in names
             if not goes:
@@ -665,7 +667,7 @@ class Pruning:
         return cursor.rowcount, len(gone)
 
     def _move(self, idea: int, run: str, step: int, meta: str) -> None:
-        """Assign an idea to another run that made it, because its first run is being deleted."""
+        """Assign an idea whose first run is being deleted to another run that made it."""
         execute = self._database.execute
         # The idea keeps its tags.
         (earlier,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
@@ -719,14 +721,14 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """Return the numbers of runs and ideas in some families. An idea that another family also has
-    does not count.
+    """Return how many runs and ideas some families have. An idea that also belongs to another
+    family does not count.
     """
     of_those = {id(family) for family in going}
     runs = sum(
         id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
     )
-    # An idea is deleted only if no remaining run has it.
+    # An idea is deleted only if no remaining run made it.
     ideas_of_going = set[int]()
     ideas_that_stay = set[int]()
     rows = database.execute(
@@ -747,16 +749,16 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
 DAY: Final = 86_400.0
 
 EVERY: Final = 7 * DAY
-"""The seconds between two rounds; all servers on one store share the rounds."""
+"""Seconds between two rounds. All servers on one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
-"""The age in seconds below which a run is never deleted just because there are too many runs."""
+"""Minimum age, in seconds, of a run that is deleted only because there are too many runs."""
 
 PACE: Final = 10.0
-"""The pause after a transaction, as a multiple of its length."""
+"""Pause after a transaction, as a multiple of the transaction's duration."""
 
 _LEASE: Final = 600.0
-"""The seconds for which a server claims a round; it renews the claim while it works."""
+"""How long, in seconds, a server's claim to a round lasts. The server renews it while it works."""
 
 _KEY: Final = "retention"
 
@@ -769,12 +771,12 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which runs to keep. All others are deleted, but a run that only exceeds the number is kept
-    until it is older than `YOUNG`.
+    """Which runs to keep. All others are deleted, except that a run which only exceeds the number
+    is kept until it is older than `YOUNG`.
 
     Attributes:
-        days: keep runs for this many days after they end; None: at any age.
-        runs: keep this many of the newest runs, rooms included; None: any number.
+        days: keep runs for this many days after they end; None to keep runs of any age.
+        runs: keep this many of the newest runs, including rooms; None for no limit.
     """
 
     days: float | None
@@ -786,9 +788,9 @@ class Due:
     """What the next round of retention will do.
 
     Attributes:
-        runs: an upper bound of the number of runs to delete: some may be published, tagged or part
-            of a younger family.
-        at: when the next round is, in seconds since 1970; 0: when a server next checks.
+        runs: an upper bound on the number of runs to delete. Some of them may be published, tagged
+            or part of a younger family.
+        at: when the next round is, in seconds since 1970; 0 means when a server next checks.
         deletes: whether the next round deletes. The first round that finds runs only announces
             them.
     """
@@ -801,9 +803,9 @@ class Due:
 class Retention:
     """Deletes old runs of one store in weekly rounds; see `Store.retention`.
 
-    The first round that finds runs only announces them. A round uses its own connection and runs in
-    a thread other than the event loop's. After each transaction it pauses ten times as long as the
-    transaction took.
+    The first round that finds runs only announces them. A round uses its own connection, and runs
+    in a thread other than the event loop's. After each transaction, it pauses ten times as long as
+    the transaction took.
     """
 
     def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:
@@ -831,8 +833,8 @@ class Retention:
             who: a unique name of this process.
 
         Returns:
-            What was done, and the number of runs: `none` (there was nothing to do, or another
-            server does the round), `found` (the next round deletes them), or `deleted`.
+            What was done, and how many runs it concerns: `none` (there was nothing to do, or
+            another server does the round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
             PruningStoppedError: `wait` stopped it. The next round continues.
@@ -857,8 +859,8 @@ class Retention:
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """Return (time to count ages from, whether runs were announced) if this process does the
-        round.
+        """Try to claim the round for this process. If that succeeds, return `(time to count ages
+        from, whether runs were announced)`.
         """
         with self._database.transaction():
             state = self._state()
@@ -878,17 +880,17 @@ class Retention:
             )
 
     def _state(self) -> dict[str, Any]:
-        """Return the stored state: `at`, the time of the last round; `clock`, the time from which
-        it counted ages; `told`, whether a round has announced runs; `by` and `until`, the claim of
-        a round. Call this inside a guard or transaction.
+        """Return the stored state: `at`, the time of the last round; `clock`, the time that it
+        counted ages from; `told`, whether a round has announced runs; `by` and `until`, who has
+        claimed a round and until when. Call this inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time from which ages count. It is bounded, so that a clock that is temporarily
-        years ahead deletes nothing.
+        """Return the time that ages are counted from. It is limited, so that a clock that is
+        temporarily years ahead deletes nothing.
         """
         return min(now, state.get("clock", now) + 2 * EVERY)
 
@@ -913,8 +915,8 @@ class Retention:
             )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
-        """Delete the families whose runs are all due, call `renew` after each step, and return the
-        number of runs.
+        """Delete the families whose runs are all due, and call `renew` after each step. Return how
+        many runs were deleted.
         """
         database = self._database
         top = database.newest_row("ideas")
@@ -936,7 +938,7 @@ class Retention:
 
 
 def told_of(done: tuple[str, int]) -> str:
-    """Return the log message about a round; "" if there is nothing to report."""
+    """Return the log message about a round, or "" if there is nothing to report."""
     outcome, runs = done
     count = f"{runs:,} old run{'' if runs == 1 else 's'}"
     if outcome == "found":

@@ -44,20 +44,19 @@ _SEEN: Final = (
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
     "AND (p.version >= shares.since OR p.version = names.version))))"
 )
-"""SQL for the condition that a caller (the third parameter) may see a version; for NULL it holds
-for every version. Sharing a name shares the version to which it refers and all versions published
-since.
+"""SQL condition that a caller (the third parameter) may see a version. It is true for every version
+if the caller is NULL. Sharing a name shares the version that it refers to and all later ones.
 """
 
 _CATALOGUE: Final = "catalogue"
-"""Key of the counter that grows with each publication and withdrawal."""
+"""Key of the counter that is incremented with each publication and withdrawal."""
 
 _LIVE: Final = (
     f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
     "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
     "JOIN ideas ON ideas.number = p.idea"
 )
-"""SQL that selects the versions to which names refer now."""
+"""SQL that selects the versions that names currently refer to."""
 
 _BY_USE: Final = "coalesce(tool_uses.count, 0) DESC, names.number DESC"
 
@@ -66,18 +65,18 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can take the place of a module's name or a published name.
+        # Other words that can occur instead of a module's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
-"""Names that cannot be published, because in a call they have another meaning."""
+"""Names that cannot be published, because they have another meaning in a call."""
 
 
 def check_name(name: str) -> str:
     """Check that `name` can be published, and return it.
 
     Raises:
-        PublicationNameError: it cannot; the message suggests a name that can.
+        PublicationNameError: it cannot be published; the message suggests a name that can.
     """
     if not is_safe_name(name):
         raise PublicationNameError(
@@ -88,7 +87,7 @@ def check_name(name: str) -> str:
 
 
 def read_named(ref: str) -> tuple[str, int | None]:
-    """Return (name, version) of NAME or NAME@VERSION; the version of NAME is None.
+    """Split NAME or NAME@VERSION into name and version. The version of a plain NAME is None.
 
     Raises:
         UnknownPublicationError: `ref` is neither.
@@ -108,7 +107,7 @@ def _text(value: JSON) -> str | None:
 
 
 class _Text:
-    """The JSON text of a value that nobody has asked for yet."""
+    """The JSON text of a value, decoded only on demand."""
 
     def __init__(self, text: str, decoded: Decoded) -> None:
         self.text = text
@@ -116,7 +115,7 @@ class _Text:
 
     @cached_property
     def value(self) -> JSON:
-        """The value."""
+        """The decoded value."""
         return self._decoded.value(self.text)
 
 
@@ -137,7 +136,7 @@ class _StoredPublication(Publication):
         object.__setattr__(self, "_stored", value)
 
     def hold(self, recorded: JSON) -> None:
-        """Set the value of `recorded`, so that its text need not be decoded."""
+        """Set the value of `recorded`, so that its text does not have to be decoded."""
         object.__setattr__(self, "_stored", recorded)
 
     @property
@@ -175,13 +174,13 @@ class Publications:
         audience: tuple[str, ...] | None = None,
         replaces: bool = False,
     ) -> Publication:
-        """Publish an idea as the next version of a name. This overwrites no version.
+        """Publish an idea as the next version of a name. Earlier versions are never overwritten.
 
         Args:
-            new: the version. Its owner becomes the owner of a new name; None is the owner of the
+            new: the version. Its owner becomes the owner of a new name. None means the owner of the
                 store, who publishes to everybody.
-            audience: the callers that the name is shared with besides its owner (see `share`);
-                None: no change.
+            audience: the callers that the name is shared with besides its owner (see `share`), or
+                None for no change.
             replaces: allow the owner of `new` to publish a version of a name that another owner
                 shares with it.
 
@@ -190,7 +189,7 @@ class Publications:
                 suggests one.
             PublicationContentError: `answer` is unknown, or the plan or recording that it needs is
                 missing.
-            NameTakenError: the name is published by another owner now.
+            NameTakenError: the name is currently published by another owner.
             UnknownIdeaError: no idea has this id.
         """
         self._check(new)
@@ -216,7 +215,7 @@ class Publications:
             return published
 
     def _owner_of(self, new: NewPublication, *, shares: bool, replaces: bool) -> str | None:
-        """Return the owner of a new version: for an existing name, its present owner.
+        """Return the owner of a new version. For an existing name, this is its current owner.
 
         Raises:
             NameTakenError: the publisher may not publish under this name, or may not share it.
@@ -241,8 +240,7 @@ class Publications:
             return owner or None
 
         if not replaces and publisher not in ("", LOCAL):
-            # Plans and hosts may still call a withdrawn name. They must not get
-            # another user's idea.
+            # Plans and hosts may still call a withdrawn name, and must not get another user's idea.
             last = self._database.execute(
                 "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
             ).fetchone()
@@ -261,7 +259,7 @@ class Publications:
         """
         plan = _text(new.plan)
         if plan is not None:
-            # The text is read again at once.
+            # The text is about to be read again.
             self._decoded.keep(plan, new.plan)
 
         version = 1 + self._database.number(
@@ -301,14 +299,15 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Add pins to a version, which state the tools that its calls refer to. Nothing else of the
+        """Add pins to a version. They state which tools its calls refer to. Nothing else in the
         version changes.
 
         Args:
             publication: the version.
             plan: its plan with pins, in the form of `Publication.plan`.
             guide: `Publication.guide` with pins.
-            definitions: the essences of the tools by digest, which serve to show later changes.
+            definitions: the essences of the tools, keyed by digest. They are used to show later
+                changes.
         """
         recorded = publication.recorded
         if guide is not None and isinstance(recorded, dict):
@@ -330,16 +329,16 @@ class Publications:
         version: int,
         learn: Callable[[Publication, list[JSONObject]], Evidence | None],
     ) -> Publication:
-        """Add a record of evidence to a version, and what it teaches, in one transaction.
+        """In one transaction, add a record of evidence and what it teaches to a version.
 
         Args:
-            name: the name; it need not be published now.
+            name: the name; it need not be published at present.
             version: the version.
-            learn: gets the version as it was published and its records so far; returns a further
-                record, and what all records teach; None to add nothing.
+            learn: called with the version as it was published and its records so far; returns a new
+                record and what all records teach, or None to add nothing.
 
         Returns:
-            The version under its present evidence.
+            The version with its current evidence.
 
         Raises:
             UnknownPublicationError: there is no such version.
@@ -357,15 +356,15 @@ class Publications:
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
                 )
-                # The description of the tool depends on this: it says what the evidence leaves
+                # The tool's description depends on this, because it says what the evidence leaves
                 # open.
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
 
     def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """Return a version's records of evidence, the oldest first. They contain values of runs, so
-        a caller sees only those of its own runs.
+        """Return a version's records of evidence, oldest first. They contain values of runs, so a
+        caller sees only the records of its own runs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -381,13 +380,13 @@ class Publications:
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
         """Share a published name with these callers instead of the previous ones. They see the
-        version to which it refers and every later one. Callers that saw earlier versions still see
-        them.
+        version that it refers to and all later ones. Callers that could see earlier versions still
+        can.
 
         Args:
             name: the name.
-            audience: callers besides the owner, or `EVERYBODY`; empty: only the
-                owner sees the name.
+            audience: callers besides the owner, or `EVERYBODY`. If it is empty, only the owner sees
+                the name.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -401,11 +400,11 @@ class Publications:
             latest = self._database.number(
                 "SELECT max(version) FROM publications WHERE name = ?", (name,)
             )
-            # The versions after the one to which the name refers were taken back.
+            # Versions after the one that the name refers to were withdrawn.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
-        """Share a published name, beginning with a version. Call this inside a transaction."""
+        """Share a published name, starting from a version. Call this inside a transaction."""
         execute = self._database.execute
         (owner,) = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
         earlier = dict(
@@ -413,7 +412,8 @@ class Publications:
         )
         execute("DELETE FROM shares WHERE name = ?", (name,))
         if owner == "" and EVERYBODY not in audience:
-            # Everybody sees a version without an owner. From now on the owner of the store owns it.
+            # Everybody can see a version without an owner. From now on, the owner of the store owns
+            # it.
             earlier = {EVERYBODY: 1}
             execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
             execute(
@@ -436,7 +436,7 @@ class Publications:
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """Return the callers that a published name is shared with besides its owner; `EVERYBODY`
+        """Return the callers that a published name is shared with besides its owner, or `EVERYBODY`
         alone if it is shared with all.
 
         Raises:
@@ -473,13 +473,13 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return those rows whose ideas were made by a run of the caller or are published to the
-        caller.
+        """Return those of the rows whose ideas were made by a run of the caller or are published to
+        it.
 
         Args:
             numbers: rows of ideas.
             caller: the caller.
-            imported: include ideas that no run of this store made.
+            imported: True to include ideas that no run of this store made.
         """
         rows = self._database.execute(
             "SELECT ideas.number FROM json_each(?2) AS part "  # noqa: S608
@@ -505,8 +505,8 @@ class Publications:
         Args:
             name: the name.
             version: one of its versions.
-            pinned: keep the version when another one is published; otherwise the next publication
-                replaces it.
+            pinned: True to keep this version when another one is published. Otherwise, the next
+                publication replaces it.
 
         Raises:
             UnknownPublicationError: it is not published, or has no such version.
@@ -528,13 +528,13 @@ class Publications:
     def versions(
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
-        """Return the versions of a name that a caller may see, the latest first, each with its
-        `learned`. The name need not be published now.
+        """Return the versions of a name that a caller may see, latest first, each with its
+        `learned`. The name need not be published at present.
 
         Args:
             name: the name.
             caller: who asks.
-            limit: the maximum number of versions to return; None: no limit.
+            limit: the maximum number of versions to return, or None for no limit.
             before: return only versions before this one.
 
         Raises:
@@ -600,7 +600,9 @@ class Publications:
             )
 
     def _index(self, name: str, description: str | None) -> None:
-        """Index the words of a name for searches, or remove them if `description` is None."""
+        """Index the words of a name for searches, or remove them from the index if `description` is
+        None.
+        """
         number = self._database.number("SELECT number FROM names WHERE name = ?", (name,))
         self._database.words.remove("publication_words", [number])
         if description is not None:
@@ -625,27 +627,27 @@ class Publications:
         """Return the publication that NAME or NAME@VERSION refers to; see `get` for `caller`.
 
         Raises:
-            UnknownPublicationError: `ref` is neither, or does not exist; the message lists
-                the nearest names.
+            UnknownPublicationError: `ref` is neither of these, or does not exist; the message
+                suggests similar names.
         """
         return self.get(*read_named(ref), caller=caller)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """Return the publication that a name refers to now, or one of its versions, even if the
-        name was unpublished since.
+        """Return the publication that a name currently refers to, or one of the name's versions,
+        even if the name was unpublished since.
 
-        A version that is requested by its number is returned as it was published, without what was
+        A version that is requested by number is returned as it was published, without what was
         learned since.
 
         Args:
             name: the name.
-            version: one of its versions; None: the current one.
-            caller: who asks. Publications that others do not share with a caller do not exist for
-                it.
+            version: one of its versions, or None for the current one.
+            caller: who asks. Publications of others that are not shared with this caller count as
+                non-existent.
 
         Raises:
-            UnknownPublicationError: it does not exist; the message lists the nearest names,
-                or the versions.
+            UnknownPublicationError: it does not exist; the message suggests similar names, or lists
+                the versions.
         """
         with self._database.guard:
             which = "names.version" if version is None else "?2"
@@ -698,8 +700,8 @@ class Publications:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[Publication]:
-        """Return a page of the current publications in the order of their names; for a caller, only
-        those that are published to it.
+        """Return a page of the current publications, sorted by name. With `caller`, only those that
+        are published to it.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -721,12 +723,12 @@ class Publications:
             )
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """Return the `limit` most used publications (`note_uses`) that are published to a caller,
-        the most used first.
+        """Return the `limit` most used publications (see `note_uses`) that are published to a
+        caller, most used first.
         """
         with self._database.guard:
             rows = self._database.execute(
-                # The inner query sorts the names without their plans, which may be large.
+                # The inner query sorts only the names, because plans may be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
                 f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
@@ -737,9 +739,7 @@ class Publications:
             return [self._read(row) for row in rows]
 
     def newest(self, limit: int, *, caller: str) -> list[Publication]:
-        """Return the `limit` publications with the newest names that are published to a caller, the
-        newest first.
-        """
+        """Return the `limit` publications to a caller whose names are newest, newest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2",
@@ -748,7 +748,7 @@ class Publications:
             return [self._read(row) for row in rows]
 
     def names_by_use(self, caller: str) -> list[str]:
-        """Return up to 20,000 names that are published to a caller, the most used first."""
+        """Return up to 20,000 names that are published to a caller, most used first."""
         sql = (
             f"SELECT names.name FROM names LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "  # noqa: S608
             f"ORDER BY {_BY_USE} LIMIT 20000"
@@ -757,7 +757,7 @@ class Publications:
             return [name for (name,) in self._database.execute(sql, (caller,))]
 
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
-        """Search the publications to a caller by words of names and descriptions, best first.
+        """Search the publications to a caller by words in names and descriptions, best first.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -773,16 +773,15 @@ class Publications:
             return [self._read(row) for row in rows]
 
         with self._database.guard:
-            # If no name open to the caller has the words, they are taken as beginnings of words, as
-            # if no name had them. Otherwise an empty result would reveal that somebody else's name
-            # has them.
+            # If no name open to the caller has the words, match them as prefixes, as if no name had
+            # them. Otherwise, an empty result would reveal that another caller's name has them.
             found = widen(limit, partial(self._search.find_names, words), open_names)
             return found or widen(
                 limit, partial(self._search.find_names, words, begins=True), open_names
             )
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Count calls of published tools, by name."""
+        """Add to the number of calls of published tools, by name."""
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
@@ -791,7 +790,7 @@ class Publications:
             )
 
     def count(self, *, caller: Viewer) -> int:
-        """Return the number of published names; for a caller, only of those it may see."""
+        """Return the number of published names. With `caller`, only those that it may see count."""
         with self._database.guard:
             return self._database.number(
                 f"SELECT count(*) FROM names WHERE {OPEN_TO}",  # noqa: S608
@@ -803,8 +802,6 @@ class Publications:
         self._database.notifier.notify("catalogue")
 
     def catalogue_version(self) -> int:
-        """Return a number that grows with every publication and withdrawal, whichever process makes
-        it.
-        """
+        """Return a number that grows with every publication and withdrawal by any process."""
         with self._database.guard:
             return self._database.counter(_CATALOGUE)

@@ -1,5 +1,5 @@
-"""The data that a version of a published name keeps from its run, read in one place for all users
-of it.
+"""The data that a version of a published name keeps from its run. All code that needs them reads
+them through this module.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions of earlier releases stay readable.
@@ -17,11 +17,11 @@ class PublishedRecording:
     """The recording of the run that was published: `Publication.recorded`.
 
     Attributes:
-        input: the input of the run; None if none is recorded.
+        input: the input of the run, or None if none is recorded.
         has_output: whether an output is recorded.
         output: the output of the run.
-        guide: the start of a run that solves the idea anew; see `Publication.guide`.
-        written: further members of the document of an idea that was written by hand.
+        guide: the start of a run that solves the idea again; see `Publication.guide`.
+        written: other members, from the document of an idea that was written by hand.
     """
 
     input: JSONObject | None = None
@@ -49,11 +49,11 @@ class PlanOrigin:
     """How a published plan was made: its member `lifting`.
 
     Attributes:
-        run: the run that the plan was made from; None if it was made without one.
+        run: the run that the plan was made from, or None if it was made without one.
         choices: what a person decided about copied values, and the other runs of the same task.
         parameters: what a person decided about parameters.
-        places: for each call, its number in the run, several numbers, or null; None if this is
-            unknown.
+        places: for each call, its number in the run, several numbers, or null. None if the places
+            are unknown.
         is_by_assistant: whether an assistant wrote its program and the names and descriptions of
             its parameters.
     """
@@ -66,7 +66,7 @@ class PlanOrigin:
 
     @classmethod
     def of(cls, plan: JSONObject | None) -> PlanOrigin:
-        """Read the origin of a plan; return None without a plan."""
+        """Read the origin of a plan. Return None if there is no plan."""
         lifting = object_in(plan or {}, "lifting")
         if lifting is None:
             return cls()
@@ -82,6 +82,6 @@ class PlanOrigin:
 
 
 def object_in(document: JSONObject, member: str) -> JSONObject | None:
-    """Return a member of a document if it is an object; None otherwise."""
+    """Return a member of a document if it is an object, otherwise None."""
     value = document.get(member)
     return value if isinstance(value, dict) else None

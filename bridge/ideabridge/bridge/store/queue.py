@@ -13,10 +13,10 @@ from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
 QUEUED: Final = "queued"
-"""The status that a run has in the table of runs while it waits for a worker."""
+"""The status, in the table of runs, of a run that waits for a worker."""
 
 _CLAIMED_OF: Final = 1000
-"""The number of oldest runs of the queue among which `RunQueue.claim` chooses."""
+"""How many of the oldest runs in the queue `RunQueue.claim` chooses from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class QueuedRun:
 
     Attributes:
         run: its id.
-        caller: its owner.
-        needs: the names of the modules that it may call; `*`: any.
+        caller: the owner of the run.
+        needs: the names of the modules that it may call; `*` means any.
         has_begun: whether a process has already worked on it.
     """
 
@@ -45,8 +45,8 @@ class RunQueue:
         self._leases = leases
 
     def put(self, run_id: str, epoch: int, summary: StoredSummary) -> None:
-        """Put a run into the queue, and release its lease. `summary` contains the run's `needs`;
-        see `QueuedRun`.
+        """Put a run into the queue, and release its lease. `summary` contains the run's `needs`
+        (see `QueuedRun`).
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -79,16 +79,15 @@ class RunQueue:
         is_last: Callable[[str], bool] = lambda _caller: False,
     ) -> list[str]:
         """Take runs out of the queue: their status becomes `running`, and the caller drives them.
-        Runs that have begun come first, then the runs of the callers with the fewest runs at work,
-        then the oldest runs. One process claims at a time, because the others wait for the end of
-        its transaction.
+        Runs that have already begun come first, then runs of the callers with the fewest active
+        runs, then the oldest runs. Only one process claims at a time; the others wait until its
+        transaction ends.
 
         Args:
             fingerprint: the configuration of the runs.
-            most: the maximum number of runs to take.
-            takes: decides whether to take a run, given the number of its caller's runs that are at
-                work.
-            is_last: decides whether the runs of a caller come after those of all others.
+            most: the maximum number of runs to claim.
+            takes: returns whether to claim a run, given how many of its caller's runs are active.
+            is_last: returns whether a caller's runs come after those of all other callers.
         """
         with self._database.transaction():
             rows = self._database.execute(
@@ -117,7 +116,7 @@ class RunQueue:
 
             claimed: list[str] = []
             while waiting and len(claimed) < most:
-                # `min` takes the first of equal runs, so the order of the list decides between
+                # `min` returns the first of equal runs, so the order of the list decides between
                 # them.
                 first = min(waiting, key=rank)
                 waiting.remove(first)

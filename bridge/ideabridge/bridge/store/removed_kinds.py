@@ -1,13 +1,13 @@
 """Removed kinds in stored plans: each explanation of a removed kind becomes a call of `compute`.
 
 `converted` inserts a call of `compute` with the expression from `python_of` before the call whose
-literal is explained. The path to its result replaces the explanation. So the plan reads and gives
-the same values as before, and code that shows or runs it need not know the removed kinds. The
-places of the following calls move, and with them every `†results.N`.
+literal is explained. The path to its result replaces the explanation. So the plan reads and
+produces the same values as before, and code that shows or runs it does not need to know the removed
+kinds. The places of the following calls move, and with them every `†results.N`.
 
 An explanation that cannot become an expression (because it is too long or shifts a date) is left
-out, as are the tests that say whether a call is made. Then the plan becomes strict: it asks before
-it uses the literal or makes the call, even if the call only reads.
+out. So are the tests that decide whether a call is made. In both cases the plan becomes strict: it
+asks before it uses the literal or makes the call, even if the call only reads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class ConvertedPlan:
 
     Attributes:
         plan: the plan.
-        learned: its literals and profiles under its evidence; None: they are those of the plan.
+        learned: its literals and profiles according to its evidence, or None if they are the plan's
+            own.
         records: its evidence.
     """
 
@@ -72,7 +73,7 @@ def has_removed(plan: JSON) -> bool:
 def converted(
     plan: JSONObject, learned: JSONObject | None = None, records: list[JSONObject] | None = None
 ) -> ConvertedPlan:
-    """Return a plan in which no explanation is of a removed kind.
+    """Convert a plan, so that none of its explanations is of a removed kind.
 
     Args:
         plan: a published plan.
@@ -85,7 +86,7 @@ def converted(
 
 
 def convert_publications(run: RunStatement, mark: str) -> None:
-    """Convert every publication of a store, inside a transaction of the caller.
+    """Convert every publication of a store. The caller holds a transaction.
 
     Args:
         run: executes a statement, and returns its rows if it selects.
@@ -126,7 +127,9 @@ def _decoded(text: Any) -> JSONObject | None:
 
 
 def with_present_kinds(document: JSON) -> JSON:
-    """Return the document of an idea whose published plan has no explanation of a removed kind."""
+    """Convert the document of an idea, so that its published plan has no explanation of a removed
+    kind.
+    """
     if not isinstance(document, dict):
         return document
 
@@ -153,8 +156,8 @@ def _by(literal: JSONObject) -> list[JSON]:
 
 
 def _place(literal: JSONObject) -> int | None:
-    """Return the place of the call that a literal belongs to; None if it belongs to the output, or
-    its form is wrong.
+    """Return the place of the call that a literal belongs to, or None if it belongs to the output
+    or is malformed.
     """
     match literal.get("at"):
         case ["calls", str(place), *_] if place.isdecimal() and len(place) < 10:
@@ -171,7 +174,7 @@ class _Computing:
         explanation: the explanation.
         before: the place of the call, in the old plan, before which it runs.
         code: the expression.
-        names: the references that the expression reads, by their names in it.
+        names: the references that the expression reads, keyed by their names in it.
     """
 
     explanation: Explanation
@@ -208,12 +211,12 @@ class _Conversion:
         # Sort the calls by the order in which they run; calls at the same place keep their order.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
-        # Old place of a call -> its new place.
+        # Maps the old place of a call to its new place.
         self._moved = [
             place + sum(before <= place for before in places)
             for place in range(len(self._calls) + 1)
         ]
-        # Old place and form of an explanation -> the place of its new call.
+        # Maps the old place and form of an explanation to the place of its new call.
         self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
@@ -280,7 +283,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """Return a value with the new places in its references to results."""
+        """Return a value, except that its references to results use the new places."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):
@@ -327,7 +330,7 @@ class _Conversion:
         return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
-        """Return the new form of an explanation; None if it has none."""
+        """Return the new form of an explanation, or None if it has none."""
         if not is_removed(raw):
             return _with_references(raw, self._renumbered)
         place = self._results.get((before, encode_text(raw)))
@@ -399,7 +402,9 @@ def _with_dagger(text: JSON) -> JSON:
 
 
 def _computing(raw: JSON, before: int) -> _Computing | None:
-    """Return the call of `compute` for an explanation; None if it does not become an expression."""
+    """Return the call of `compute` for an explanation, or None if it cannot become an
+    expression.
+    """
     names: dict[str, str] = {}
 
     def name(text: str) -> str:
@@ -422,7 +427,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """Return the form of an explanation with other references and the same constants."""
+    """Return the form of an explanation with different references and the same constants."""
     match raw:
         case str():
             return change(raw)

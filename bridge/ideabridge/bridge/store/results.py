@@ -3,7 +3,7 @@
 The context of the first Request comes from its author. Each later context also has what was added
 since: the state that calls wrote, the results of calls, the output of programs, errors,
 corrections, and messages that activities returned. Somebody who exports or shares an idea does not
-mean to give these away: they may be the content of private files and mailboxes. So they are left
+intend to disclose these: they may be the content of private files and mailboxes. So they are left
 out unless a person asks for them, and the document lists what is missing.
 
 The Solution stays, because it is the essence of the idea. But a mind that has seen results copies
@@ -31,14 +31,14 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
 
 LEFT_OUT: Final = "(left out)"
-"""The text in place of a literal that was copied from a result."""
+"""Replaces a literal that was copied from a result."""
 
 LEFT_OUT_NUMBER: Final = "†data.left_out"
-"""The reference in place of a number that was copied from a result. Nothing supplies it."""
+"""The reference that replaces a number that was copied from a result. It never has a value."""
 
 _COPIED: Final = 4
-"""Texts of fewer characters and numbers of fewer digits do not count as copies: too many of them
-are equal by chance.
+"""Strings with fewer characters and numbers with fewer digits do not count as copies, because too
+many of them are equal by chance.
 """
 
 NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
@@ -49,7 +49,7 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """Return the JSON type of a value, in words for people."""
+    """Return the JSON type of a value, worded for people."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, list):
@@ -63,14 +63,14 @@ def type_of(value: JSON) -> str:
 
 @dataclass(slots=True)
 class _Left:
-    """The parts that are left out: the list for the document, and their values."""
+    """The parts that are left out: the list of them for the document, and their values."""
 
     listed: list[JSON] = field(default_factory=list[JSON])
     values: list[JSON] = field(default_factory=list[JSON])
     _by_reference: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def value(self, reference: str, value: JSON) -> None:
-        """Leave out a value at a reference, or within the value there."""
+        """Leave out the value at a reference, or a value inside it."""
         size = len(encode(value))
         before = self._by_reference.get(reference)
         self.values.append(value)
@@ -93,14 +93,14 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
     Args:
         idea: the idea.
-        began_with: the context with which its run began. None: the run is not in this store. Then
-            everything before the first `call` message counts as the author's, except the parts of
-            states to which calls refer.
+        began_with: the context that its run began with, or None if the run is not in this store. In
+            that case, everything before the first `call` message counts as the author's, except the
+            parts of states that calls refer to.
 
     Returns:
-        The idea and the list; the same idea and [] if no part of it comes from results. Each entry
-        of the list is `{"reference", "type", "bytes"}`, or, for a message that no reference reads,
-        `{"message": number in the context, "type", "bytes"}`.
+        The idea and the list, or the same idea and [] if no part of it comes from results. Each
+        entry of the list is `{"reference", "type", "bytes"}`, or, for a message that no reference
+        reads, `{"message": number in the context, "type", "bytes"}`.
     """
     left = _Left()
     context = list(_OwnContext(began_with, idea.context, left).messages())
@@ -112,9 +112,9 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
     """Return a stored idea without the parts that come from results; see `without_results`. If
-    there are none, it is the same stored idea.
+    there are no such parts, return the same stored idea.
 
-    Otherwise its content is another idea with an id of its own, whose metadata name the original
+    Otherwise, the result is a different idea with an id of its own. Its metadata name the original
     and the parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
@@ -128,7 +128,7 @@ def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) 
 
 
 class _OwnContext:
-    """The messages of a context, without results."""
+    """Filters results out of the messages of a context."""
 
     def __init__(
         self, began_with: Sequence[JSON] | None, context: Sequence[JSON], left: _Left
@@ -188,7 +188,7 @@ class _OwnContext:
 
     def _is_own_plan(self, message: Message, plan: JSONObject) -> bool:
         """Return whether the run began with a plan, as an object or as the list of its calls."""
-        # The loop updates the plan at each step: it says which of its calls are done.
+        # The loop updates the plan at each step, to say which of its calls are done.
         written: JSONObject = {key: value for key, value in plan.items() if key != "standing"}
         forms = (written, written.get("calls"))
         return any(encode(replace(message, value=form).to_json()) in self._own for form in forms)
@@ -234,8 +234,8 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """Return the reference to a value, or to the place where a call wrote it: keys below that
-        place are part of a result.
+        """Return the reference to a value, or to the place where a call wrote it, because keys
+        below that place are part of a result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -245,7 +245,7 @@ class _OwnContext:
 
 
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
-    """Yield (instance or "", path) of each place to which the calls of a context wrote."""
+    """Yield `(instance or "", path)` for each place that the calls of a context wrote to."""
     for raw in context:
         if not isinstance(raw, dict) or raw.get("type") != "call":
             continue
@@ -273,9 +273,7 @@ def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
 
 
 def _without(value: JSON, path: Path) -> JSON:
-    """Return a copy without the value at a path, which must exist. In a list, null takes its
-    place.
-    """
+    """Return a copy without the value at a path, which must exist. In a list, null replaces it."""
     if not path:
         return {}
 
@@ -347,7 +345,7 @@ class Copies:
 
     Args:
         results: the values that are left out.
-        public: values that everybody may see: a literal that also occurs in them is no secret.
+        public: values that everybody may see. A literal that also occurs in them is not secret.
     """
 
     def __init__(self, results: Sequence[JSON], public: Sequence[JSON]) -> None:
@@ -357,20 +355,20 @@ class Copies:
         self._public = "\n".join(_texts([*public]))
 
     def call(self, call: JSON) -> JSON:
-        """Return a call without copied literals. The members that name tools, places and calls
-        stay.
+        """Return a call without copied literals. Members that name tools, places and calls are
+        kept.
         """
         if not isinstance(call, dict):
             return self.scrubbed(call)
         named: JSONObject = {key: value for key, value in call.items() if key in NAMING}
         scrubbed = self.scrubbed({key: value for key, value in call.items() if key not in named})
         written = iter(cast("JSONObject", scrubbed).items())
-        # The members keep the order that they have in the call.
+        # Keep the members in the order that they have in the call.
         return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """Return a value with `LEFT_OUT` in place of each copied text and each copied name of a
-        member, and with `LEFT_OUT_NUMBER` in place of each copied number.
+        """Return a value with each copied string and member name replaced by `LEFT_OUT`, and each
+        copied number replaced by `LEFT_OUT_NUMBER`.
         """
         if isinstance(value, dict):
             members: JSONObject = {}
@@ -384,7 +382,7 @@ class Copies:
             return [self.scrubbed(item) for item in value]
         if not self._is_copied(value):
             return value
-        # A schema that wants a number also admits a reference.
+        # A schema that expects a number also allows a reference.
         return LEFT_OUT if isinstance(value, str) else LEFT_OUT_NUMBER
 
     def _is_copied(self, value: JSON) -> bool:
@@ -401,12 +399,12 @@ class Copies:
 
         if text in self._whole:
             return True
-        # A literal may also contain a result among other words.
+        # A literal may also contain a result in the middle of other words.
         return any(copied in text and copied not in self._public for copied in self._texts)
 
 
 def _texts(value: JSON) -> Iterator[str]:
-    """Yield every text, number and key in a value."""
+    """Yield every string, number and key in a value."""
     stack: list[JSON] = [value]
     while stack:
         item = stack.pop()

@@ -13,18 +13,18 @@ _CALLS_TOOL: Final = (
     "SELECT number FROM ideas WHERE ideas.run = runs.id "
     "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id))"
 )
-"""SQL for the condition on a row of `runs` that one of the run's ideas calls a tool. The row of an
-idea names the first run that made it; `occurrences` names the others.
+"""SQL condition, on a row of `runs`, that one of the run's ideas calls a tool. The row of an idea
+names the first run that made it, and `occurrences` names the others.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions that a run must all meet; None: no condition.
+    """Conditions that a run must all meet. None means no condition.
 
     Attributes:
-        tool: a tool that one of its Solutions calls. Call `Ideas.index_all` first, which indexes
-            the latest Solutions.
+        tool: a tool that one of its Solutions calls. Call `Ideas.index_all` first, so that the
+            latest Solutions are indexed.
         since, until: when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of its title or its id.
@@ -36,7 +36,7 @@ class RunFilter:
     words: str | None = None
 
     def clauses(self) -> Iterator[tuple[str, str]]:
-        """Yield (SQL condition on a row of `runs`, its value) for each condition.
+        """Yield `(SQL condition on a row of runs, its value)` for each condition.
 
         Raises:
             FilterError: a time cannot be read.

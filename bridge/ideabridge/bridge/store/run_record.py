@@ -9,24 +9,25 @@ from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-"""The statuses of a run that has ended."""
+"""The statuses that mean a run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSummary:
-    """The summary in the row of a run. Each write of the status replaces the whole summary.
+    """The summary in the row of a run. Whenever the status is written, the whole summary is
+    replaced.
 
     Attributes:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors of the last Solution of a run that has ended.
-        origin: for a run that was stored after it had ended, where its calls were made: imported
+        origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
         needs: the modules that a run needs while it waits for a worker.
-        taken_up: how often a process took up the run since `events` last changed. A process writes
-            this, `events` and `set_aside` when it takes up the run.
-        events: the number of events in the journals of the run and its rooms at that time.
+        taken_up: how often a process has taken up the run since `events` last changed. A process
+            that takes up the run writes this, `events` and `set_aside`.
+        events: how many events the journals of the run and its rooms had when it was last taken up.
         reason: why the run ended or was interrupted.
-        set_aside: True if the run is taken up only when a person asks for it, because it made no
+        set_aside: True if the run is taken up only on a person's request, because it made no
             progress the last few times.
     """
 
@@ -41,7 +42,7 @@ class StoredSummary:
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row. A member of a wrong type counts as absent."""
+        """Read the JSON of a row. A member of the wrong type counts as absent."""
         idea = stored.get("idea")
         origin = stored.get("origin")
         needs = stored.get("needs")
@@ -58,7 +59,7 @@ class StoredSummary:
         )
 
     def to_json(self) -> JSONObject:
-        """Return the JSON for the row, without empty members."""
+        """Return the JSON for the row, leaving out empty members."""
         members: JSONObject = {
             "idea": self.idea,
             "errors": self.errors or None,
@@ -84,21 +85,22 @@ class RunRecord:
         id: the run's id.
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
-        title: one line for people.
-        fingerprint: the fingerprint of the configuration under which it was created.
-        parent: the run whose call it answers, if it is a room.
+        title: a one-line title for people.
+        fingerprint: the fingerprint of the configuration that it was created with.
+        parent: if the run is a room, the run whose call it answers.
         status: `running`, or the status that `set_status` stored last.
-        summary: the summary that `set_status` stored last; all members are empty if it stored none.
-        driver: the holder of the lease; None if nobody holds it.
-        epoch: the current fencing epoch; 0: never acquired.
-        lease_s: the seconds that the lease lasts without a heartbeat.
+        summary: the summary that `set_status` stored last. All members are empty if none was
+            stored.
+        driver: the holder of the lease, or None if nobody holds it.
+        epoch: the current fencing epoch; 0 if the lease was never acquired.
+        lease_s: how long, in seconds, the lease lasts without a heartbeat.
         lease_until: when the lease ends, in seconds since 1970 by the driver's clock. It is only
             for display, because clocks differ.
         created: when it was created.
         updated: when its status last changed.
-        last_event: the sequence number of its last event; 0 if it has no event.
+        last_event: the sequence number of its last event, or 0 if it has no events.
         forked_from: the run it was forked from.
-        forked_at: the event of that run after which it was forked.
+        forked_at: the number of the event in that run after which it was forked.
     """
 
     id: str
@@ -121,5 +123,5 @@ class RunRecord:
 
     @property
     def lease(self) -> Lease:
-        """The lease."""
+        """The lease of the run."""
         return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)

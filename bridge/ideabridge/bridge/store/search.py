@@ -1,7 +1,7 @@
 """Search: full-text search over ideas and published names.
 
-`Ideas.index` indexes ideas; a save does not. The index stores no text, because the text can be read
-from the idea.
+Saving an idea does not index it; `Ideas.index` does. The index does not store texts, because they
+can be read from the idea.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from ideabridge.bridge.store.users import Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 
 MAX_PAGE: Final = 1000
-"""The largest number of items on a page."""
+"""Maximum number of items on a page."""
 
 OF_RUN: Final = 1
-"""The text that represents the run's own fingerprint in stored metadata."""
+"""A string that represents the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
-"""The number of ideas that are indexed in one transaction, which takes about 10 ms."""
+"""How many ideas are indexed in one transaction, which takes about 10 ms."""
 
 INDEXED: Final = "indexed"
 """Key of the counter that holds the row of the last indexed idea."""
 
 MAX_TEXT: Final = 4000
-"""The number of characters of an idea's task text that are indexed."""
+"""How many characters of an idea's task text are indexed."""
 
 MAX_TERMS: Final = 32
-"""The number of words of a query that are used."""
+"""How many words of a query are used."""
 
 SCORED: Final = 6000
-"""The approximate maximum number of matches that are scored for a query. Rarer words go first."""
+"""Approximate maximum number of matches that are scored for a query. Rarer words are scored
+first.
+"""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 # In scripts without spaces between words, every character is a word.
@@ -48,14 +50,16 @@ UNINDEXED: Final = "unindexed"
 """Key of the counter of deleted ideas that the index still holds."""
 
 _REBUILT: Final = "rebuilt"
-"""Key of the counter of rebuilds that were started. The latest one continues; earlier ones end."""
+"""Key of the counter of rebuilds that were started. Only the latest rebuild continues; earlier ones
+stop.
+"""
 
 OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
-"""SQL for the condition that a name is open to a caller (the first parameter). For NULL it holds
-for every name.
+"""SQL condition that a name is open to a caller (the first parameter). It is true for every name if
+the caller is NULL.
 """
 
 
@@ -74,7 +78,7 @@ def read_cursor(after: str | None) -> int:
     """Return the row number in a cursor. The next page contains smaller row numbers.
 
     Raises:
-        CursorError: it is not a cursor of such a list.
+        CursorError: the cursor does not belong to a list of this kind.
     """
     if after is None:
         return 2**62
@@ -88,8 +92,8 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """Return metadata from their stored text and from columns that it leaves out: the run, the
-    step, and the run's fingerprint.
+    """Read metadata from their stored text and from the columns that the text leaves out: the run,
+    the step, and the run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
@@ -105,8 +109,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """Return the row of the last step of a run, among the ideas that the run saved first; 0 if
-    there is none. Call this inside a guard or transaction.
+    """Return the row of the last step of a run, among the ideas that this run was the first to
+    save, or 0 if there is none. Call this inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
@@ -121,14 +125,14 @@ def indexed_words(text: str) -> list[str]:
 
 
 def indexable(text: str) -> str:
-    """Return a text in the form in which the index gets it."""
+    """Convert a text to the form that is passed to the index."""
     if text.isascii():
         return text
     return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
-    """Return tool names, with the parts of those in camelCase."""
+    """Return tool names as words. Names in camelCase are followed by their parts."""
     joined = " ".join(tools)
     split = _CAMEL.sub(" ", joined)
     return joined if split == joined else f"{joined} {split}"
@@ -150,7 +154,7 @@ def task_text(messages: list[JSON]) -> str:
 
 
 def _text_of(message: JSON) -> str:
-    """Return the text of a text message in any of its spellings; "" for others."""
+    """Return the text of a text message, however it is written, or "" for other messages."""
     if isinstance(message, str):
         return message
     if not isinstance(message, dict) or message.get("role") == "system":
@@ -170,12 +174,12 @@ Item = TypeVar("Item")
 Kept = TypeVar("Kept")
 
 Entry = tuple[str, str, str]
-"""The indexed text of one idea: (title and description, tools, task texts and tags)."""
+"""The indexed text of one idea: `(title and description, tools, task texts and tags)`."""
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the beginning of a context, which has the task, and its end, without the results of
-    calls in between.
+    """Return the start of a context, which contains the task, and its end. The results of calls in
+    between are left out.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
@@ -195,14 +199,15 @@ def widen(
     keep: Callable[[list[Item]], list[Kept]],
     first: int = 0,
 ) -> list[Kept]:
-    """Return up to `limit` rows that `keep` selects from the rows that `fetch` returns.
+    """Fetch more and more rows until `keep` has selected `limit` of them or there are no more.
+    Return the selected rows.
 
     Args:
         limit: the maximum number of rows.
         fetch: returns the given number of best rows. It is called with growing numbers, up to
-            `SCORED`, until `keep` selects enough of them.
+            `SCORED`.
         keep: selects or converts rows.
-        first: the number of rows to fetch first, if not `limit`.
+        first: how many rows to fetch first, if not `limit`.
     """
     size = first or limit
     while True:
@@ -218,8 +223,8 @@ def _terms(query: str) -> list[str]:
 
 
 class Search:
-    """The tables `idea_words` and `publication_words`. Methods run inside a transaction or
-    guard of the caller.
+    """The tables `idea_words` and `publication_words`. Callers of all methods hold a transaction or
+    guard.
     """
 
     def __init__(self, database: Database, contents: Contents) -> None:
@@ -235,13 +240,13 @@ class Search:
             table: `idea_words`, or the table that will replace it.
             after: the last row that the table holds.
             until: the last row to index.
-            most: the largest number of ideas to index.
+            most: the maximum number of ideas to index.
 
         Returns:
-            (the number of ideas, the last row that the table holds now).
+            `(number of ideas, last row that the table now holds)`.
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, perhaps together with entries of the index.
+            # A transaction was rolled back, and perhaps entries of the index with it.
             self._voids = self._database.voids
             self._indexed.clear()
 
@@ -270,7 +275,7 @@ class Search:
         return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
-        """Index all existing ideas anew in another table. Searches use the old table until the new
+        """Index all existing ideas again, in a new table. Searches use the old table until the new
         one replaces it. Other processes can write meanwhile.
 
         Args:
@@ -294,8 +299,8 @@ class Search:
                     return
 
                 mark = self._database.counter(INDEXED)
-                # Other processes may index more than a batch meanwhile, so growing batches catch up
-                # with them.
+                # Other processes may index more than a batch meanwhile, so use growing batches to
+                # catch up with them.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
@@ -320,16 +325,16 @@ class Search:
     def find(
         self, query: str, limit: int, caller: Viewer, *, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Return (row, score) of ideas, best first: ideas published under a matching name, then the
-        others.
+        """Return `(row, score)` for ideas, best first: ideas published under a matching name, then
+        all others.
 
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
             caller: ignore names that are not published to this caller, because a hit would confirm
-                a guess at the words of somebody else's name or description. The owners of the ideas
-                are not checked.
-            begins: the words are beginnings of words.
+                a guess at words in another caller's name or description. This does not check who
+                owns the ideas.
+            begins: True to match the words as prefixes.
         """
         terms = _terms(query)
         if not terms:
@@ -384,7 +389,7 @@ class Search:
         return []
 
     def _latest(self, number: int) -> int:
-        """Return the last idea of an idea's run, or the idea if it has no run; 0 if it was
+        """Return the last idea of an idea's run, the idea itself if it has no run, or 0 if it was
         deleted.
         """
         row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
@@ -406,7 +411,7 @@ class Search:
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
         if not present:
-            # Nothing has these words, so they may be beginnings of words.
+            # Nothing contains these words, so try them as prefixes.
             starts = [term for term in terms if len(term) > 2]
             if starts:
                 return words.newest(table, starts, limit, every=False, begins=True)

@@ -9,8 +9,8 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 _BITS: Final = 32
-"""The row number of a call is the number of its session shifted left by this many bits, plus the
-place of the call in the session.
+"""The row number of a call is its session's number, shifted left by this many bits, plus the
+position of the call in the session.
 """
 
 
@@ -19,10 +19,10 @@ class SessionRow(NamedTuple):
 
     Attributes:
         id: the id of the run that the session will become.
-        caller: the caller.
+        caller: who makes the calls.
         client: name and version of the client; "" if it sent none.
-        session: the hash of the connection; "" if the transport has no connections, so that the
-            session may mix several conversations.
+        session: the hash of the connection; "" if the transport has no connections, in which case
+            the session may mix several conversations.
         began: when its first call arrived, in seconds since 1970.
         last: when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -51,8 +51,8 @@ def _session(row: tuple[Any, ...]) -> SessionRow:
 
 
 class SessionTable:
-    """The tables `sessions` and `session_calls`: sessions in progress, with the results
-    of their calls.
+    """The tables `sessions` and `session_calls`: sessions in progress, and the results of their
+    calls.
     """
 
     def __init__(self, database: Database) -> None:
@@ -63,7 +63,7 @@ class SessionTable:
         the session has ended, or if earlier calls are missing.
 
         Args:
-            row: the session, which already counts these calls.
+            row: the session; its `calls` already includes these calls.
             bodies: one JSON text for each call.
         """
         first = row.calls - len(bodies)
@@ -93,13 +93,13 @@ class SessionTable:
         return True
 
     def get(self, session_id: str) -> SessionRow | None:
-        """Return the session in progress with an id, or None."""
+        """Return the session in progress that has this id, or None."""
         with self._database.guard:
             row = self._database.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
         return None if row is None else _session(row)
 
     def of(self, caller: str, limit: int) -> list[SessionRow]:
-        """Return the sessions of a caller that are in progress, the latest first."""
+        """Return a caller's sessions that are in progress, latest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE caller = ? ORDER BY last DESC LIMIT ?", (caller, limit)

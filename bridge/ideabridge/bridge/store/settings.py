@@ -1,4 +1,4 @@
-"""StoredSettings: keys with bytes as values, for data without a table of their own."""
+"""StoredSettings: a key-value table of bytes, for data that have no table of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StoredSettings:
         self._database = database
 
     def get(self, key: str) -> bytes | None:
-        """Return the value of a setting; None if it is not set."""
+        """Return the value of a setting, or None if it is not set."""
         with self._database.guard:
             row = self._database.execute(
                 "SELECT value FROM settings WHERE key = ?", (key,)
@@ -46,7 +46,7 @@ class StoredSettings:
                 self._database.notifier.notify(notice)
 
     def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
-        """Replace a setting, and notify other processes of it; return False if it is not set."""
+        """Replace a setting, and notify other processes of it. Return False if it is not set."""
         with self._database.transaction(concurrent=True):
             cursor = self._database.change(
                 "UPDATE settings SET value = ? WHERE key = ?", (value, key)
@@ -56,15 +56,15 @@ class StoredSettings:
             return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a setting by `change(value)` atomically. The value is b"" if the setting is not
+        """Atomically replace a setting by `change(value)`, where `value` is b"" if it is not
         set.
         """
         with self._database.transaction():
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of a setting, which is created if it is not set. Two processes that
-        start together get the same value.
+        """Return the value of a setting, and create it if it is not set. Two processes that do this
+        at the same time get the same value.
         """
         value = self.get(key)
         if value is None:
@@ -87,7 +87,7 @@ class StoredSettings:
         return (key or b"").hex()
 
     def delete(self, key: str) -> bool:
-        """Delete a setting, and return False if it was not set. If two processes delete it, only
-        one gets True.
+        """Delete a setting. Return False if it was not set. If two processes delete it, only one of
+        them gets True.
         """
         return self._database.change("DELETE FROM settings WHERE key = ?", (key,)).rowcount == 1

@@ -1,7 +1,7 @@
 """Shapes: the tools that ideas call, and the shapes of their calls, which show that work is
 repeated.
 
-`Ideas.index` indexes them, like the words for searches; a save does not.
+Saving an idea does not index these; `Ideas.index` does, as for the words for searches.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 
 def shape_of(solution: JSON) -> bytes | None:
-    """Return the hash of a Solution's calls and output without literals; None if it has no calls.
-
-    References, tools, modules, paths and keys count. Texts, numbers and lists of these do not, nor
-    do references to the input, which stand for literals.
+    """Return the hash of a Solution's calls and output without literals, or None if it has no
+    calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
+    not count. Neither do references to the input, because they replace literals.
     """
     calls = _calls_of(solution)
     if not calls or not isinstance(solution, dict):
@@ -53,7 +52,7 @@ def _call(call: JSON) -> JSON:
         return _LITERAL
 
     bare: JSONObject = {}
-    # The parameters are sorted, because their order does not matter.
+    # Sort the parameters, because their order does not matter.
     for key in sorted(call):
         bare[key] = call[key] if key in NAMING else _bare(call[key])
 
@@ -61,12 +60,12 @@ def _call(call: JSON) -> JSON:
 
 
 def is_literal(value: JSON) -> bool:
-    """Return whether a parameter is a text, number or list that contains no reference."""
+    """Return whether a parameter is a string, number or list that contains no reference."""
     return _bare(value, _is_no_reference) == _LITERAL
 
 
 def _is_variable(text: str) -> bool:
-    """Return whether a text is a literal, or a reference to nothing but the input."""
+    """Return whether a string is a literal or refers only to the input."""
     if _is_no_reference(text):
         return True
     return _OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text
@@ -81,7 +80,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
 
     Args:
         value: the value.
-        is_left_out: decides whether a text counts as a literal.
+        is_left_out: returns whether a string counts as a literal.
     """
     if value is None:
         return None
@@ -100,14 +99,13 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
 
 
 # -- needs -----------------------------------------------------------------------------------------
-#
-# Needs: the tools a plan calls, and where they are.
+#  Needs: the tools that a plan calls, and where they are.
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """A tool that an idea calls, and the name of its server in the author's configuration ("" if it
-    is no server's tool).
+    """A tool that an idea calls, and the name of its server in the author's configuration ("" if
+    the tool belongs to no server).
     """
 
     tool: str
@@ -127,8 +125,8 @@ class Need:
 
 def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
     """Return the tools that the calls of an idea and of its published plan name. If a call does not
-    name the module of its tool, the module comes from the schema for which the Solution was
-    written.
+    name the module of its tool, the module is taken from the schema that the Solution was written
+    for.
     """
     modules = modules_of(schema)
     needs = _needs_of([*_calls_of(solution), *_calls_of(plan)], modules)
@@ -141,7 +139,7 @@ def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
 
 
 def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
-    """Return the tool that a call names; None if it names no tool."""
+    """Return the tool that a call names, or None if it names none."""
     if not isinstance(call, dict):
         return None
 
@@ -170,7 +168,7 @@ def modules_of(schema: JSON) -> dict[str, str]:
 
 
 def tools_in(schema: JSON) -> dict[str, str]:
-    """Return the module of each tool in the call schemas of a composed schema; "" if the tool
+    """Return the module of each tool in the call schemas of a composed schema. It is "" if the tool
     belongs to no module.
     """
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
@@ -213,29 +211,30 @@ def _const(schema: JSON) -> str:
 
 
 # -- calls of the saved ideas ----------------------------------------------------------------------
-#
-# `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that
-# any step of its run calls, and for each of its tags. The rows include the time, so that a page is
-# read from its place in the index.
+#  `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that
+# any step of its run calls, and for each of its tags. The rows include the time, so that reading a
+# page can start at its position in the index.
 
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
 TAG: Final = "tag:"
-"""The prefixes of the kinds of uses."""
+"""Prefixes of use keys, one for each kind of use."""
 
 Place = tuple[str, int]
 """The position of an idea in a list: its time and row."""
 
 
 class _Step(NamedTuple):
-    """An idea of a run: its place, and the uses that its own calls give it."""
+    """An idea of a run: its position in lists, and the use keys from its own calls."""
 
     place: Place
     uses: set[str]
 
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
-    """Return the uses that calls of these tools give to an idea."""
+    """Return the use keys under which an idea is indexed if it calls these tools (each tool, and
+    its module).
+    """
     uses = set[str]()
     for need in needs:
         uses.add(TOOL + need.tool)
@@ -246,8 +245,8 @@ def _uses_of(needs: Iterable[Need]) -> set[str]:
 
 
 class CallIndex:
-    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run
-    inside a transaction or guard of the caller.
+    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Callers of
+    all methods hold a transaction or guard.
     """
 
     def __init__(self, database: Database) -> None:
@@ -308,8 +307,8 @@ class CallIndex:
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:
-        """Give the new steps of a run, and its steps that are already indexed, the uses that any of
-        them has.
+        """Index all steps of a run, new and already indexed, under the use keys that any of them
+        has.
         """
         uses = set[str]().union(*(step.uses for step in steps))
         others = self._database.execute(
@@ -324,7 +323,7 @@ class CallIndex:
         self._add(uses, [step.place for step in steps])
 
     def _called(self, ideas: Iterable[int]) -> set[str]:
-        """Return the uses that ideas have because of their own calls."""
+        """Return the use keys that ideas have because of their own calls."""
         rows = self._database.execute(
             "SELECT DISTINCT tool, module FROM idea_calls "
             "WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
@@ -345,7 +344,7 @@ class CallIndex:
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """Return the uses that the ideas of each run have because of their calls."""
+        """Return, for each run, the use keys that its ideas have because of their calls."""
         uses: dict[str, set[str]] = {}
         for run in runs:
             rows = self._database.execute(
@@ -355,12 +354,12 @@ class CallIndex:
         return uses
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """Delete the uses of an idea that is being deleted or moved to another run. Call this
+        """Delete the use keys of an idea that is being deleted or moved to another run. Call this
         inside a transaction, before its row changes.
 
         Args:
             idea: its row.
-            of_run: the uses of its run, as `of_runs` returned them; None if it has no run.
+            of_run: the use keys of its run, as `of_runs` returned them, or None if it has no run.
         """
         place, tags, _ = self._read(idea)
         if of_run is None:
@@ -369,8 +368,8 @@ class CallIndex:
         self._drop({*tags, *of_run}, place)
 
     def moved(self, idea: int) -> None:
-        """Add the uses of an idea that now belongs to another run. Call this after `remove`, inside
-        a transaction.
+        """Add the use keys of an idea that now belongs to another run. Call this after `remove`,
+        inside a transaction.
         """
         place, tags, run = self._read(idea)
         self._add(tags, [place])
@@ -378,7 +377,7 @@ class CallIndex:
             self._join(run, [_Step(place, self._called([idea]))])
 
     def _read(self, idea: int) -> tuple[Place, list[str], str]:
-        """Return (place, uses by tags, run) of an idea."""
+        """Return `(position, use keys of tags, run)` for an idea."""
         time, meta, run = self._database.execute(
             "SELECT time, meta, run FROM ideas WHERE number = ?", (idea,)
         ).fetchone()
@@ -391,15 +390,15 @@ class CallIndex:
         self._add((TAG + tag for tag in tags), [place])
 
     def count(self, use: str, most: int) -> int:
-        """Return the number of ideas that have a use, or `most` if there are more."""
+        """Return the number of ideas that have a use key, or `most` if there are more."""
         return self._database.number(
             "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found",
             (use, most),
         )
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
-        """Return (row of the latest idea, number of ideas) of every shape that at least `least`
-        ideas have and no published idea has, the most frequent first.
+        """Return `(row of the latest idea, number of ideas)` for every shape that at least `least`
+        ideas have and no published idea has, most frequent first.
         """
         rows = self._database.execute(
             "SELECT max(idea), count(*) AS times FROM ("

@@ -1,20 +1,21 @@
 """PostgresDatabase: the connections of one process to a store in PostgreSQL.
 
 Concurrency. Every transaction that writes holds the advisory lock `STORE` in shared mode. An
-`exclusive` transaction holds it exclusively: it begins after all others have ended, so it sees
-every row with a smaller number than the newest. A plain `transaction`, which reads rows before it
-changes them, also holds the lock `CHANGES` exclusively. A `concurrent` one does not need this lock:
-its statements lock rows, or insert with `ON CONFLICT`. All locks end with the transaction.
-PostgreSQL breaks deadlocks, and the aborted transaction is repeated as after any `StoreBusyError`.
+`exclusive` transaction holds it exclusively. It begins after all others have ended, so it sees
+every row with a smaller number than the newest row. A plain `transaction`, which reads rows before
+it changes them, also holds the lock `CHANGES` exclusively. A `concurrent` transaction does not need
+this lock, because its statements lock rows or insert with `ON CONFLICT`. All locks end with the
+transaction. PostgreSQL breaks deadlocks by aborting a transaction, which is repeated as after any
+`StoreBusyError`.
 
 Lost connections. A transaction that loses its connection before its end has changed nothing: it
 raises `StoreAccessError`, after which `Writer` repeats it. If the connection is lost during the
-commit, the next connection asks the server for the fate of the transaction by its number. So
-nothing is written twice. A single read is repeated automatically.
+commit, the next connection asks the server, by the number of the transaction, whether it was
+committed. So nothing is written twice. A single read is repeated automatically.
 
-A process uses two connections, as with SQLite: one writes and belongs to the thread that is in a
-transaction, the other reads. A pool would not help: one thread commits writes together, and reads
-take tens of microseconds.
+As with SQLite, a process uses two connections: one writes and belongs to the thread that is in a
+transaction; the other reads. A pool would not help, because one thread commits writes together, and
+reads take tens of microseconds.
 """
 
 from __future__ import annotations
@@ -62,19 +63,19 @@ T = TypeVar("T")
 Kind = Literal["concurrent", "plain", "exclusive"]
 
 OLDEST: Final = 140000
-"""The oldest server version that is supported: 14."""
+"""The oldest supported server version: 14."""
 
 _CONNECT_S: Final = 4
-"""The seconds to wait for a connection."""
+"""How long, in seconds, to wait for a connection."""
 
 _DOWN_S: Final = 1.0
-"""The seconds for which a server that refused a connection is not asked again."""
+"""After a server refused a connection, how long, in seconds, it is not asked again."""
 
 _FATE_S: Final = 10.0
-"""The seconds for which a connection keeps asking for the fate of a transaction."""
+"""How long, in seconds, a connection keeps asking whether a transaction was committed."""
 
 _SECRETS: Final = ("password", "sslpassword")
-"""Settings that an address must not have."""
+"""Connection settings that an address must not contain."""
 
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
 
@@ -96,11 +97,11 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
 
 
 def read_address(text: str) -> tuple[str, str]:
-    """Return (connection string, schema) for an address
+    """Return `(connection string, schema)` for an address
     `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
 
     Raises:
-        StoreAccessError: it has a password, or an invalid schema.
+        StoreAccessError: the address contains a password or an invalid schema.
     """
     parts = urlsplit(text)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -126,7 +127,7 @@ class PostgresDatabase(Database):
     """A `Database` in a schema of a PostgreSQL server.
 
     Attributes:
-        swept: the number of sweeps that had deleted contents when the current transaction began.
+        swept: how many sweeps had deleted contents when the current transaction began.
     """
 
     def __init__(
@@ -137,8 +138,8 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database. With `conninfo`, which another process gets from `reader`, open it only
-        for reading.
+        """Open a database. With `conninfo`, which comes from `reader` in another process, open it
+        only for reading.
         """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)
@@ -182,7 +183,7 @@ class PostgresDatabase(Database):
             raise
 
     def reader(self) -> JSONObject | None:
-        # The other process may have neither this environment nor a password file.
+        # The other process may not have this environment or a password file.
         info = self._read.info
         members = {**info.get_parameters(), "password": info.password}
         connection = make_conninfo(**{key: value for key, value in members.items() if value})
@@ -210,11 +211,11 @@ class PostgresDatabase(Database):
             self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
             raise StoreAccessError(self._down) from error
 
-        # All texts have one type and all numbers have one type, because PostgreSQL finds functions
-        # and operators by the types.
+        # All texts have the same type, and so have all numbers, because PostgreSQL selects
+        # functions and operators by type.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
-        # Arrays are sent in binary, so that their texts are not escaped.
+        # Send arrays in binary, so that their texts are not escaped.
         connection.adapters.register_dumper(list, ListBinaryDumper)
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000
@@ -239,7 +240,7 @@ class PostgresDatabase(Database):
         return connection
 
     def _prepare(self) -> None:
-        """Create the schema, or migrate that of an earlier version."""
+        """Create the schema, or migrate the schema of an earlier version."""
         with self._translated(), self._write.transaction():
             run = self._write.execute
             run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
@@ -302,7 +303,7 @@ class PostgresDatabase(Database):
             return self.execute(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        # A SELECT that locks rows comes before RETURNING.
+        # Checked before RETURNING, because a SELECT may lock rows.
         row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
         return None if row is None else int(row[0])
 
@@ -336,7 +337,7 @@ class PostgresDatabase(Database):
         return _Transaction(self, "exclusive")
 
     def take_lock(self) -> None:
-        """Take the lock for writing; `lock.release` returns it.
+        """Acquire the lock for writing. Release it with `lock.release`.
 
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
@@ -386,8 +387,8 @@ class PostgresDatabase(Database):
             except psycopg.OperationalError:
                 if not self._is_lost(self._write):
                     raise
-                # The connection was lost since the last transaction, and this one has done nothing
-                # yet.
+                # The connection was lost after the last transaction, and this transaction has done
+                # nothing yet.
                 self._write = self._connect()
                 cursor = self._write.execute(statement.encode())
 
@@ -410,7 +411,7 @@ class PostgresDatabase(Database):
             self._changes_locked = True
 
     def end(self, *, keep: bool) -> None:
-        """End the innermost transaction: commit it, or undo it."""
+        """End the innermost transaction: commit it or roll it back."""
         self._kinds.pop()
         level = self.depth = len(self._kinds)
         if not keep:
@@ -458,7 +459,8 @@ class PostgresDatabase(Database):
                 self._write.execute("ROLLBACK")
 
     def _was_committed(self, number: str) -> bool:
-        """Return whether a transaction whose connection was lost during its commit was committed.
+        """Return whether a transaction was committed, although its connection was lost during the
+        commit.
 
         Raises:
             StoreError: the server does not answer, so the outcome is unknown.
@@ -546,7 +548,9 @@ class PostgresDatabase(Database):
         return self.data_version(), 0
 
     def _position(self) -> str:
-        """Return the end of the server's write-ahead log, which grows with every commit."""
+        """Return the end position of the server's write-ahead log, which grows with every
+        commit.
+        """
         with self.guard:
             row = self.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         return "" if row is None else str(row[0])
@@ -569,8 +573,8 @@ class PostgresDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of PostgreSQL or for text that cannot be bound;
-        ignore any other error.
+        """Raise the matching store error for a PostgreSQL error or for text that cannot be bound.
+        Ignore any other error.
         """
         if isinstance(error, psycopg.Error):
             raise self.translate(error) from error
@@ -578,7 +582,7 @@ class PostgresDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: psycopg.Error) -> StoreError:
-        """Convert an error of PostgreSQL into the store's error."""
+        """Convert a PostgreSQL error to a store error."""
         if self._closed:
             return StoreClosedError(f"{self.path}: the store is closed")
 
@@ -604,7 +608,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so each
+    """Holds the lock of the reading connection, and converts errors. It is stateless, so each
     database needs only one.
     """
 
@@ -623,7 +627,7 @@ class _Guard:
 
 
 class _Transaction:
-    """One (possibly nested) transaction; takes the write lock at its beginning."""
+    """One (possibly nested) transaction. Acquires the write lock at its beginning."""
 
     __slots__ = ("_database", "_kind")
 

@@ -1,10 +1,10 @@
-r"""Dialect: the SQL of the store's tables as PostgreSQL and psycopg read it.
+r"""Dialect: converts the SQL of the store's tables to the form that PostgreSQL and psycopg accept.
 
 - `?` becomes `%s`, and `?2` becomes `%(p2)s`.
-- A parameter that is None becomes NULL in the text, because PostgreSQL cannot find the type
-  of `? IS NULL`.
-- Text cannot hold NUL characters, so U+FFFD replaces them. JSON writes them as `\u0000`, which
-  stays.
+- A parameter that is None becomes NULL in the text, because PostgreSQL cannot determine the type in
+  `? IS NULL`.
+- Text cannot hold NUL characters, so U+FFFD replaces them. JSON writes them as `\u0000`, which is
+  left unchanged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NO_NULLS: Final[frozenset[int]] = frozenset()
 
 
 class _Parsed(NamedTuple):
-    """A statement, split at its parameters. `places` has the indexes of the parameters; `texts` has
-    the SQL around them, one item more.
+    """A statement, split at its parameters. `places` contains the indexes of the parameters.
+    `texts` contains the SQL between them, and so has one more item.
     """
 
     texts: tuple[str, ...]
@@ -64,7 +64,7 @@ def _written(sql: str, nulls: frozenset[int]) -> str:
 
 
 def bind(sql: str, parameters: Sequence[Any]) -> tuple[str, Any]:
-    """Return a statement and its parameters for psycopg."""
+    """Convert a statement and its parameters for psycopg."""
     parsed = _parsed(sql)
     nulls = frozenset(place for place, value in enumerate(parameters) if value is None)
     if parsed.is_named:
@@ -74,7 +74,9 @@ def bind(sql: str, parameters: Sequence[Any]) -> tuple[str, Any]:
 
 
 def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-    """Return a statement and the parameters of each of its executions, for psycopg."""
+    """Convert a statement that is executed several times, and the parameters of each execution, for
+    psycopg.
+    """
     places = _parsed(sql).places
     if _parsed(sql).is_named:
         return _written(sql, _NO_NULLS), [
@@ -84,7 +86,7 @@ def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
 
 
 def clean(value: object) -> object:
-    """Return the parameter in a form that PostgreSQL accepts."""
+    """Convert a parameter to a form that PostgreSQL accepts."""
     if isinstance(value, str) and "\x00" in value:
         return value.replace("\x00", "\ufffd")
     return value

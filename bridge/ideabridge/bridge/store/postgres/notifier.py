@@ -1,4 +1,4 @@
-"""PostgresNotifier: notices of a store in PostgreSQL, by NOTIFY and LISTEN."""
+"""PostgresNotifier: notifications for a store in PostgreSQL, with NOTIFY and LISTEN."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.notifier import Notifier
 
 _DOWN_S: Final = 1.0
-"""The seconds between two attempts to connect."""
+"""Pause, in seconds, between two attempts to connect."""
 
 logger: Final = logging.getLogger(__name__)
 
 
 class PostgresNotifier(Notifier):
-    """Sends notices over one channel of a server.
+    """Sends notifications over one channel of a server.
 
     Args:
         connect: opens a connection.
@@ -32,7 +32,7 @@ class PostgresNotifier(Notifier):
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], channel: str) -> None:
         self._connect = connect
         self._channel = channel
-        # A dict keeps each notice once, in order.
+        # A dict keeps the order and drops duplicates.
         self._pending: dict[str, None] = {}
 
     @property
@@ -47,11 +47,13 @@ class PostgresNotifier(Notifier):
         return listener.close
 
     def forget(self) -> None:
-        """Forget the notices of the last transaction; called when the next one begins."""
+        """Forget the notifications of the previous transaction. Called when a transaction
+        begins.
+        """
         self._pending.clear()
 
     def statements(self, connection: psycopg.Connection[Any]) -> str:
-        """Return SQL that notifies the listeners; it is sent together with the commit."""
+        """Return SQL that notifies the listeners. It is sent together with the commit."""
         statements = ""
         for notice in self._pending:
             quoted = quoting.Literal(notice).as_string(connection)
@@ -61,8 +63,8 @@ class PostgresNotifier(Notifier):
 
 
 class Listener:
-    """A thread that listens on a channel over a connection of its own, and reconnects when it is
-    lost.
+    """A thread that listens on a channel over its own connection, and reconnects when the
+    connection is lost.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop the thread."""
-        # This comes before the thread ends, because the thread closes the other end.
+        # Do this before the thread ends, because the thread closes the other end.
         self._waker.send(b"x")
         self._ended.set()
         self._thread.join()
@@ -103,7 +105,7 @@ class Listener:
                 self._ended.wait(_DOWN_S)
 
     def _hear(self, connection: psycopg.Connection[Any]) -> None:
-        """Take notices until the thread is stopped.
+        """Receive notifications until the thread is stopped.
 
         Raises:
             psycopg.Error: the connection is lost.

@@ -1,4 +1,4 @@
-"""PostgresUpkeep: the size, the backup and the vacuum of a store in PostgreSQL."""
+"""PostgresUpkeep: size, backups and vacuuming of a store in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class PostgresUpkeep(Upkeep):
 
     def back_up(self, target: Path) -> int:
         def fill(part: Path) -> None:
-            # The address has no password; pg_dump finds the password where this process does.
+            # The address contains no password. pg_dump finds the password in the same place as this
+            # process.
             words = [
                 "--format=custom",
                 "--strict-names",

@@ -1,8 +1,8 @@
 """PostgresWords: the full-text index of a store in PostgreSQL.
 
-PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this file
-splits words as for SQLite, and removes their accents; PostgreSQL only stems them. Its rank does not
-consider how rare a word is.
+PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this module
+splits texts into words as for SQLite, and removes accents. PostgreSQL only stems the words. Its
+ranking does not consider how rare a word is.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ideabridge.bridge.store.database import Database, WordIndex
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST: Final = 500
-"""The number of characters to which longer words are cut; PostgreSQL refuses words of 2 KB."""
+"""Longer words are cut to this many characters, because PostgreSQL refuses words of 2 KB."""
 
 _WEIGHTS: Final = "ABC"
-"""The weights of a table's columns in order: title or name, tools or description, body."""
+"""The weights of a table's columns, in order: title or name, tools or description, body."""
 
 _RANK: Final = "ts_rank('{0.1, 0.25, 0.5, 1.0}', words, to_tsquery('stemmed', ?2), 1)"
 
