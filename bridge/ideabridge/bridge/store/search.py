@@ -199,8 +199,8 @@ def widen(
     keep: Callable[[list[Item]], list[Kept]],
     first: int = 0,
 ) -> list[Kept]:
-    """Fetch more and more rows until `keep` has selected `limit` of them or there are no more.
-    Return the selected rows.
+    """Fetch more and more rows until `keep` has selected `limit` of them, or there are no more to
+    fetch. Return the selected rows.
 
     Args:
         limit: the maximum number of rows.

@@ -55,7 +55,7 @@ CAUTIOUS: Final[JSONObject] = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""The annotations of a tool about which nothing is known."""
+"""The annotations of a tool that nothing is known about."""
 
 _READS: Final[JSONObject] = {
     "readOnlyHint": True,
@@ -66,12 +66,14 @@ _READS: Final[JSONObject] = {
 
 
 _UNTIL_PROGRAM: Final = 3600.0
-"""The maximum number of seconds between a plan and the program of the same run that replaces it."""
+"""After how many seconds at most a program may replace the plan that was published for the same
+run.
+"""
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether one version is the plan of a run, and the next one is the program that
-    replaces it.
+    """Return whether one version is the plan of a run and the next one is the program that replaces
+    this plan.
     """
     if plan.plan is None or program.plan is None:
         return False
@@ -86,11 +88,11 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
 
 
 class Store:
-    """One store. All methods are synchronous. Unless their docstrings say otherwise, they are fast
-    enough for the event loop.
+    """A store. All methods are synchronous, and fast enough for the event loop unless their
+    docstrings say otherwise.
 
     Every method of the store and of its parts may also raise `StoreBusyError` (another process held
-    the lock too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
+    the lock for too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
     `StoreClosedError`, all of them `StoreError`s.
 
     Attributes:
@@ -98,16 +100,16 @@ class Store:
         runs: runs and their events.
         leases: the leases of runs: which driver may write, and until when.
         queue: the runs that wait for a worker.
-        call_places: the calls of modules whose limit counts the calls of all processes.
-        publications: ideas published under a name.
-        settings: values by key.
+        call_places: the calls of modules whose limit applies to all processes together.
+        publications: the ideas that are published under a name.
+        settings: the settings: values by key.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
         sessions: the sessions of direct calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
-        notifier: sends and receives notices between all processes on the store.
+        notifier: sends and receives notifications between all processes on the store.
     """
 
     def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
@@ -143,22 +145,24 @@ class Store:
         busy_timeout_s: float = 5.0,
         is_unfinished: bool = False,
     ) -> Store:
-        """Open a store, or create it (a file has mode 0600) with its folder; ":memory:" stores
-        nothing on disk.
+        """Open a store. If it does not exist, create it (a file with mode 0600) and its folder.
+        ":memory:" stores nothing on disk.
 
         Args:
             path: the file, or the address of a PostgreSQL database
                 (`postgresql://USER@HOST/DATABASE?schema=NAME`).
-            durability: `normal` survives a crash of the process, `full` also a power failure.
-            busy_timeout_s: the seconds to wait for another process's lock.
-            is_unfinished: the store may be an unfinished copy, which `copy_to` will continue.
+            durability: `normal` if writes survive a crash of the process, `full` if they also
+                survive a power failure.
+            busy_timeout_s: how long, in seconds, to wait for another process's lock.
+            is_unfinished: True if the store may be an unfinished copy, which `copy_to` will
+                continue.
 
         Raises:
             StoreAccessError: the file or folder cannot be read or written.
             StoreFormatError: the file is not SQLite, or is another program's database.
             StoreExtraError: psycopg is not installed.
-            StoreVersionError: a newer ideabridge wrote the store, or one from before the first
-                release.
+            StoreVersionError: the store was written by a newer ideabridge, or by one from before
+                the first release.
             StoreBusyError: another process kept it locked.
             StoreCopyError: the store is an unfinished copy.
         """
@@ -178,15 +182,15 @@ class Store:
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
-        """Return what `open_for_reading` needs to open this store in another process, as JSON that
-        may contain a password; None if the store is in memory.
+        """Return what `open_for_reading` needs to open this store in another process, or None if
+        the store is in memory. It is JSON, and may contain a password.
         """
         return self._database.reader()
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open a store that another process has open; every write fails. This raises the same
-        errors as `open`.
+        """Open a store that another process has open, for reading only: every write fails. This
+        raises the same errors as `open`.
         """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
@@ -200,9 +204,9 @@ class Store:
         """Index the saved ideas, so that the views and search tables are complete, and
         close the store.
 
-        Closing twice has no effect; any other call afterwards raises `StoreClosedError`. If another
-        process holds the lock, or the file cannot be written, the next process that closes the
-        store indexes the remaining ideas.
+        Closing twice has no effect. Any other call on a closed store raises `StoreClosedError`. If
+        another process holds the lock, or the file cannot be written, the next process that closes
+        the store indexes the remaining ideas.
         """
         if self.path != ":memory:" and not self._only_reads:
             with contextlib.suppress(StoreError):
@@ -223,17 +227,17 @@ class Store:
 
     @property
     def is_file(self) -> bool:
-        """Whether the store is a file."""
+        """True if the store is a file."""
         return self._database.one_writer and self.path != ":memory:"
 
     def engine(self) -> str:
-        """Return the database and its version, as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL
+        """Return the database and its version, such as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL
         15.18`.
         """
         return self._database.upkeep.engine()
 
     def used_bytes(self) -> int:
-        """Return the number of bytes that the store uses, which is the size of the file after a
+        """Return the number of bytes that the store uses. For a file, this is its size after a
         vacuum.
         """
         return self._database.upkeep.used_bytes()
@@ -243,7 +247,7 @@ class Store:
         return Writer(self._database)
 
     def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use, and return the size of the copy in
+        """Copy the store into a new file, even while it is in use. Return the size of the copy in
         bytes.
 
         The copy of a store in PostgreSQL is an archive for pg_restore.
@@ -257,7 +261,7 @@ class Store:
 
     def copy_to(self, target: Store, report: Callable[[str], None] = lambda _: None) -> Copied:
         """Copy everything into another store, from a file into PostgreSQL or back. Others can use
-        this one meanwhile.
+        this store meanwhile.
 
         Args:
             target: an empty store, or an unfinished copy of this one, which is then continued.
@@ -276,7 +280,7 @@ class Store:
         return copied
 
     def vacuum(self) -> tuple[int, int]:
-        """Give free pages back to the file system, and return the bytes before and after. Other
+        """Return free pages to the file system. Return the size in bytes before and after. Other
         processes wait meanwhile.
 
         Raises:
@@ -285,9 +289,9 @@ class Store:
         return self._database.upkeep.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
-        """Find what a pruning would delete: whole runs with their rooms, forks and ideas, the
-        oldest first; nothing that is published or tagged, and no run that has not ended. This reads
-        every idea, so do not call it in the event loop.
+        """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
+        first. Nothing that is published or tagged is included, and no run that has not ended. This
+        reads every idea, so do not call it in the event loop.
 
         Args:
             before: the time before which the runs must have ended: a date, a time, or an age
@@ -299,8 +303,8 @@ class Store:
         return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except what something needs by now. Others can use the
-        store meanwhile. If the process is killed, the store stays consistent and the next pruning
+        """Delete what `prunable` found, except what has come to be needed. Others can use the store
+        meanwhile. If the process is killed, the store stays consistent and the next pruning
         continues. `vacuum` makes the file smaller.
         """
         return self._pruning.prune(prunable)
@@ -313,7 +317,7 @@ class Store:
 
         Args:
             bounds: which runs to keep.
-            wait: waits for the given seconds between two steps; returns true to stop.
+            wait: called between two steps with the seconds to wait; returns true to stop.
         """
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
@@ -343,10 +347,11 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
                 found without it.
-            caller: who asks. The document contains nothing that others do not share with the
+            caller: who asks. The document contains nothing of others that is not shared with the
                 caller.
-            results: include values that come from results of the run. Without them the document
-                contains another idea, lists what is `left_out`, and names the `original`.
+            results: True to include values that come from results of the run. Without them, the
+                document contains a different idea, lists what is `left_out`, and names the
+                `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -389,17 +394,18 @@ class Store:
     ) -> str:
         """Save an exported idea, and return its id.
 
-        The run in its metadata is dropped if this store has a run with that id, because a document
-        cannot join a run. A time in the future is dropped too.
+        If this store has a run with the id in the idea's metadata, that id is dropped, because a
+        document cannot join a run. A time in the future is dropped, too.
 
         Args:
             document: the result of `export_idea`.
-            with_publication: also publish it, as the next version of the name in this store.
-            owner: the owner of a new name; None: the owner of the store, who
-                publishes to everybody.
-            annotations: the annotations of its plan according to the tools of this store; those of
-                the document are ignored. None: a plan may have any effect. A recorded answer is
-                always read-only.
+            with_publication: True to also publish it, as the next version of the name in this
+                store.
+            owner: the owner of a new name, or None for the owner of the store, who publishes to
+                everybody.
+            annotations: the annotations of its plan according to this store's tools, or None if a
+                plan may have any effect. The document's own annotations are ignored. A recorded
+                answer is always read-only.
             checks: which parts must be unchanged.
 
         Raises:
@@ -441,8 +447,8 @@ class Store:
         return Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
 
     def change_of(self, publication: Publication) -> Change:
-        """Return the differences from the previous version; none for the first version, or if
-        another owner published the previous one.
+        """Return the differences from the previous version. There are none for the first version,
+        or if another owner published the previous one.
 
         A program that replaces the plan of its own run within an hour is compared with the version
         before that plan, because the plan was published only until the program was ready.
@@ -463,15 +469,17 @@ class Store:
         return self.publications.get(publication.name, publication.version - 1, caller=SEES_ALL)
 
     def _published_as(self, ref: str, caller: Viewer) -> Publication | None:
-        """Return the publication that NAME or NAME@VERSION refers to; None for an id or a run."""
+        """Return the publication that NAME or NAME@VERSION refers to, or None for an id or a
+        run.
+        """
         try:
             return self.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return None
 
     def revision(self) -> tuple[int, int]:
-        """Two numbers, one of which changes whenever this process or another has
-        written something.
+        """Return two numbers. At least one of them changes whenever any process has written
+        something.
         """
         return self._database.revision()
 
@@ -490,7 +498,7 @@ def _open_server(
         from ideabridge.bridge.store.postgres.contents import PostgresContents
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
     except ImportError as error:
-        # The message of psycopg lists, in several lines, the implementations that it tried.
+        # psycopg's message lists the implementations that it tried, on several lines.
         reason = " ".join(str(error).split())
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({reason})"

@@ -9,16 +9,16 @@ from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""The maximum number of modules, over all configurations that use the store, whose lists are kept.
-The oldest lists are deleted first.
+"""How many modules have their lists stored, over all configurations that use the store. The oldest
+lists are deleted first.
 """
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""The maximum size of a list that is kept, in bytes of JSON."""
+"""Maximum size of a stored list, in bytes of JSON."""
 
 MAX_SHAPES: Final = 4096
-"""The maximum number of tools, over all owners, whose shapes are kept. The oldest shapes are
-deleted first.
+"""How many tools have their result shapes stored, over all owners. The oldest shapes are deleted
+first.
 """
 
 _LIST: Final = "list"
@@ -29,15 +29,14 @@ _SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`, which has five kinds of values.
+    """The tables `exposed_names` and `tool_memory`. The second stores five kinds of values.
 
-    | kind | key | value |
-    |---|---|---|
-    | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
-    | `instructions` | the same | what the module said last about its use |
-    | `way` | the same | how the module is reached without trying (`Way`) |
-    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
-    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
+    | kind | key | value | |---|---|---| | `list` | the fingerprint of a module's configuration |
+    the tools that the module listed last | | `instructions` | the same | the module's latest
+    instructions for its use | | `way` | the same | how to reach the module without trying several
+    ways (`Way`) | | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a
+    published call refers to it | | `shapes` | the digest of a tool's definition, and the caller of
+    the runs | the latest shapes of its results |
     """
 
     def __init__(self, database: Database) -> None:
@@ -51,8 +50,8 @@ class ToolMemory:
         return None if row is None else row[0]
 
     def _replace(self, kind: str, key: str, name: str, text: str | None, most: int) -> None:
-        """Replace a value, or delete it (None), and delete the oldest values of its
-        kind beyond `most`.
+        """Replace a value, or delete it if the new value is None. Delete the oldest values of its
+        kind if there are more than `most`.
         """
         with self._database.transaction():
             execute = self._database.execute
@@ -71,7 +70,7 @@ class ToolMemory:
             )
 
     def tools(self, module: str) -> list[JSON] | None:
-        """Return the definitions that a module listed last; None if no list is kept.
+        """Return the definitions that a module listed last, or None if no list is stored.
 
         Args:
             module: the fingerprint of the module's configuration.
@@ -93,7 +92,7 @@ class ToolMemory:
         return [str(row[0]) for row in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Keep the list of a module if it has changed. A list that is too large is not kept.
+        """Store the list of a module if it has changed. A list that is too large is not stored.
 
         Args:
             module: the fingerprint of the module's configuration.
@@ -106,13 +105,13 @@ class ToolMemory:
             self._replace(_LIST, module, name, text, MAX_LISTS)
 
     def instructions(self, module: str) -> str:
-        """Return what a module last said about its use. `module` is the fingerprint of its
+        """Return a module's latest instructions for its use. `module` is the fingerprint of its
         configuration.
         """
         return self._text(_INSTRUCTIONS, module) or ""
 
     def keep_instructions(self, module: str, name: str, text: str) -> None:
-        """Keep what a module says about its use, if it has changed. For the arguments, see
+        """Store a module's instructions for its use, if they have changed. For the arguments, see
         `keep_tools`.
         """
         if text != self.instructions(module):
@@ -126,16 +125,16 @@ class ToolMemory:
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Keep how a module is reached, if it has changed; None forgets it. For the arguments, see
-        `keep_tools`.
+        """Store how a module is reached, if that has changed. None deletes what is stored. For the
+        arguments, see `keep_tools`.
         """
         if way != self.way(module):
             text = None if way is None else encode_text(way)
             self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Return the tools by their exposed names, each as (module or "" for this process, name of
-        the tool there).
+        """Return the tools, keyed by exposed name. Each tool is `(module, or "" for this process;
+        name of the tool there)`.
 
         Args:
             scope: the folder of the configuration, because projects share stores.
@@ -150,8 +149,8 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Keep names, except those that another process has assigned meanwhile, and return all
-        names of the scope.
+        """Store names, except those that another process has assigned meanwhile. Return all names
+        in the scope.
         """
         with self._database.transaction():
             self._database.many(
@@ -170,15 +169,15 @@ class ToolMemory:
             )
 
     def definition(self, digest: str) -> JSONObject | None:
-        """Return the definition of a tool (its essence, see `Tool.digest`) that a published call
-        refers to; None if it is not kept.
+        """Return the definition of a tool that a published call refers to (its essence; see
+        `Tool.digest`), or None if it is not stored.
         """
         text = self._text(_DEFINITION, digest)
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
-        """Keep the definitions of tools that published calls refer to, by digest, so that later
-        changes can be shown.
+        """Store the definitions of tools that published calls refer to, keyed by digest, so that
+        later changes can be shown.
         """
         now = now_text()
         rows = [
@@ -192,8 +191,7 @@ class ToolMemory:
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:
-        """Return the latest different shapes of a tool's results in an owner's runs, the latest
-        first.
+        """Return the latest distinct shapes of a tool's results in an owner's runs, latest first.
 
         Args:
             owner: the caller of the runs.
@@ -203,7 +201,7 @@ class ToolMemory:
         return [] if text is None else cast("list[JSON]", decode_trusted(text))
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
-        """Replace the shapes (JSON Schemas) of a tool's results. `owner` and `tool`: see `shapes`;
-        `name`: the tool's name, for people.
+        """Replace the shapes (JSON Schemas) of a tool's results. For `owner` and `tool`, see
+        `shapes`; `name` is the tool's name, for people.
         """
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)

@@ -1,4 +1,5 @@
-"""Users: who may use a server on this store over HTTP, and the tokens that authenticate them.
+"""Users: who may use a server on this store over HTTP, and the tokens that authenticate these
+users.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
 refer to people by name, and nobody may inherit the data of another person.
@@ -29,7 +30,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.tools.names import did_you_mean
 
 LOCAL: Final = "local"
-"""The caller at this machine: over stdio, at the command line, and over HTTP on loopback as long as
+"""The caller on this machine: over stdio, on the command line, and over HTTP on loopback as long as
 there are no users. This caller owns the store.
 """
 
@@ -38,25 +39,25 @@ EVERYBODY: Final = ""
 
 
 class Sight(Enum):
-    """What a viewer who is not a caller sees; see `SEES_ALL`."""
+    """What a viewer that is not a caller sees; see `SEES_ALL`."""
 
     ALL = "all"
 
 
 SEES_ALL: Final = Sight.ALL
-"""Takes the place of a caller for viewers that see everything in a store: its owner at this
-machine, ideabridge itself, and admins on the page.
+"""Used instead of a caller for viewers that see everything in a store: its owner on this machine,
+ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""Who looks something up: `SEES_ALL`, or a caller, who finds only what it owns and what is shared
+"""Who looks something up: `SEES_ALL`, or a caller, which finds only what it owns and what is shared
 with it.
 """
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """Return the caller to whom an SQL statement is restricted; None (NULL in SQL) for `SEES_ALL`,
-    which restricts nothing.
+    """Return the caller that an SQL statement is restricted to, or None (NULL in SQL) for
+    `SEES_ALL`, which restricts nothing.
     """
     return None if viewer is SEES_ALL else viewer
 
@@ -65,15 +66,15 @@ Role = Literal["member", "admin"]
 State = Literal["active", "disabled", "removed"]
 
 TOKEN_PREFIX: Final = "ibt_"  # noqa: S105 - what a token begins with
-"""The prefix of a token: `ibt_ID_SECRET`."""
+"""The prefix of a token, which has the form `ibt_ID_SECRET`."""
 
 _CALLER: Final = "user:"
 _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""The accuracy in seconds of a token's time of last use. A write for each request would cost more
-than the request.
+"""The accuracy, in seconds, of a token's time of last use. Writing it for each request would cost
+more than the request itself.
 """
 _LABEL: Final = 64
 
@@ -88,8 +89,8 @@ class User:
             published.
         state: only `active` users are admitted.
         created: ISO 8601 in UTC.
-        issuer: the identity provider that authenticates the user; None: the user has
-            tokens of this store.
+        issuer: the identity provider that authenticates the user, or None if the user has tokens of
+            this store.
     """
 
     name: str
@@ -100,19 +101,19 @@ class User:
 
     @property
     def caller(self) -> str:
-        """The caller that owns this user's runs and ideas."""
+        """The caller that this user is, and that owns the user's runs and ideas."""
         return _CALLER + self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a user, without its secret, which is not stored. Times are ISO 8601 in
-    UTC; None: never.
+    """A user's token, without its secret, which is not stored. Times are ISO 8601 in UTC, or None
+    for never.
 
     Attributes:
-        id: part of the token's text.
+        id: the id, which is part of the token's text.
         user: the user's name.
-        label: its purpose.
+        label: what the token is for.
         created: when it was created.
         expires: when it expires.
         revoked: when it was revoked.
@@ -138,23 +139,25 @@ class Token:
 
 
 def user_of(caller: str) -> str | None:
-    """Return the name of a caller that is a user; None for other callers."""
+    """Return the user's name if the caller is a user, otherwise None."""
     if caller.startswith(_CALLER):
         return caller.removeprefix(_CALLER)
     return None
 
 
 def person_of(caller: str) -> str:
-    """Return the name of a caller for people: the user's name if the caller is a user."""
+    """Return what to call a caller in texts for people: the user's name if the caller is a user,
+    otherwise the caller itself.
+    """
     return user_of(caller) or caller
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
-    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`), and
-    return seconds since 1970.
+    """Read when a token expires: a date (`2027-01-31`), a time, or a duration from now (`90d`,
+    `12h`). Return seconds since 1970.
 
     Raises:
-        UserError: the text is not a time, or the time has passed.
+        UserError: the text is not a time, or the time is in the past.
     """
     now = time.time() if now is None else now
     try:
@@ -170,14 +173,14 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # Nobody can guess 256 random bits, so a slow hash would protect nothing and would slow down
-    # each request.
+    # Nobody can guess 256 random bits, so a slow hash would add no protection, but slow down each
+    # request.
     return hashlib.sha256(secret.encode()).digest()
 
 
 class Users:
-    """The tables `users` and `user_tokens`. Every process on the store sees a change at
-    its next request.
+    """The tables `users` and `user_tokens`. Every process on the store sees a change with its next
+    request.
     """
 
     def __init__(self, database: Database) -> None:
@@ -211,7 +214,7 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """Return the user that an identity provider authenticated, who is added the first time.
+        """Return the user that an identity provider authenticated. Add the user the first time.
 
         Args:
             issuer: the provider's address.
@@ -279,7 +282,7 @@ class Users:
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:
-        """Return the users that are not removed, by name."""
+        """Return the users that are not removed, sorted by name."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' "
@@ -288,7 +291,7 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """Return True if a user was ever added. From then on HTTP requires a token."""
+        """Return whether a user was ever added. From then on, HTTP requires a token."""
         with self._database.guard:
             return (
                 self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
@@ -318,7 +321,7 @@ class Users:
             return self.get(name)
 
     def manages(self, caller: str) -> bool:
-        """Return True if a caller is the owner of the store or an active admin."""
+        """Return whether a caller is the owner of the store or an active admin."""
         if caller == LOCAL:
             return True
 
@@ -332,7 +335,7 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the callers of users, to publish something to them.
+        """Convert names of users to callers, to publish something to these users.
 
         Raises:
             UnknownUserError: one of them is not a user, or was removed.
@@ -342,8 +345,8 @@ class Users:
             for name in names:
                 user = self._find("name = ?", name)
                 if user is None or user.state == "removed":
-                    # A user who shares something must not learn the names of other users, so the
-                    # message lists none.
+                    # A user who shares something must not learn other users' names, so the message
+                    # does not list any.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
                 callers.append(user.caller)
 
@@ -354,12 +357,12 @@ class Users:
     def add_token(
         self, name: str, label: str = "", expires: float | None = None
     ) -> tuple[Token, str]:
-        """Add a token to a user. Return its record, and its text, which is not stored.
+        """Create a token for a user. Return its record and its text. The text is not stored.
 
         Args:
             name: the user.
-            label: its purpose.
-            expires: when it expires, in seconds since 1970; None: never.
+            label: what the token is for.
+            expires: when it expires, in seconds since 1970, or None for never.
 
         Raises:
             UnknownUserError: there is no such user, or the user was removed.
@@ -405,7 +408,7 @@ class Users:
         return Token(*row)
 
     def tokens(self, name: str | None = None) -> list[Token]:
-        """Return the tokens of one user, or of all, oldest first.
+        """Return the tokens of one user, or of all users, oldest first.
 
         Raises:
             UnknownUserError: there is no such user.
@@ -426,7 +429,7 @@ class Users:
         Raises:
             UnknownTokenError: no token has that id.
         """
-        # The whole text of the token is also accepted as its id.
+        # Also accept the whole text of the token as its id.
         whole = _TOKEN.fullmatch(ident)
         ident = whole[1] if whole is not None else ident
         with self._database.transaction():
@@ -438,8 +441,8 @@ class Users:
             return self._token(ident)
 
     def verify(self, text: str) -> tuple[User, Token] | None:
-        """Return the user and the record of a token; None if it is not a valid token of an active
-        user.
+        """Return the user and the record of a token, or None if it is not a valid token of an
+        active user.
         """
         match = _TOKEN.fullmatch(text)
         if match is None:

@@ -1,4 +1,4 @@
-"""Versions: the changes between two ideas, and which of them break a caller."""
+"""Versions: the changes between two ideas, and which of these changes break callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import inline_refs
 
 _WIDEST: Final = 120
-"""The maximum number of characters of a value in a line of `changes`."""
+"""Maximum length, in characters, of a value in a line of `changes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Side:
     recorded_output: JSON
     context: list[JSON]
     lifting: JSONObject
-    """The data that lifting stores beside the calls: `explained` by place, `seen`, `watch`,
+    """The data that lifting stores next to the calls: `explained` by place, `seen`, `watch`,
     `decisions`, `strict`, `fixed`.
     """
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
-        """Return the side of an idea, with the publication under which callers see it."""
+        """Return the side for an idea, with the publication that callers see."""
         solution = stored.idea.solution
         description = stored.meta.title
         answer = ""
@@ -78,7 +78,7 @@ class Side:
 
 
 def _listed(value: JSON) -> list[JSON]:
-    """Return the value if it is a list, else an empty list."""
+    """Return the value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -106,10 +106,10 @@ def _lifting_of(plan: JSONObject) -> JSONObject:
 
 
 def differences(old: NewPublication, new: NewPublication) -> list[str]:
-    """Return the differences for callers of a name when `new` replaces `old`, one line each, with
-    whole values: description, way of answering, schemas, plan or program, recording.
+    """Return what changes for callers of a name when `new` replaces `old`, one line each, with
+    complete values: description, way of answering, schemas, plan or program, recording.
     """
-    # Copied values are compared by what would be sent in their place.
+    # Compare copied values by what would be sent for them.
     before = as_it_runs(old.plan or {})
     after = as_it_runs(new.plan or {})
 
@@ -128,7 +128,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """Yield the differences between the tools that two plans or guides pin. An import adds pins to
-    a document without them, so pins on one side only are no difference.
+    a document that has none, so pins on one side only do not count as a difference.
     """
     before = old.get("pins")
     after = new.get("pins")
@@ -146,9 +146,7 @@ def _tool_of(pin: JSON) -> JSON:
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    """Return the recording without pins, and without what a document that was written by hand added
-    to it.
-    """
+    """Return the recording without pins, and without what a hand-written document added to it."""
     if not isinstance(recorded, dict):
         return recorded
 
@@ -186,9 +184,9 @@ def _interface(
 
 def breaking(old: Side, new: Side) -> list[str]:
     """Return the obvious changes that break callers of `old`: a new required parameter, a removed
-    or retyped parameter or field of the output, an answer for only one input, or effects where
-    there were none. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
-    only in `changes`.
+    or retyped parameter or output field, an answer for only one input, or effects where there were
+    none before. Other changes of the schemas (limits, patterns, enumerations, alternatives) are
+    reported only by `changes`.
     """
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
@@ -262,14 +260,18 @@ def _below(path: str, name: str) -> str:
 
 
 def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
-    """Return whether every value of the types `narrower` also has one of the types `wider`."""
+    """Return whether every value that has one of the types `narrower` also has one of the types
+    `wider`.
+    """
     if "number" in wider:
         wider |= {"integer"}
     return narrower <= wider
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """Return the types that a schema and its alternatives name; none if every type is allowed."""
+    """Return the types that a schema and its alternatives name, or nothing if every type is
+    allowed.
+    """
     if not isinstance(schema, dict):
         return frozenset()
 
@@ -287,8 +289,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, recorded: JSON) -> JSONObject:
-    """Return a schema for an output that declares none: its literal structure, with the types of
-    recorded values in place of references. A null has no type.
+    """Return a schema for an output without a declared one: its literal structure, with references
+    replaced by the types of the recorded values. A null has no type.
     """
     values = recorded if isinstance(recorded, dict) else {}
     if isinstance(output, dict):
@@ -298,7 +300,7 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
         }
 
     if output is None and isinstance(recorded, dict):
-        # The output is the state, whose members are the paths to which the calls write.
+        # The output is the state. Its members are the paths that the calls write to.
         return {
             "type": "object",
             "properties": {name: seen_type(value) for name, value in values.items()},
@@ -349,7 +351,7 @@ def _name(call: JSON) -> str:
 
 def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:
     """Yield the differences between two values, each with its path. Null counts as no value. Values
-    of more than `widest` characters are cut.
+    longer than `widest` characters are truncated.
     """
     if old is None:
         if new is not None:

@@ -1,8 +1,8 @@
-"""Writer: lets the event loop write into the store without waiting for a disk, a lock or another
+"""Writer: lets the event loop write to the store without waiting for a disk, a lock or another
 process.
 
-A small job runs at once on the event loop, because its commit takes tens of microseconds, and a
-change of threads takes longer. A job is queued if the store is locked, fails or was slow, if other
+A small job runs at once on the event loop, because its commit takes tens of microseconds, and
+switching threads takes longer. A job is queued if the store is locked, fails or was slow, if other
 jobs are queued, if the job is large, or if the durability is `full`. A thread commits queued jobs
 together. If an error is temporary, it retries after a pause.
 """
@@ -26,10 +26,10 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""The seconds for which a job is retried while the store cannot be written."""
+"""How long, in seconds, a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""The seconds for which a write outside the writer may block the event loop while another process
+"""How long, in seconds, a write outside the writer may block the event loop while another process
 writes.
 """
 
@@ -40,7 +40,7 @@ next `_SLOW_FOR` seconds.
 """
 
 _IN_A_ROW: Final = 3
-"""The number of slow commits in a row that switches to the thread: a single one may be slow because
+"""After how many slow commits in a row the thread takes over. A single one may be slow because
 another process uses the processor.
 """
 
@@ -48,7 +48,7 @@ _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""The seconds for which queued jobs are retried when the bridge closes."""
+"""How long, in seconds, queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -62,17 +62,18 @@ class _Queued:
     is_large: bool
     within: float
     since: float = 0.0
-    """The time of its first failure; 0 if it has not failed."""
+    """The time of the job's first failure, or 0 if it has not failed."""
 
 
 class Writer:
-    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread; jobs
-    may run in another.
+    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread. Jobs
+    may run in another thread.
 
-    A job is repeated until it succeeds. Each attempt is a transaction, which is undone if it fails.
+    A job is repeated until it succeeds. Each attempt is a transaction, which is rolled back if it
+    fails.
 
     Attributes:
-        trouble: why the last write failed; None if it succeeded.
+        trouble: why the last write failed, or None if it succeeded.
     """
 
     def __init__(self, database: Database) -> None:
@@ -99,12 +100,12 @@ class Writer:
         """Run a job at once if it is likely to be fast, otherwise later.
 
         Args:
-            job: writes into the store.
+            job: writes to the store.
             done: called with the result of the job after its commit: before `write`
                 returns, or later.
-            failed: called with the error of a queued job that is not retried any more.
-            key: jobs of one key run in order.
-            is_large: the job may take long.
+            failed: called with the error of a queued job when it is no longer retried.
+            key: jobs with the same key run in order.
+            is_large: True if the job may take long.
 
         Returns:
             True if the job is committed.
@@ -134,7 +135,7 @@ class Writer:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """Why writes wait at present; None if none waits because of an error."""
+        """Why writes are currently waiting, or None if none waits because of an error."""
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -170,9 +171,9 @@ class Writer:
         """Run a job in the writer's thread, and wait for it.
 
         Args:
-            job: writes into the store.
-            within: the seconds for which the job is retried while the store cannot be written;
-                None: the store's time-out for locks.
+            job: writes to the store.
+            within: how long, in seconds, the job is retried while the store cannot be written, or
+                None for the store's time-out for locks.
 
         Raises:
             StoreError: the store could not be written; the job changed nothing.
@@ -215,7 +216,7 @@ class Writer:
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
-        # Results that are already known are worth a wait of a few seconds.
+        # These results are already known, so saving them is worth a wait of a few seconds.
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
@@ -242,7 +243,7 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """Take the jobs from the queue that are committed together. A large job is committed
+        """Take from the queue the jobs that are committed together. A large job is committed
         alone.
         """
         batch: list[_Queued] = []
@@ -283,7 +284,7 @@ class Writer:
 
         self._queue.extendleft(reversed(retried))
         self.trouble = trouble
-        # While the store cannot be written, writes on the event loop fail at once.
+        # While the store cannot be written, make writes on the event loop fail at once.
         self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
         for queued, outcome in ended:
             if isinstance(outcome, Exception):

@@ -303,7 +303,8 @@ class PostgresDatabase(Database):
             return self.execute(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        # Checked before RETURNING, because a SELECT may lock rows.
+        # RETURNING goes last: the statement may contain a SELECT that locks rows, which comes
+        # before it.
         row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
         return None if row is None else int(row[0])
 

@@ -2,9 +2,9 @@
 
 SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): if a
 checkpoint begins when the whole log has already been moved, while another connection commits,
-commits can be lost and the file damaged. Many systems still have such a version. If Python has one,
-the library of the package `pysqlite3` is used. Without that package, `checkpoint_locked` makes the
-checkpoints instead of SQLite.
+commits can be lost and the file damaged. Many systems still have such a version. If Python has such
+a version, the library of the package `pysqlite3` is used instead. If that package is not installed,
+`checkpoint_locked` makes the checkpoints instead of SQLite.
 
 Two SQLite libraries in one process break each other's locks on a file
 (https://sqlite.org/howtocorrupt.html, 2.2.1). All code that opens a store in a process with a
@@ -21,11 +21,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
-"""The first versions without the WAL-reset bug: in the newest series, and in two older ones."""
+"""The first versions without the WAL-reset bug: in the newest series, and in two older series."""
 
 
 def is_fixed(version: tuple[int, int, int]) -> bool:
-    """Return whether a version of SQLite is without the WAL-reset bug."""
+    """Return whether a version of SQLite does not have the WAL-reset bug."""
     return (
         version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
     )
@@ -47,11 +47,11 @@ else:
     sqlite3 = _choose()
 
 IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
-"""Whether the SQLite in use is without the WAL-reset bug."""
+"""True if the SQLite version in use does not have the WAL-reset bug."""
 
 
 _LOCK_WAIT_S: Final = 1.0
-"""The seconds for which `checkpoint_locked` waits for the write lock."""
+"""How long, in seconds, `checkpoint_locked` waits for the write lock."""
 
 
 def checkpoint_locked(address: str) -> None:
@@ -62,8 +62,8 @@ def checkpoint_locked(address: str) -> None:
         address: the `file:` URI of the database file.
 
     Raises:
-        sqlite3.Error: the file cannot be read or written, or others held the write lock for a
-            second.
+        sqlite3.Error: the file cannot be read or written, or another process held the write lock
+            for a second.
     """
     with (
         closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as mover,
@@ -87,5 +87,5 @@ def checkpoint_locked(address: str) -> None:
 
 
 def described() -> str:
-    """Return the library in use, as `SQLite 3.53.4 of pysqlite3`."""
+    """Return the library in use, in the form `SQLite 3.53.4 of pysqlite3`."""
     return f"SQLite {sqlite3.sqlite_version} of {'Python' if sqlite3 is _standard else 'pysqlite3'}"

@@ -1,5 +1,5 @@
-"""SqliteDatabase: the SQLite file behind a store: opening, locking, transactions, and
-errors by cause.
+"""SqliteDatabase: the SQLite file behind a store: opening, locking, transactions, and the
+conversion of errors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ APPLICATION_ID: Final = 0x49444541
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
-"""The shortest and the longest pause between two attempts to lock the file, in seconds."""
+"""The shortest and the longest pause, in seconds, between two attempts to lock the file."""
 
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
@@ -58,11 +58,11 @@ _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
 
 
 class SqliteDatabase(Database):
-    """A `Database` in an SQLite file. A database in memory has one connection for
-    writing and reading.
+    """A `Database` in an SQLite file. A database in memory has a single connection for writing and
+    reading.
 
-    A writer that finds the file locked by another process sleeps and retries. It holds no
-    lock meanwhile.
+    A writer that finds the file locked by another process sleeps and retries. Meanwhile, it holds
+    no lock.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SqliteDatabase(Database):
         return None if self.files is None else {"file": str(self.files.path)}
 
     def _open_reader(self) -> None:
-        # From here on the writer waits in `_patiently`, where other threads can take its lock.
+        # From here on, the writer waits in `_patiently`, where other threads can acquire its lock.
         self._write("PRAGMA busy_timeout=0")
         self._reader = self._connect()
         self._reading = threading.RLock()
@@ -153,7 +153,8 @@ class SqliteDatabase(Database):
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
         # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth
-        # save would make one. If SQLite has the WAL-reset bug, `committed` makes the checkpoints.
+        # save would cause one. If SQLite has the WAL-reset bug, `committed` makes the checkpoints
+        # instead.
         run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
 
@@ -162,8 +163,8 @@ class SqliteDatabase(Database):
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process may have created the schema between the two reads. It sets both in
-        # one transaction.
+        # Another process may have created the schema between the two reads, but it sets both in one
+        # transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
@@ -179,11 +180,11 @@ class SqliteDatabase(Database):
                 time.sleep(0.01)
 
     def _migrate(self) -> None:
-        """Create the schema in a new file, or migrate that of an earlier version."""
+        """Create the schema in a new file, or migrate the schema of an earlier version."""
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # Another process may have created or migrated it meanwhile.
+            # Another process may have created or migrated the schema meanwhile.
             version = self._version()
             if version == schema.VERSION:
                 return
@@ -192,7 +193,7 @@ class SqliteDatabase(Database):
             self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
     def _version(self) -> int:
-        """Return the version of the file's schema; 0 if the file is empty.
+        """Return the version of the file's schema, or 0 if the file is empty.
 
         Raises:
             StoreVersionError: this ideabridge can neither read it nor migrate it.
@@ -230,7 +231,7 @@ class SqliteDatabase(Database):
         return f" INDEXED BY {index}"
 
     def numbered(self, tables: Sequence[str]) -> None:
-        """Do nothing: SQLite looks up the largest number by itself."""
+        """Do nothing, because SQLite looks up the largest number by itself."""
 
     def newest_row(self, table: str) -> int:
         with self.guard:
@@ -253,7 +254,7 @@ class SqliteDatabase(Database):
         return cursor
 
     def take_lock(self) -> None:
-        """Take the lock for writing; `lock.release` returns it.
+        """Acquire the lock for writing. Release it with `lock.release`.
 
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
@@ -309,8 +310,8 @@ class SqliteDatabase(Database):
         return self._data_version
 
     def revision(self) -> tuple[int, int]:
-        # The first number counts the commits that the reading connection sees: those of the writing
-        # connection and of other processes. In a store in memory only the second number changes.
+        # The first number counts the commits that the reading connection sees, by the writing
+        # connection and by other processes. In a store in memory, only the second number changes.
         with self.guard:
             return self.number("PRAGMA data_version"), self.connection.total_changes
 
@@ -324,7 +325,7 @@ class SqliteDatabase(Database):
         self.depth = level + 1
 
     def leave(self, level: int) -> None:
-        """Note that a transaction has ended."""
+        """Record that a transaction has ended."""
         self.depth = level
         if level == 0:
             self._writer = 0
@@ -396,8 +397,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def exclusive(self) -> Generator[None]:
         # To check foreign keys, SQLite would search whole tables at each deletion. A transaction
-        # that waits releases the lock once, so `alone` holds it once more: no other thread may find
-        # the checks switched off.
+        # that waits releases the lock once. `alone` holds it a second time, so that no other thread
+        # runs while the checks are switched off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -409,8 +410,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def alone(self) -> Generator[None]:
         """Keep other threads from writing while the caller runs statements on `connection` outside
-        a transaction. These statements hold the lock while they wait for other processes, so this
-        is for maintenance outside the event loop's thread.
+        a transaction. These statements hold the lock while they wait for other processes, so use
+        this only for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:
@@ -430,8 +431,8 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Translate the errors of statements outside `guard` and `transaction`, which translate
-        errors faster.
+        """Convert the errors of statements outside `guard` and `transaction`. Those convert errors
+        themselves, faster.
         """
         try:
             yield
@@ -440,8 +441,8 @@ class SqliteDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of SQLite or for text that cannot be bound; ignore
-        any other error.
+        """Raise the matching store error for an SQLite error or for text that cannot be bound.
+        Ignore any other error.
         """
         if isinstance(error, sqlite3.Error):
             raise self.translate(error) from error
@@ -449,7 +450,7 @@ class SqliteDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: sqlite3.Error) -> StoreError:
-        """Convert an error of SQLite into the store's error."""
+        """Convert an SQLite error to a store error."""
         if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
             return StoreClosedError(f"{self.path}: the store is closed")
 
@@ -467,12 +468,12 @@ class SqliteDatabase(Database):
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code of an SQLite error; 0 if it has none."""
+    """Return the primary result code of an SQLite error, or 0 if it has none."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so each
+    """Holds the lock of the reading connection, and converts errors. It is stateless, so each
     database needs only one.
     """
 
@@ -498,7 +499,7 @@ class _Guard:
 
 
 class _Transaction:
-    """One (possibly nested) transaction; takes the write lock at its beginning."""
+    """One (possibly nested) transaction. Acquires the write lock at its beginning."""
 
     __slots__ = ("_database", "_level")
 
@@ -553,7 +554,7 @@ class _Transaction:
     def _undo(self) -> None:
         database = self._database
         database.voids += 1
-        # After a full disk or an I/O error SQLite has already rolled back.
+        # After a full disk or an I/O error, SQLite has already rolled back.
         if not database.connection.in_transaction:
             return
         if self._level == 0:

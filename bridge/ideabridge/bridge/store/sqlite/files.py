@@ -1,5 +1,5 @@
-"""StoreFiles: makes the file of a store, its log and the log's index private, and watches them
-while the store is open.
+"""StoreFiles: makes a store's file, its log and the log's index private, and watches them while the
+store is open.
 
 If an open file is deleted, moved or replaced, the process keeps writing to the old file, and these
 writes are lost when the process ends. So each commit checks that the files are still in place.
@@ -22,15 +22,15 @@ from ideabridge.bridge.store.errors import StoreAccessError, StoreFormatError
 from ideabridge.bridge.store.sqlite import sqlite3
 
 LOOK_S: Final = 0.25
-"""The seconds between two checks of the files. In between, each commit checks only their folder."""
+"""Seconds between two checks of the files. In between, each commit checks only their folder."""
 
 _RESCUED: Final = ".rescued-"
-"""The part of a rescued copy's name before the time. Such a copy has the data that a process still
-held of a deleted store.
+"""The part of a rescued copy's name before the time. Such a copy contains the data that a process
+still had from a deleted store.
 """
 
 _SMALLEST: Final = 512
-"""The size in bytes of SQLite's smallest page, and thus of its smallest file."""
+"""The size, in bytes, of SQLite's smallest page, and so of the smallest possible file."""
 
 Identity = tuple[int, int]
 """The device and inode number of a file."""
@@ -57,7 +57,9 @@ class StoreFiles:
 
     @property
     def address(self) -> str:
-        """The URI for `connect(..., uri=True)`, which does not create the file if it is gone."""
+        """The URI for `connect(..., uri=True)`. Connecting with it does not create the file if it
+        is gone.
+        """
         return f"{self.path.as_uri()}?mode=rw"
 
     def prepare(self) -> None:
@@ -65,7 +67,7 @@ class StoreFiles:
         its log private.
 
         An existing file is never opened here: closing any file descriptor of a file releases all
-        locks of the process on it, including those of another open store
+        locks that the process holds on it, including those of another open store
         (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:
@@ -78,13 +80,13 @@ class StoreFiles:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             except FileExistsError:
                 if 0 < path.stat().st_size < _SMALLEST and path.is_file():
-                    # SQLite would treat such a file as empty and overwrite it.
+                    # SQLite would treat a file smaller than this as empty and overwrite it.
                     raise StoreFormatError(f"{path}: it is not an SQLite file") from None
                 if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
                     raise StoreAccessError(
                         f"{path}: it, or its folder, cannot be written"
                     ) from None
-            # Existing files may have another mode. SQLite creates further files with the mode of
+            # Existing files may have another mode. SQLite creates its other files with the mode of
             # the database file.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
@@ -101,9 +103,9 @@ class StoreFiles:
         self.look()
 
     def fault(self) -> str | None:
-        """Return what happened to the files, in words; None if they are in place. The files are
-        checked only if the modification time of their folder has changed, as it does with every
-        change of a name in it.
+        """Describe what happened to the files, or return None if they are in place. The files are
+        checked only if the modification time of their folder has changed, as it does when any name
+        in it changes.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
@@ -139,21 +141,21 @@ class StoreFiles:
         return None
 
     def beside(self) -> Path:
-        """Return a new name in the folder for a rescued copy."""
+        """Return an unused name in the store's folder for a rescued copy."""
         return self.path.with_name(
             f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"  # noqa: DTZ005
         )
 
 
 def rescued_of(path: Path) -> list[Path]:
-    """Return the rescued copies of a store that was deleted while in use, the oldest first."""
+    """Return the rescued copies of a store that was deleted while in use, oldest first."""
     path = Path(os.path.realpath(path))
     copies = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
     return sorted(copy_committed for copy_committed in copies if PARTIAL not in copy_committed.name)
 
 
 def _identity(file: Path) -> Identity | None:
-    """Return the identity of a file; None if it does not exist.
+    """Return the identity of a file, or None if it does not exist.
 
     Raises:
         OSError: the identity cannot be determined.
@@ -179,8 +181,8 @@ def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as new_file:
-            # The copy is one step. Others can write meanwhile, and with several steps each write
-            # would restart the copy.
+            # Copy in a single step. Others can write meanwhile, and if there were several steps,
+            # each write would restart the copy.
             connection.backup(new_file)
             # Without a log, the copy is a single file, which can be moved.
             new_file.execute("PRAGMA journal_mode=DELETE")

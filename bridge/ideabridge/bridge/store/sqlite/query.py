@@ -1,9 +1,9 @@
-"""query: runs SQL that a person wrote at the command line; it reads a store in SQLite and changes
+"""query: runs SQL that a person wrote at the command line. It reads a store in SQLite and changes
 nothing.
 
 Four things prevent writes: the file is opened for reading, `query_only` is on, an authorizer
-refuses everything but reading, and sqlite3 runs one statement only. The SQL cannot attach another
-file or load an extension.
+refuses everything except reading, and sqlite3 runs only one statement. The SQL cannot attach
+another file or load an extension.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
 
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of the values of a result, in bytes."""
+"""Maximum size of the values in a result, in bytes."""
 
 MOST_SECONDS: Final = 30.0
 
 _MOST_MEMORY: Final = 512 * 1024 * 1024
-"""The maximum memory in bytes that SQLite uses in this process from the first query on. SQLite
+"""Limit, in bytes, on the memory that SQLite uses in this process from the first query on. SQLite
 cannot raise this limit again.
 """
 
 _STEPS: Final = 10_000
-"""The number of SQLite instructions between two looks at the clock: about a tenth of a
+"""How many SQLite instructions run between two checks of the clock: about a tenth of a
 millisecond.
 """
 
@@ -59,7 +59,7 @@ _ABOUT_TABLES: Final = frozenset(
         "table_xinfo",
     }
 )
-"""Pragmas whose argument is a name. The argument of other pragmas sets something."""
+"""Pragmas whose argument is a name. The argument of any other pragma sets something."""
 
 _ABOUT_FILE: Final = frozenset(
     {
@@ -90,9 +90,9 @@ class QueryResult:
 
     Attributes:
         columns: the names of the columns, made unique: a second `id` is `id_2`.
-        rows: the rows, with their values in the order of the columns.
-        bound: the limit that ended the reading before the last row, such as `10,000 rows`; "" if
-            none did.
+        rows: the rows; each has its values in the order of the columns.
+        bound: the limit because of which not all rows were read, such as `10,000 rows`; "" if all
+            were read.
     """
 
     columns: list[str]
@@ -101,10 +101,10 @@ class QueryResult:
 
 
 class _Authorizer:
-    """Allows or refuses each action of a statement when SQLite compiles it.
+    """Allows or refuses each action of a statement while SQLite compiles it.
 
     Attributes:
-        refused: the first refusal, as the end of a sentence; "" if there was none.
+        refused: the first refusal, worded as the end of a sentence, or "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -152,8 +152,8 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         parameters: the value of each `:name`.
 
     Raises:
-        QueryError: it is not one SQL statement that reads, a parameter is missing or unused, or it
-            takes too long.
+        QueryError: it is not a single reading SQL statement, a parameter is missing or unused, or
+            it takes too long.
         StoreAccessError: the file cannot be read.
         StoreFormatError: it is not a store.
     """

@@ -1,12 +1,12 @@
 """The schema of the store: its tables, indexes and views (`docs/store.md`), and the migrations.
 
-sqlite-utils creates them. Only a new store, or one of an earlier version, needs this module, whose
-import takes 0.1 s.
+sqlite-utils creates them. This module takes 0.1 s to import, and only a new store, or one of an
+earlier version, needs it.
 
 To change a table or index, add a function at the end of `MIGRATIONS`. Never change an earlier
 function: a new store is created in the first version and then migrated like any other, so that all
 stores of one version have the same schema. Views hold no data, so each migration ends by creating
-the present views. A change of views alone needs a migration that does nothing.
+the current views. A change of views alone needs a migration that does nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from sqlite_utils.db import Table
 
 Migration = Callable[["Database"], None]
-"""A step to the next version. It runs in a transaction and must not commit; transactions that
-sqlite-utils begins by itself become savepoints.
+"""A migration step to the next version. It runs in a transaction and must not commit; transactions
+that sqlite-utils begins by itself become savepoints.
 """
 
 FIRST: Final = 25
-"""The version that `_create_first` creates. Stores of earlier versions are refused."""
+"""The version that `_create_first` creates. Stores of earlier versions are rejected."""
 
 
 def _add_shown_and_ropes(database: Database) -> None:
@@ -44,27 +44,28 @@ def _convert_removed_kinds(database: Database) -> None:
 
 
 MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes, _convert_removed_kinds)
-"""The steps from `FIRST` on, in order. Add new ones at the end."""
+"""The migration steps from `FIRST` on, in order. Add new ones at the end."""
 
 VERSION: Final = FIRST + len(MIGRATIONS)
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 
 def can_migrate(version: int) -> bool:
-    """Return whether a store of this version can be brought to `VERSION`."""
+    """Return whether a store of this version can be migrated to `VERSION`."""
     return FIRST <= version <= VERSION
 
 
 def update(connection: sqlite3.Connection, version: int) -> None:
-    """Migrate a store to `VERSION`, inside a transaction of the caller.
+    """Migrate a store to `VERSION`. The caller holds a transaction.
 
     Args:
         connection: the connection to the store, with sqlite3's default handling of transactions.
-        version: 0 for an empty database, else a version for which `can_migrate` returns True.
+        version: 0 for an empty database, otherwise a version for which `can_migrate` returns True.
     """
     from sqlite_utils import Database
 
-    # Plugins would be other people's code, and no trigger of a store calls another.
+    # Without plugins, because they would be other people's code; without recursive triggers,
+    # because no trigger of a store calls another.
     database = Database(connection, recursive_triggers=False, execute_plugins=False)
     if version == 0:
         _create_first(database)
@@ -81,7 +82,7 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 
 _SPECIAL_TABLES: Final = (
     # The solution comes after the columns that a list of ideas reads, so that lists do not touch
-    # its pages. Lists are filtered and ordered by time, outcome and mind.
+    # the pages that hold it. Lists are filtered and ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -99,8 +100,8 @@ _SPECIAL_TABLES: Final = (
         solution TEXT NOT NULL
     ) STRICT
     """,
-    # A row has `tool:NAME` or `module:NAME` for a call in any step of the idea's run, or `tag:NAME`
-    # for one of its tags.
+    # A row holds `tool:NAME` or `module:NAME` for a call in any step of the idea's run, or
+    # `tag:NAME` for one of the idea's tags.
     """
     CREATE TABLE idea_uses (
         what TEXT NOT NULL,
@@ -117,7 +118,7 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (idea, tool, module)
     ) STRICT, WITHOUT ROWID
     """,
-    # How often hosts called each tool of a server, and when they last did.
+    # How often hosts have called each tool of a server, and when they last did.
     (
         "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
         "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
@@ -142,8 +143,8 @@ _SPECIAL_TABLES: Final = (
     ) STRICT
     """,
     # Sessions in progress: direct calls of one caller, client and connection, and their results.
-    # `id` of a call is the session's number times 2^32 plus the place of the call. When a session
-    # ends, it becomes a run of kind `session`.
+    # The `id` of a call is the session's number times 2^32 plus the position of the call. When a
+    # session ends, it becomes a run of kind `session`.
     """
     CREATE TABLE sessions (
         number INTEGER PRIMARY KEY,
@@ -157,8 +158,8 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # The tool that owns each exposed name, by the folder of the configuration. A name never begins
-    # to mean another tool.
+    # The tool that owns each exposed name, by the folder of the configuration. A name never changes
+    # its meaning to another tool.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
@@ -184,7 +185,7 @@ _SPECIAL_TABLES: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     # The callers that a published name is shared with, besides its owner; '' means everybody. They
-    # see the versions from `since` on, and the one to which the name refers.
+    # see the versions from `since` on, and the version that the name refers to.
     """
     CREATE TABLE shares (
         caller TEXT NOT NULL,
@@ -193,7 +194,7 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # The index keeps no copy of the text, which can be read again from the idea. With `porter`, a
+    # The index stores no copy of the text, because it can be read from the idea. With `porter`, a
     # search for "report" finds "reports".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
@@ -207,7 +208,7 @@ _SPECIAL_TABLES: Final = (
     """,
 )
 """Tables that sqlite-utils cannot express: with generated columns, without row numbers, with
-numbers that are never reused, or with a full-text index that keeps no texts.
+numbers that are never reused, or with a full-text index that stores no texts.
 """
 
 _PARTIAL_INDEXES: Final = (
@@ -218,7 +219,9 @@ _PARTIAL_INDEXES: Final = (
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
 )
-"""Indexes of only some rows of a table, which sqlite-utils cannot express either."""
+"""Partial indexes, which cover only some rows of a table. sqlite-utils cannot express these
+either.
+"""
 
 _LISTS: Final = """
                    LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
@@ -228,9 +231,9 @@ _LISTS: Final = """
                    LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
                    LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
 """
-"""SQL that unfolds the entries `one` level by level. It avoids recursion, because reading one row
-must not wait for all rows. A list has at most 128 entries, so four levels of lists hold millions of
-entries.
+"""SQL that unfolds the entries `one`, level by level. It does not use recursion, because reading
+one row must not wait for all rows. A list has at most 128 entries, so four levels of lists hold
+millions of entries.
 """
 
 _VIEWS: Final = {
@@ -262,8 +265,8 @@ _VIEWS: Final = {
         JOIN whole_contents AS contents
         ON contents.number = coalesce(four.value, three.value, two.value, one.value)
     """,  # noqa: S608
-    # Whole events, including the parts that are stored in `contents`. The events of one run are one
-    # range of rows.
+    # Whole events, including the parts that are stored in `contents`. The events of one run form
+    # one range of rows.
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence,
                CASE WHEN events.parts IS NULL THEN events.body ELSE
@@ -325,7 +328,7 @@ def _create_first(database: Database) -> None:
     database.table("shares").create_index(["name"], "shares_by_name")
     database.table("user_tokens").create_index(["user"], "user_tokens_by_user")
 
-    # The hash of an idea's calls without their literals, which shows that work is repeated.
+    # The hash of an idea's calls without their literals. Equal hashes show that work was repeated.
     shapes = _table(
         database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas")
     )
@@ -334,12 +337,12 @@ def _create_first(database: Database) -> None:
     # The results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
-    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8
-    # bytes of its hash.
+    # Every message, schema and list, stored once by content. `content_keys` finds a row by the
+    # first 8 bytes of its hash.
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
-    # The further runs and steps that made an idea.
+    # Other runs and steps that made the same idea.
     occurrences = _table(
         database,
         "occurrences",
@@ -349,8 +352,8 @@ def _create_first(database: Database) -> None:
     )
     occurrences.create_index(["idea"])
 
-    # Every version ever published, and the version that each name refers to now. A pinned name
-    # keeps its version when another one is published.
+    # Every version ever published, and the version that each name currently refers to. A pinned
+    # name keeps its version when another one is published.
     publications = _table(
         database,
         "publications",
@@ -376,7 +379,7 @@ def _create_first(database: Database) -> None:
     publications.create_index(["name", "version"], unique=True)
     publications.create_index(["idea"])
 
-    # The evidence of further runs of a version. Rows are only added; `publications.learned` is
+    # The evidence from later runs of a version. Rows are only added. `publications.learned` is
     # computed from them.
     evidence = _table(
         database,
@@ -458,7 +461,7 @@ def _table(
     refers: tuple[str, str] | None = None,
 ) -> Table:
     """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`.
-    `refers` names a column that refers to rows of another table, and that table.
+    `refers` names a foreign-key column and the table that it refers to.
     """
     keys = {key} if isinstance(key, str) else {*key}
     return database.table(name).create(

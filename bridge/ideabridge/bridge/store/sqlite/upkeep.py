@@ -1,4 +1,4 @@
-"""SqliteUpkeep: the size, the backup and the vacuum of a store in an SQLite file."""
+"""SqliteUpkeep: size, backups and vacuuming of a store in an SQLite file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SqliteUpkeep(Upkeep):
 
     Args:
         database: the database.
-        connection: its connection that writes.
+        connection: the connection that writes to the database.
         alone: keeps other threads from writing while statements run on the connection.
     """
 
@@ -43,8 +43,8 @@ class SqliteUpkeep(Upkeep):
             )
 
     def back_up(self, target: Path) -> int:
-        # The copy contains all commits up to its beginning. If the process is killed, the file
-        # either is complete or does not exist.
+        # The copy contains all commits made before it began. If the process is killed, the file is
+        # either complete or does not exist.
         with self._alone():
             copy_committed(self._connection, target)
         return target.stat().st_size

@@ -1,10 +1,10 @@
-"""FileWatch: notices when the files of a store are gone, and saves the data that the open store
+"""FileWatch: notices when the files of a store are gone, and rescues the data that the open store
 still holds.
 
 The copy helps a person whose folder is cleaned, synchronised or moved while an assistant still runs
 a server on the store in it (`git clean -dfx`, a program for cloud folders, a mistaken `rm`). Then
-only the open connection has the ideas and journals since the last backup, and they are lost when
-the process ends.
+only the open connection still has the ideas and journals since the last backup, and without the
+copy they would be lost when the process ends.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy_committed
 
 COMMITS: Final = 256
-"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise SQLite
-decides when to make one.
+"""How many commits lie between two checkpoints if SQLite has the WAL-reset bug. Otherwise, SQLite
+decides when to make a checkpoint.
 """
 
 
@@ -29,7 +29,7 @@ class FileWatch:
 
     Args:
         path: the path of the store as the user wrote it, for messages.
-        files: its files; None if it is in memory, so that there is nothing to watch.
+        files: its files, or None if the store is in memory, so that there is nothing to watch.
     """
 
     def __init__(self, path: str, files: StoreFiles | None) -> None:
@@ -79,15 +79,15 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files may have disappeared and come back. The saved copy lacks later commits.
+        # The files may disappear and come back. The saved copy lacks later commits.
         self._advice = ""
 
     def _gone(
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
         """Return the error for files that are gone. The first call saves the contents that the
-        connection still holds. If that fails, a later call tries again once the fault of the files
-        has changed: their folder may have come back without them.
+        connection still holds. If that fails, a later call tries again when the state of the files
+        has changed: for example, their folder may have come back without them.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):

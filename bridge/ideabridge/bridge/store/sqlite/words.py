@@ -15,7 +15,7 @@ _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(
 
 
 class SqliteWords(WordIndex):
-    """The tables `idea_words`, which keeps no copy of its texts, and `publication_words`."""
+    """The tables `idea_words`, which stores no copy of its texts, and `publication_words`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,7 +29,8 @@ class SqliteWords(WordIndex):
 
     def remove(self, table: str, rows: Sequence[int]) -> bool:
         if table != "publication_words":
-            # In a table without texts, FTS5 can delete a row only if it gets the texts of the row.
+            # In a table that stores no texts, FTS5 can delete a row only if it is given the row's
+            # texts.
             return False
         self._database.many(
             "DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows]
@@ -71,8 +72,8 @@ class SqliteWords(WordIndex):
     def end_rebuild(self) -> None:
         execute = self._database.execute
         execute("DROP TABLE idea_words")
-        # A view of the user may read this table. Without the pragma, such a view would prevent the
-        # renaming.
+        # The user may have created a view that reads this table. Without the pragma, such a view
+        # would prevent the renaming.
         execute("PRAGMA legacy_alter_table=ON")
         try:
             execute("ALTER TABLE idea_words_new RENAME TO idea_words")
