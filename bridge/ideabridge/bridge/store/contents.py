@@ -127,9 +127,9 @@ class Contents:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: dict[bytes, int] = {}
-        """The rows of all hashes that are not in `content_keys`."""
+        """Maps all hashes that are not in `content_keys` to their rows."""
         self._cached: dict[bytes, int] = {}
-        """The rows of some hashes that are."""
+        """Maps some of the hashes that are in `content_keys` to their rows."""
         self._keyed: int = 0
         self._last: int = 0
         self._state = (-1, -1)

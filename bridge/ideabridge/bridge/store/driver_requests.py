@@ -3,9 +3,11 @@
 A request is stored as a setting: `cancel RUN`, or `ask MARK.RUN` with an event that the driver
 should accept. The driver polls these settings, and answers `ask` under the same key:
 
-| value of `ask MARK.RUN` | meaning | |---|---| | `{"event": ...}` | the request is open and can
-still be withdrawn | | `{}` | the driver has begun to process the event | | `{"error": ...}` | the
-answer: null, or why the driver did not accept the event |
+| value of `ask MARK.RUN` | meaning |
+|---|---|
+| `{"event": ...}` | the request is open and can still be withdrawn |
+| `{}` | the driver has begun to process the event |
+| `{"error": ...}` | the answer: null, or why the driver did not accept the event |
 """
 
 from __future__ import annotations

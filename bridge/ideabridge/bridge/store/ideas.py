@@ -217,7 +217,7 @@ class Ideas:
         self._search = search
         self._users = users
         self._indexed = 0
-        """The last row that was indexed, as far as this process knows."""
+        """The last indexed row that this process knows of."""
 
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea, and return its id.

@@ -66,9 +66,7 @@ _READS: Final[JSONObject] = {
 
 
 _UNTIL_PROGRAM: Final = 3600.0
-"""After how many seconds at most a program may replace the plan that was published for the same
-run.
-"""
+"""Maximum time, in seconds, between a plan and the program of the same run that replaces it."""
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:

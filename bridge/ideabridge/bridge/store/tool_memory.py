@@ -31,12 +31,13 @@ _SHAPES: Final = "shapes"
 class ToolMemory:
     """The tables `exposed_names` and `tool_memory`. The second stores five kinds of values.
 
-    | kind | key | value | |---|---|---| | `list` | the fingerprint of a module's configuration |
-    the tools that the module listed last | | `instructions` | the same | the module's latest
-    instructions for its use | | `way` | the same | how to reach the module without trying several
-    ways (`Way`) | | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a
-    published call refers to it | | `shapes` | the digest of a tool's definition, and the caller of
-    the runs | the latest shapes of its results |
+    | kind | key | value |
+    |---|---|---|
+    | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
+    | `instructions` | the same | the module's latest instructions for its use |
+    | `way` | the same | how to reach the module without trying several ways (`Way`) |
+    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
+    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
     """
 
     def __init__(self, database: Database) -> None:

@@ -160,8 +160,8 @@ class PostgresDatabase(Database):
         self.reading: Final = threading.RLock()
         self._kinds: list[Kind] = []
         self._flat = False
-        """True while nested transactions make no savepoints, because after a failure each job is
-        repeated separately.
+        """True while nested transactions create no savepoints. They need none, because after a
+        failure each job is repeated separately.
         """
         self._doomed = False
         self._changes_locked = False

@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
         self.notifier = Notifier()
         self.depth = 0
         self._writer = 0
-        """The thread that is in a transaction; 0: no thread."""
+        """The thread that is in a transaction, or 0 if no thread is."""
         self._data_version = 0
         self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
         if self.files is not None:

@@ -37,9 +37,9 @@ class FileWatch:
         self._files = files
         self._commits = 0
         self._advice = ""
-        """While the files are gone: where the contents were saved, and how to go on."""
+        """Set while the files are gone: where the contents were saved, and how to continue."""
         self._unsaved = ""
-        """The fault of the files when saving the contents last failed."""
+        """The state of the files when saving the contents last failed."""
         self._saving = threading.Lock()
 
     def committed(self, connection: sqlite3.Connection) -> None:
@@ -79,7 +79,8 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files may disappear and come back. The saved copy lacks later commits.
+        # The files may have disappeared and come back. Forget the saved copy, because it lacks
+        # later commits.
         self._advice = ""
 
     def _gone(
