@@ -400,7 +400,7 @@ class DirectCalls:
         self._touched[recorded.row.id] = recorded
         self._bytes += len(text)
         if self._bytes > _MOST_BYTES:
-            self._end([*self._touched], "too many wait to be written")
+            self._end([*self._touched], "too many calls wait to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
         """Return a call in its stored form. `size` is the approximate size of its result, in
@@ -418,7 +418,7 @@ class DirectCalls:
 
         left = SESSION_BYTES - session.size
         if entry.is_secret:
-            body["unkept"] = "its parameters hold a secret of the configuration"
+            body["unkept"] = "its parameters contain a configured secret"
         elif entry.bytes_in > min(RESULT_BYTES, left):
             body["unkept"] = (
                 f"its parameters have {entry.bytes_in:,} bytes, more than a session takes"

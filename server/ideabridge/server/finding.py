@@ -331,7 +331,7 @@ class Finding:
         if sessions:
             result["sessions"] = [session.to_json() for session in sessions]
             lines += [
-                "sessions of direct calls, which publish_idea takes:",
+                "sessions of direct calls, which publish_idea accepts:",
                 *(session.line for session in sessions),
             ]
 

@@ -292,7 +292,9 @@ class Offerings:
         except Exception:
             # Nobody may be waiting for this list, and the other modules must go on.
             logger.exception(
-                "the %s of server %s could not be read by an error of ideabridge itself", kind, name
+                "the %s of server %s could not be read because of an error in ideabridge itself",
+                kind,
+                name,
             )
         finally:
             reading.connected.set()
@@ -348,8 +350,8 @@ class Offerings:
                 and module.has_token
             ):
                 refusal = (
-                    f"server {module.name!r} has a sign-in for each user, and changes of "
-                    "its resources are not reported"
+                    f"server {module.name!r} has a sign-in for each user, so changes of its "
+                    "resources are not reported"
                 )
                 raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
 

@@ -229,8 +229,9 @@ class ExposedTool:
             # A run of this call would not ask, because the rules for runs do not match exposed
             # names.
             raise DirectCallError(
-                f"{self.name}: a rule asks about it by the name it is exposed under, and a run of "
-                f"it would not ask; write the rule with the name of the tool, {offered.name!r}"
+                f"{self.name}: a rule requires approval for it under its exposed name, but a run "
+                "of it would not ask; write the rule with the name of the tool, "
+                f"{offered.name!r}"
             )
 
         meta = next((key for key in arguments if key in META_PROPERTIES), None)

@@ -450,7 +450,7 @@ class Front:
         if count >= MOST_RUNS:
             raise QuotaError(
                 f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. "
-                "check_run lists them, and cancels one"
+                "check_run lists and cancels them"
             )
 
 

@@ -96,7 +96,7 @@ class Sharing:
             who = "nobody" if decision is None else str(decision.by)
             raise PublicationError(
                 f"only a person gives others a tool that an assistant wrote, and {who} answered; "
-                "nothing was published. The same call again asks"
+                "nothing was published. The same call asks again"
             )
 
         if decision.decision != "approve":
@@ -133,7 +133,7 @@ class Sharing:
 
         text = (
             f"the recordings accept the program for {publish_request.name}. Others would get it, and an "
-            "assistant wrote it, so nothing is published before a person agrees "
+            "assistant wrote it, so nothing is published until a person approves it "
             f"({', '.join(approvals)}): {decides}. {_AGAIN}"
         )
         return answer(result, "\n".join([text, *request.notes]))

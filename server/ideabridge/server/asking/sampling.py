@@ -141,7 +141,7 @@ _ASK_TEXT: Final = "Answer with the next solution: one JSON object that satisfie
 _ASK_TOOL: Final = f"Give the next solution by calling {_TOOL}, once."
 _ABOUT_TOOL: Final = "Hand in the next solution."
 _AGAIN: Final = (
-    "That is malformed, and nothing of it was run:\n{errors}\nWrite the whole solution again."
+    "That is malformed, so nothing in it was run:\n{errors}\nWrite the whole solution again."
 )
 
 
@@ -397,8 +397,8 @@ class Sampler:
         elif due and rounds >= MAX_SAMPLING_ROUNDS:
             self._halt(
                 request,
-                f"the client's model was asked {rounds} times within this request, the most a "
-                f"client takes: {_HAND_IN}, or call check_run to have it asked again",
+                f"the client's model was asked {rounds} times within this request, the maximum "
+                f"that clients accept: {_HAND_IN}, or call check_run to have it asked again",
             )
             return []
 
@@ -581,7 +581,7 @@ class Sampler:
 
     def _params(self, run: Run, request: ToolRequest) -> JSONObject:
         if run.runner.request is None:
-            raise SampleError("the run asks nothing any more")
+            raise SampleError("the run no longer asks anything")
 
         reason = run.too_dear(run.runner.request)
         if reason is not None:

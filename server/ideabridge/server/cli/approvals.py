@@ -391,9 +391,7 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
     ]
     if len(matches) > 1:
         names = ", ".join(f"{decision.record.id}:{decision.approval}" for decision in matches[:5])
-        raise UsageError(
-            f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
-        )
+        raise UsageError(f"{word[:80]!r} is the start of several approvals; write one of {names}")
 
     if matches:
         return matches

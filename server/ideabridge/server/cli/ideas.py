@@ -731,7 +731,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
     lines: list[Line] = [(f"the {_kind(plan)} that runs", "bold"), *_plan(as_it_runs(plan))]
     if guide:
-        head = "where the plan gives no output, a mind goes on; its run begins with"
+        head = "if the plan gives no output, a mind continues; its run begins with"
         lines += [(head, "bold"), *_guide_lines(guide)]
 
     return lines

@@ -127,8 +127,8 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
     size = sum(int(str(entry["bytes"])) for entry in left_out if isinstance(entry, dict))
     report(
         f"{ref}: {len(left_out)} values of {size:,} bytes, which are or contain results of calls, "
-        "are left out; the document lists them. `ideas export --results` carries them, if the "
-        "idea is still whole here"
+        "are left out; the document lists them. `ideas export --results` includes them, "
+        "if the idea is still complete here"
     )
 
 

@@ -78,7 +78,7 @@ def trust(
     if not file.is_file():
         raise UsageError(f"{file} does not exist")
     if is_user_file(file):
-        say(f"{file} is your own configuration; it needs no trust")
+        say(f"{file} is your own configuration; it does not need to be trusted")
         return ExitCode.DONE
 
     standing, parsed = _read(file)
@@ -114,7 +114,7 @@ def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> No
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
         raise UsageError(
-            "--remove withdraws everything; --data goes with --show, --hash or a terminal"
+            "--remove revokes everything; --data goes with --show, --hash or a terminal"
         )
 
 
@@ -161,7 +161,7 @@ def _withdraw(file: Path) -> ExitCode:
     from ideabridge.bridge.trust import forget
 
     if forget(file):
-        say(f"{file} is not trusted any more", "green")
+        say(f"{file} is no longer trusted", "green")
         return ExitCode.DONE
 
     say(f"{file} is not trusted")

@@ -111,7 +111,7 @@ async def add_ideas(
 
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:
-        raise UsageError(f"FILE: {len(files):,} files; at most {_MAX_FILES:,} are taken at once")
+        raise UsageError(f"FILE: {len(files):,} files; at most {_MAX_FILES:,} are accepted at once")
     if name is not None and len(files) != 1:
         raise UsageError("--name goes with one file")
 

@@ -126,7 +126,7 @@ class ModuleViews:
         """Return the reason why a module's view is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
-            return f"server {module!r} gives {uri!r}, and views with that name belong to ideabridge"
+            return f"server {module!r} gives {uri!r}, but views with that name belong to ideabridge"
         return (
             f'the view {uri!r} of server {module!r} is not passed on: "views": true in its '
             "entry of ideabridge.json"

@@ -285,7 +285,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     return replace(
         adoption,
         verdict="taken",
-        why="another server has this name; --replace takes this one instead",
+        why="another server has this name; --replace uses this one instead",
     )
 
 

@@ -279,7 +279,7 @@ class Access:
         if visitor is not None:
             connection.whole()
         if body is None:
-            return self.refusal(413, f"this form has at most {most:,} bytes", {})
+            return self.refusal(413, f"this form may have at most {most:,} bytes", {})
 
         try:
             text = body.decode()

@@ -204,7 +204,7 @@ class Site:
                     wrong = ""
                 else:
                     wrong = (
-                        "This link was used already, or is older than 10 minutes: make another one."
+                        "This link was already used, or is older than 10 minutes: create another."
                     )
         except MissingScopeError as error:
             wrong = f"This token cannot be used: {error}."

@@ -322,13 +322,13 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
 def _listed(name: str, names: list[str] | None) -> str:
     """Return whether a server has the configured model."""
     if names is None:
-        return "; it answers, and does not list its models"
+        return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):
         return "; it answers, and has this model"
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"; it answers, and lists {shown or 'no models'}: some servers take any "
-        "name, others refuse this one"
+        f"; it answers, and lists {shown or 'no models'}: some servers accept any name, others "
+        "would refuse this one"
     )
 
 

@@ -100,7 +100,7 @@ def _event_line(event: Event, machine: Machine) -> Line:
             tools = counted(len(event.tools), "tool")
             return f"the run begins ({event.mode}{mind}); {tools}", "bold"
         case events.ConfigurationChanged():
-            return "the run continues under another configuration, whose rules now hold too", "bold"
+            return "the run continues under another configuration, whose rules also apply", "bold"
         case events.RequestMade():
             size = "" if event.bytes is None else f", {cost_of_request(event.bytes)}"
             return f"request {event.step} is sent ({event.request[:12]}{size})", "bold"
