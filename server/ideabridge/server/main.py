@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # The parent process closed this stream. A file opened later must not get its
+            # The parent process closed this stream. A file that is opened later must not get its
             # descriptor.
             setattr(
                 sys,
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
     if arguments is None:
-        # The process ends now. A last garbage collection would only take up to 0.2 s.
+        # The process is about to end, and a last garbage collection would only take up to 0.2 s.
         import gc
 
         gc.freeze()

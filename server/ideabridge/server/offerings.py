@@ -117,8 +117,8 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
-        # The last reading of each list is kept, because a module that is away may be back for the
-        # next request.
+        # The last reading of each list is kept, because a module that is not connected now may be
+        # back for the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
 
@@ -286,11 +286,11 @@ class Offerings:
                     if not reading.is_stale:
                         break
         except IdeabridgeError as error:
-            # The entries of the other modules are listed. The status of this module shows the
+            # The entries of the other modules are still listed. This module's status shows the
             # error.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
-            # Nobody may be waiting for this list, and the other modules must go on.
+            # Nobody may be waiting for this list, and the other modules must continue.
             logger.exception(
                 "the %s of server %s could not be read because of an error in ideabridge itself",
                 kind,
@@ -316,7 +316,7 @@ class Offerings:
     ) -> types.EmptyResult:
         """Note which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # Even a slow module has received the request by then.
+        # By then, even a slow module has received the request.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
@@ -410,8 +410,8 @@ class Offerings:
         """
         modules = self._bridge.modules
         if is_view_uri(uri):
-            # The views of a module are read only from this module, and views of ideabridge from
-            # none.
+            # A module's views are read only from the allowed module. ideabridge's own views are not
+            # read from any module.
             allowed = self._views.module
             if allowed is not None and self._views.serves(allowed, uri):
                 return modules[allowed]

@@ -219,8 +219,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             [],
         ),
-        # If a configured model or sampling answers, the calls of the task run within the call of
-        # this tool.
+        # If a configured model or sampling answers, the task's calls run within the call of this
+        # tool.
         _CHANGES,
     ),
     _tool(
@@ -277,7 +277,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "plan": _open("For a plan: {calls, output}."),
                             "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
-                            # Only a person can make a grant; the refusal says how.
+                            # Only a person can make a grant. The refusal says how.
                             "grant": {"type": "object", "additionalProperties": True},
                         },
                         ["approval", "decision"],
@@ -423,8 +423,8 @@ LISTED: Final = frozenset(_RARE)
 # -- arguments -------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
-    # `idea` may also be a document, and `program` false. Hosts pass both on if the list declares
-    # one type for each.
+    # `idea` may also be a document, and `program` may be false. Hosts pass both on if the list
+    # declares one type for each.
     "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
     "solve": ("solution",),
@@ -467,7 +467,7 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
         result[key] = value
         expected = _TYPES.get(_PROPERTIES[name].get(key, {}).get("type", ""))
         if expected is not None and isinstance(value, str):
-            # If it is not JSON, the check reports what was expected.
+            # If the string is not JSON, the check reports what was expected.
             with suppress(IdeabridgeError):
                 parsed = decode(value, what=key)
                 result[key] = parsed if isinstance(parsed, expected) else value
@@ -623,8 +623,8 @@ class OwnHandlers:
         notes = await room.patiently(
             lambda: room.submit(int(arguments["turn"]), arguments["solution"])
         )
-        # The host started the root run, so the answer is about this run, even for the turn of a
-        # room.
+        # The host started the root run, so the answer is about that run, even if the turn belongs
+        # to a room.
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         is_next = before is not None and room.runner.request is not before
@@ -659,7 +659,7 @@ class OwnHandlers:
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
         if paths:
-            # Events of the last moment may not be in the journal yet.
+            # The very latest events may not be in the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
 
@@ -708,7 +708,8 @@ class OwnHandlers:
                 entry["refused"] = short_words(run["refused"], _LISTED)
 
             listed.append(entry)
-            # The run in which the program was written succeeded, although the program was refused.
+            # The run in which the program was written succeeded, even though the program was
+            # refused.
             status = "refused" if "refused" in run else run["status"]
             lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
             if "reason" in run:
@@ -788,8 +789,8 @@ class OwnHandlers:
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
 
-        # A request that is repeated with the person's answers has applied its own decisions
-        # already.
+        # A request that is repeated with the person's answers has already applied its own
+        # decisions.
         if request.resumed is None:
             decisions: list[dict[str, Any]] = arguments["decisions"]
         else:

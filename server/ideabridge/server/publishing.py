@@ -328,7 +328,7 @@ class Publishing:
         """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # The Request itself names what is open.
+            # The Request itself names the open points.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -340,7 +340,7 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if program_request is not None:
             instructions = self._program_instructions(program_request, publication.name)
-            # A host shows either the text or the structured content, so each contains the whole
+            # A host shows either the text or the structured content, so each contains the full
             # Request once.
             result["needs_program"] = {
                 "runs": list[JSON](program_request.runs),
@@ -412,7 +412,7 @@ class Publishing:
                 "choices: a program has no copied values to decide on; leave take out"
             )
 
-        # The description in the call comes from the author of the program, who is not the
+        # The description in the call was written by the author of the program, who is not the
         # publisher.
         publish_request = dataclasses.replace(
             publish_request.for_program(written), description=None

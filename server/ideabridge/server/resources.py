@@ -69,7 +69,7 @@ def published_page(
         if entry is not None:
             room -= len(entry.model_dump_json())
             if room < 0 and entries:
-                # The cursor of a page is the last name before it.
+                # A page's cursor is the last name on the page before.
                 return entries, before
             entries.append(entry)
 
@@ -185,7 +185,7 @@ class IdeaResources:
         )
 
     def _names(self, start: str, caller: str) -> list[str]:
-        # The list is ordered by name, so names with the same start are neighbours.
+        # The list is ordered by name, so names that begin alike are adjacent.
         names: list[str] = []
         after = start[:-1] if is_safe_name(start[:-1]) else None
         while len(names) <= _COMPLETIONS:
@@ -205,7 +205,7 @@ class IdeaResources:
             publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
-        # The name may be pinned to an earlier version than the latest.
+        # The name may be pinned to a version earlier than the latest.
         numbers = [
             str(publication.version) for publication in publications.versions(name, caller=caller)
         ]
@@ -269,7 +269,7 @@ class IdeaPrompts:
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:
-            # An imported idea may have messages of types that are not registered here.
+            # An imported idea may contain messages of types that are not registered here.
             return []
         return [message for message in messages if message.type == "text"]
 

@@ -165,16 +165,16 @@ async def _with_progress(
     def watch(room: Run, event: Event) -> None:
         note = counter.note(room, event)
         if note is not None:
-            # If the client is slow or gone, this notification can be dropped: a later one has a
-            # newer count.
+            # If the client is slow or gone, this notification can be dropped, because a later one
+            # contains a newer count.
             with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 send.send_nowait(note)
 
     with send, receive:
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, request)
-            # The watchers end before the stream is closed, because a watcher must not raise an
-            # error.
+            # The watchers are removed before the stream is closed, because a watcher must not raise
+            # an error.
             with run.watching(lambda event: watch(run, event), watch):
                 for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
@@ -287,8 +287,8 @@ class _Counter:
         return (len(self._started) + self._all_settled) / 2, float(self._all_calls), message
 
     def _settled(self, run: Run) -> int:
-        # This counts reported calls and calls that never started, because the run may be ahead of
-        # its watchers.
+        # This counts only reported calls and calls that never started, because the run may be ahead
+        # of its watchers.
         return len(self._finished.get(run.id, ())) + self._never_started(run)
 
     def _never_started(self, run: Run) -> int:
@@ -390,7 +390,7 @@ class Running:
         self.relaying = Relaying(bridge, group)
         self.module_views = ModuleViews(bridge)
         self.published: Callable[[], None] = lambda: None
-        # By run: the attempts to publish it, and the reasons why runs are not published yet.
+        # Keyed by run: the attempts to publish it, and the reason why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
@@ -512,7 +512,7 @@ class Running:
         all servers on a store share. A state, including any state of a module, is bound to its
         caller, and is refused if another caller sends it.
         """
-        # By default the SDK binds a state to a token that only the SDK's own middleware records.
+        # By default, the SDK binds a state to a token that only the SDK's own middleware records.
         security = RequestStateSecurity(
             keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS, bind_principal=caller_of
         )
@@ -586,7 +586,7 @@ class Running:
         content = blocks.place(
             [result.get(key) for key in (*VALUES, "errors")],
             first=1,
-            # While a run goes on, each answer about it would show the blocks again.
+            # While a run is still open, each answer about it would show the blocks again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
             otherwise="check_run with its path as the only one of paths shows it",
         )
@@ -638,7 +638,7 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # The run is not written yet while its watchers are called.
+                # When the run's watchers are called, the run is not written yet.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
@@ -701,7 +701,7 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # This is a defect in ideabridge. The next request for the run tries again.
+            # This is a defect of ideabridge. The next request for the run tries again.
             logger.exception("run %s could not be published", run)
         finally:
             tried.set()
@@ -720,7 +720,7 @@ class Running:
             except (LimitExceededError, WorkerError) as error:
                 cause = self.bridge.secrets.mask(str(error))
             except (ModulesAwayError, StoreError, anyio.get_cancelled_exc_class()):
-                # The publication is not to blame.
+                # The publication is not at fault.
                 with suppress(StoreError):
                     self._keep(run, {"name": name, "tries": tries})
                 raise

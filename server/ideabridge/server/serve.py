@@ -66,12 +66,12 @@ DEFAULT_PORT: Final = 8787
 
 def _collect_seldom() -> None:
     """Make full garbage collections, which stop all threads, rare."""
-    # Imported objects are never freed. Each full collection, including the last one, would scan
-    # them for 0.1 s.
+    # Imported objects are never freed, but each full collection, including the last one, would scan
+    # them, which takes 0.1 s.
     gc.freeze()
-    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. But a
-    # dropped run is a reference cycle, so collections must not be too rare: with (10_000, 50, 20),
-    # 120 runs of 4 MB took twice the memory.
+    # With Python's thresholds (700, 10, 10), large runs caused 20 full collections of up to 1.4 s
+    # each. But a discarded run is a reference cycle, so collections must not be too rare: with
+    # (10_000, 50, 20), 120 runs of 4 MB took twice the memory.
     gc.set_threshold(10_000, 10, 10)
 
 
@@ -153,7 +153,7 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables may be meant for other programs, so they are no error.
+        # The variables may be meant for other programs, so this is not an error.
         _report(
             f"{named[0]} is set, but there are no spans: {error}; pip "
             "install 'ideabridge[telemetry]'"
@@ -203,8 +203,8 @@ async def _retain(bridge: Bridge) -> None:
     process = own_driver_name()
 
     def prune() -> str:
-        # The deletion uses its own connection, so that the server continues meanwhile. It does not
-        # create a deleted store again.
+        # The deletion uses its own connection, so that the server is not blocked. It does not
+        # create the store again if the store was deleted.
         if bridge.store.is_file and not Path(path).exists():
             return ""
         try:
@@ -612,7 +612,7 @@ async def _until_signalled(
     `exits=False`, after a second signal.
     """
     if sys.platform == "win32":
-        # The event loops of this platform receive no signals; Ctrl-C raises KeyboardInterrupt.
+        # On this platform, event loops receive no signals; Ctrl-C raises KeyboardInterrupt.
         await serve()
         return
 
@@ -638,7 +638,7 @@ async def _until_signalled(
             number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
-            # If Python code no longer runs, the guard ends this process.
+            # If Python code stops running, the guard ends this process.
             with guard.hearing():
                 await serve()
         finally:

@@ -126,7 +126,7 @@ class ExposedTool:
         self._in_run = policy_named(approval)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # A module checks the results of its tools itself.
+        # A module itself checks the results of its tools.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 
@@ -193,10 +193,10 @@ class ExposedTool:
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.know_names()
-            # This is the tool as its module lists it now.
+            # The definition is the one that the module lists now.
             tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
 
-        # Rules use the offered name of a tool, because its own name may occur in several modules.
+        # Rules use the tool's exposed name, because its own name may occur in several modules.
         offered = tool
         if tool.module is not None:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
@@ -210,8 +210,8 @@ class ExposedTool:
         if verdict.verdict == "allow":
             waiting = await self._waiting.find(digest, request.caller)
             if waiting is not None and waiting.status != "needs_approval":
-                # The same call was decided under earlier rules, and its result was not returned
-                # yet.
+                # The same call was decided under earlier rules, and its result has not been
+                # returned yet.
                 return await self._of_run(waiting, request, entry)
 
             if waiting is not None:
@@ -275,7 +275,7 @@ class ExposedTool:
 
         ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
-            # A person has replaced the call by a call of another tool.
+            # A person has replaced the call with a call of another tool.
             return {**self._running.answer_of(run, request), "isError": True}
 
         return await self._answer(ran, call.value)
@@ -594,7 +594,7 @@ class PublishedTool:
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
-            # There is no output, or not yet.
+            # There is no output, or there is none yet.
             result = self._running.answer_of(run, request)
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):

@@ -141,8 +141,8 @@ class Front:
             on_unsubscribe_resource=announcements.unsubscribe,
             on_subscriptions_listen=announcements.on_listen,
         )
-        # The results of these handlers are already in wire form, which the types of the constructor
-        # do not allow.
+        # The results of these handlers are already in wire form, which the constructor's types do
+        # not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_request_handler(
@@ -166,7 +166,7 @@ class Front:
             "completion/complete", types.CompleteRequestParams, offerings.complete
         )
         if offerings.has_modules:
-            # ideabridge itself logs nothing to clients.
+            # ideabridge itself sends no log messages to clients.
             server.add_request_handler(
                 "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
             )
@@ -239,15 +239,15 @@ class Front:
 
         try:
             # A request may still be in progress after its client has disconnected, so requests are
-            # counted here.
+            # counted here, where they really end.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
                 result = await call_next(ctx)
 
             if ctx.method in _HELLO and isinstance(result, dict):
-                # The instructions depend on the caller and the moment. The SDK has one text for
-                # everybody, and over stdio that of the start.
+                # The instructions depend on the caller and may change over time. The SDK has one
+                # text for everybody, and over stdio it is the text from the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
             return result

@@ -132,7 +132,7 @@ class Host:
     command: Callable[[Scope, JSONObject], list[str]] | None = None
 
     def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """The place that `install` writes to."""
+        """Return the file that `install` writes to."""
         return next(file for file in self.files(environment) if file.scope == scope)
 
     def entry(self, command: list[str]) -> JSONObject:

@@ -50,7 +50,7 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         words = []
 
     for number, argument in enumerate(read_arguments(command, words)):
-        # The name of a package or a subcommand is often the name of a folder, too.
+        # A package or a subcommand often has the same name as a folder.
         may_be_folder = not argument.is_code
         if any(
             _is_relative(part, project, may_be_folder=may_be_folder)
@@ -85,5 +85,5 @@ def _is_relative(text: str, project: Path, *, may_be_folder: bool) -> bool:
     try:
         path = project / text
         return path.exists() if may_be_folder or "/" in text else path.is_file()
-    except OSError:  # The word is too long for the name of a file.
+    except OSError:  # The word is too long to be a file name.
         return False

@@ -53,8 +53,8 @@ def translate_server(
                 'first: "TOKEN": "${TOKEN}"'
             )
         elif key == "env" and isinstance(value, dict):
-            # In VS Code a null unsets a variable, and numbers are allowed; here every
-            # variable is text.
+            # In VS Code a null unsets a variable, and numbers are allowed. Here, every variable is
+            # a string.
             members: JSONObject = {
                 name: _as_text(text) for name, text in value.items() if text is not None
             }
@@ -126,8 +126,8 @@ def _variable(
         case "pathSeparator" | "/":
             return "\\" if is_windows else "/"
         case _:
-            # Any other variable stays as it is; the check of ideabridge.json reports an unknown
-            # one.
+            # Any other variable is not changed. The check of ideabridge.json reports it if it is
+            # unknown.
             return reference.group()
 
 

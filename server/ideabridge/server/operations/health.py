@@ -57,7 +57,8 @@ class Health:
         if bridge.obstacle is not None:
             reasons.append("the store cannot be written")
 
-        # A failed module is tried again later, and the server serves requests without it.
+        # A module that failed is tried again later. In the meantime, the server serves requests
+        # without it.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )

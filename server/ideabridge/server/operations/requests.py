@@ -136,7 +136,7 @@ class RequestWatch:
     def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
         self._server = server
         self._observers = observers
-        # This middleware is outside of everything that turns errors into answers.
+        # This middleware is outside everything that turns errors into answers.
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:
@@ -285,7 +285,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     adds_handler = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
     if adds_handler:
-        # These lines bypass the log of errors, which leaves out similar lines.
+        # These lines bypass the error log, which leaves out similar lines.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False
 

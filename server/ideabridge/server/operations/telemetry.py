@@ -90,8 +90,8 @@ class Telemetry:
             id_generator=self._ids,
             shutdown_on_exit=False,
         )
-        # Attempts to reach a collector that is down are not logged one by one: the exporter logs an
-        # error after the last attempt.
+        # Failed attempts to reach a collector are not logged one by one, because the exporter logs
+        # an error after the last attempt.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
         # The processor has a bounded queue and a thread, so nothing here waits for the collector.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

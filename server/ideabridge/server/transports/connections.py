@@ -352,7 +352,7 @@ class GuardedProtocol(H11Protocol):
 
         after = self.conn.their_state
         if after is h11.IDLE or after is h11.SEND_BODY:
-            # A header or a body has begun or continues.
+            # A header or a body has started or continues.
             if self._timer is None or after is not before:
                 self._start()
             self._arrived += len(data)
@@ -373,7 +373,7 @@ class GuardedProtocol(H11Protocol):
             self._start()
 
         super().on_response_complete()
-        # Bytes that arrived meanwhile may be the beginning of the next request.
+        # Bytes that have arrived in the meantime may be the start of the next request.
         if (
             self._timer is None
             and self.conn.their_state is h11.IDLE
@@ -438,7 +438,7 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE:
-            # The server was busy and did not read. This time does not count against the client.
+            # The server was too busy to read; don't count this time against the client.
             self._since += late
 
         due = self._due()

@@ -224,7 +224,7 @@ class TokenDoor:
         """See `Door`."""
         if status in _CODES:
             return _refusal(status, _CODES[status], why, headers)
-        # In JSON-RPC an error that does not belong to a request has the id null.
+        # In JSON-RPC, an error that does not belong to a request has a null id.
         error = {"code": _INVALID_REQUEST, "message": why}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
 
@@ -295,7 +295,7 @@ class Gate:
         self._credentials = credentials
         self._quotas = quotas
         self._per_minute = per_minute
-        # The requests in progress, by the scope with which each can be ended.
+        # The requests in progress, keyed by the scope that can end each of them.
         self._served: dict[anyio.CancelScope, tuple[Door, Admission]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -381,8 +381,8 @@ class Gate:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # A change that a person has sent is made even if the browser disconnects at once. A page
-        # that somebody only reads is not completed.
+        # A change that a person has sent is carried out even if the browser disconnects at once. A
+        # page that is only being read is not completed.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission
@@ -395,7 +395,8 @@ class Gate:
                 del self._served[limit]
 
         if limit.cancelled_caught and not begun:
-            # The token or the session became invalid meanwhile, so the answer is a refusal.
+            # The token or the session has become invalid in the meantime, so the answer is a
+            # refusal.
             answer = await self._identified(door, scope)
             if isinstance(answer, Admission):
                 answer = door.refusal(503, "the request was ended; send it again", {})
@@ -409,13 +410,13 @@ class Gate:
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)
-            # Many requests have the same token, which is checked only once.
+            # Many requests have the same token, so each token is checked only once.
             valid: dict[tuple[bytes, str], bool] = {}
             for door, admission in set(self._served.values()):
                 try:
                     still_holds = await self._still_holds(door, admission, valid)
                 except IdeabridgeError:
-                    # The token cannot be checked now; the next round checks it again.
+                    # The token cannot be checked now. The next round checks it again.
                     continue
                 if not still_holds:
                     for limit, served in self._served.items():

@@ -386,7 +386,7 @@ class _Messages:
             nonlocal session, state
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                # A refused session has an id, too, but the SDK discards it at once.
+                # A refused session also has an id, but the SDK discards it at once.
                 if not session and message["status"] < _REFUSED:
                     session = header(message, b"mcp-session-id")
                     if session:
@@ -431,7 +431,7 @@ class _Messages:
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # The sessions are removed at once, because others may be opened while one ends.
+            # The sessions are removed at once, because others may be opened while one is ending.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -501,7 +501,7 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses one number both for the connections that it accepts at once and for those
+        # asyncio uses the same number for the connections that it accepts at once and for those
         # that wait.
         for listening in sockets or ():
             listening.listen(_BACKLOG)

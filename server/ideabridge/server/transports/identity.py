@@ -107,7 +107,7 @@ class IdentityProvider:
 
         algorithm = header.get("alg")
         kid = header.get("kid")
-        # `crit` names extensions that a recipient must know. This server knows none.
+        # `crit` names extensions that a recipient must understand. This server understands none.
         if (
             algorithm not in self.settings.algorithms
             or "crit" in header
@@ -143,7 +143,7 @@ class IdentityProvider:
             return None
 
         name = claims.get(self.settings.name_claim)
-        # `scope` is the claim of RFC 9068; Microsoft and Okta use `scp`.
+        # The claim is `scope` in RFC 9068; Microsoft and Okta use `scp`.
         scopes: object = claims.get("scope", claims.get("scp", ""))
         if isinstance(scopes, list):
             listed = cast("list[object]", scopes)
@@ -238,7 +238,7 @@ class IdentityProvider:
 
             keys = metadata.get("jwks_uri")
             try:
-                # The rules are the same as for an address in the configuration.
+                # The same rules apply as for an address in the configuration.
                 return (
                     AuthSettings(
                         issuer=self.settings.issuer, audience="any", jwks_url=str(keys)

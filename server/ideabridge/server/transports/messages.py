@@ -53,7 +53,7 @@ class RefusedMessage:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """Return the error that is sent as the answer, as a JSON object."""
+        """The error that is sent as the answer, as a JSON object."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
@@ -68,7 +68,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
         return [plain]
 
     data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
-    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
+    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a string.
     text = data.decode("utf-8", "replace")
     messages: list[JSONRPCMessage | RefusedMessage] = []
     position = 0
@@ -188,8 +188,8 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         return _read_response(message)
     if "id" not in message and isinstance(message.get("method"), str):
         params = message.get("params")
-        # The sender of a notification gets no answer that could name an error, so the valid rest of
-        # it is used.
+        # The sender of a notification gets no answer that could report an error, so the valid part
+        # of the notification is used.
         if isinstance(params, dict):
             members = cast("dict[str, Any]", params)
         else:
@@ -227,7 +227,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         )
 
     if params == []:
-        # Some languages have the same empty value for lists and objects.
+        # Some languages use the same empty value for lists and objects.
         params = {}
 
     if isinstance(params, list):

@@ -46,7 +46,8 @@ class Quotas:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._amounts: dict[tuple[str, str], int] = {}
-        # The (remaining uses, time of this count) of each pair, the least recently used first.
+        # Each pair's (remaining uses, time when they were counted), the least recently used pair
+        # first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     @contextmanager
@@ -118,9 +119,10 @@ ENDS: Final = 4096
 """How many bytes are kept from the start, and from the end, of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
-# The pattern includes what follows the id, because an integer that is cut off would be another id.
+# The pattern includes what follows the id, because an integer that is cut off would be a different
+# id.
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
-# An `id` is the id of the message only if all members beside it are members of the envelope.
+# An `id` belongs to the message itself only if all members beside it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
 _METHOD: Final = re.compile(

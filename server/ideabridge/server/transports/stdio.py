@@ -95,7 +95,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         try:
             await anyio.wait_readable(self._descriptor)
         except PermissionError:
-            # A regular file is always ready, and the event loop cannot wait for it.
+            # A regular file is always ready, and the event loop cannot wait for one.
             await anyio.lowlevel.checkpoint()
 
         try:
@@ -182,7 +182,7 @@ class StdioWriter(ObjectSendStream[SessionMessage]):
 def _encoded(message: types.JSONRPCMessage) -> bytes:
     if isinstance(message, types.JSONRPCResponse):
         response: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-        # orjson refuses integers past 64 bits.
+        # orjson refuses integers that need more than 64 bits.
         with suppress(orjson.JSONEncodeError):
             return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

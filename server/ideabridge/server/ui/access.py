@@ -195,7 +195,7 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions, by the key in their cookie; the least recently used comes first.
+        # The sessions, keyed by the key in their cookie. The least recently used comes first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- who it is ---------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Access:
             return None
 
         if key not in self._sessions:
-            # The session was ended while its token was checked.
+            # The session was ended while its token was being checked.
             return None
 
         visitor.used = time.monotonic()
@@ -371,7 +371,7 @@ class Access:
         return None
 
     def _count_failure(self, scope: Scope) -> None:
-        # Only failures are counted here, so strangers cannot use up the sign-ins of users.
+        # Only failures are counted here, so strangers cannot use up the users' sign-ins.
         address = scope["client"][0] if scope["client"] else ""
         self._quotas.spend(address, "failed sign-ins from this address", _MOST_SIGN_INS, 60)
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)

@@ -194,7 +194,7 @@ class ApprovalPages:
             cards = [Card.of(pending, visitor) for pending in oldest_first]
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
-        # This runs in a thread, because calls may be long.
+        # This runs in a thread, because calls may be large.
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
@@ -351,7 +351,7 @@ class ApprovalPages:
                 await self._take(pending, decision)
                 counts[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
-                # After the check, the question was decided elsewhere, or its run ended.
+                # After the check, the question was settled elsewhere, or its run ended.
                 fault = str(error)
                 run_id = pending.record.id
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
@@ -370,7 +370,7 @@ class ApprovalPages:
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
-            # If the run was deleted meanwhile, its row shows this as its fault.
+            # If the run was deleted in the meantime, its row shows this as its fault.
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
 
@@ -391,7 +391,7 @@ class ApprovalPages:
             seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
 
-        # A decision that was made elsewhere matters only to a visitor who has chosen its row.
+        # A decision that was made elsewhere concerns the visitor only if they have chosen its row.
         return [row for row in rows if row.pending is not None or row.chosen]
 
     async def _take(self, pending: Pending, decision: Decision) -> None:

@@ -134,7 +134,7 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     for edge in edges:
         readers[number[edge.source]].append(number[edge.target])
 
-    # A box without a supplier is placed next to its first reader, not at the far left.
+    # A box without a supplier is placed next to the first box that reads it, not at the far left.
     for source, targets in readers.items():
         if not before[source]:
             depth[source] = min(depth[target] for target in targets) - 1

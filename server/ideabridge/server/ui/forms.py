@@ -47,7 +47,7 @@ class Field:
 
 def number_from(text: str) -> int | None:
     """Read a number from outside, of at most nine ASCII digits. Return None for anything else."""
-    # `isdigit` alone accepts more than `int` does: other digits, and thousands of them.
+    # `isdigit` alone would accept more than is wanted: other digits, and thousands of them.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return None
@@ -131,8 +131,8 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
     for field in fields_of(schema):
         text = form.get(field.label)
         if not text.strip():
-            # A text field cannot distinguish an empty text from no text, so an empty text must be
-            # written in `raw`.
+            # A text field cannot distinguish an empty string from a missing one, so an empty string
+            # must be written in `raw`.
             continue
         if field.kind in ("text", "long"):
             yield field.name, text

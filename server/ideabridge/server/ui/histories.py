@@ -152,8 +152,8 @@ class Histories:
         runs = self._store.runs
         trace = journal.trace
         times = runs.event_times(run_id, trace.last)
-        # Events are added one by one: the results of a journal may be large, and the trace keeps
-        # none of them.
+        # Events are added one by one, because the results in a journal may be large, and the trace
+        # keeps none of them.
         for number, event in runs.events(run_id, trace.last):
             journal.add_trace(number, event, times)
 
@@ -223,8 +223,8 @@ class Histories:
             history: the folded journal, if the caller is already `reading` it. Then only the
                 decisions of this run and its rooms are returned.
         """
-        # A reader of a room never waits for the run to which the room belongs, because other
-        # readers wait in the other direction.
+        # A reader of a room never waits for the run that the room belongs to, because other readers
+        # wait in the other direction.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 

@@ -317,7 +317,7 @@ class IdeaPages:
             publication.name, arguments, caller=visitor.caller, version=version
         )
         if replay.run is not None:
-            # The page of the run shows it at once, even before it has ended.
+            # The page of the run shows the call at once, even before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
 
         visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
@@ -461,7 +461,7 @@ class IdeaPages:
         if before is None or before.plan is None:
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
-            # Another run has other parameters.
+            # Another run has different parameters.
             return EarlierDecisions()
 
         origin = before.origin
@@ -509,7 +509,7 @@ class IdeaPages:
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
-            # The form has the parameters of the plan, but a program has the parameters that it
+            # The form contains the parameters of the plan, but a program has the parameters that it
             # reads.
             program = program_to_publish(written.program, written.read_inputs())
             publish_request = publish_request.for_program(program)
@@ -525,7 +525,7 @@ class IdeaPages:
         try:
             publication = await self._bridge.saver.publish_run(publish_request)
         except ProgramRefusedError as error:
-            # The text stays on the page, next to what is wrong with it.
+            # The text stays on the page, next to the description of what is wrong with it.
             why = self._bridge.secrets.mask(str(error))
             runs = list(publish_request.choices.runs)
             return await self._draft_page(request, ref, name, runs, replace(written, why=why))

@@ -83,7 +83,7 @@ class ModulePages:
             name=name,
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
-            # The last output may contain the arguments of any caller.
+            # The last output may contain arguments from any caller.
             words=module.last_words if module is not None and visitor_of(request).manages else [],
             rows=rows,
         )

@@ -96,7 +96,7 @@ class RunPages:
         user = query.get("user", "")
         after = query.get("after") or None
 
-        # One run more than the page shows tells whether an older page follows.
+        # One run more than the page shows is read to find out whether an older page follows.
         records = listed_runs(
             store,
             user if user and visitor.manages else visitor.scope,
@@ -209,7 +209,7 @@ class RunPages:
             now = time.time()
             return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
 
-        # This runs in a thread, because a call may be long.
+        # This runs in a thread, because a call may be large.
         return await compute_in_thread(text)
 
     async def picture(self, request: Request) -> Response:

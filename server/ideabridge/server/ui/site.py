@@ -123,7 +123,7 @@ class Site:
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # The script reloads pages that are already open. A message is for the page that the
+            # The script reloads pages that are already open, but a message is for the page that the
             # visitor opens next.
             notes = visitor.notes
             visitor.notes = []
@@ -197,8 +197,8 @@ class Site:
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
             elif request.method == "GET" and "key" in request.query_params:
-                # Chats and scanners look at a link with HEAD, which must not use it up: it works
-                # only once.
+                # Chat programs and scanners look at a link with HEAD. This must not use up the
+                # link, which works only once.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 if key:
                     wrong = ""

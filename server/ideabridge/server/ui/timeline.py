@@ -331,13 +331,13 @@ def _density(
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # The number of calls that run where each part begins. Each call that begins within the part may
-    # raise it.
+    # The number of calls that are running when each part begins. Each call that begins within the
+    # part may raise it.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):
         while ended < len(ends) and ends[ended] <= start:
-            # If a call ends at the moment in which another begins, they did not run at once.
+            # If a call ends at the moment when another begins, they did not run at once.
             ended += 1
 
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:

@@ -70,7 +70,7 @@ class Pending:
         return f"{self.record.id}:{self.approval}"
 
     def shown(self, room: Room) -> ShownQuestion:
-        """The question as `room` shows it."""
+        """Return the question as `room` shows it."""
         content = content_of(self.question)
         sums = sums_of(self.question.kind, content, self.instances)
         return show_question(content, self.question.why, room, sums)

@@ -66,8 +66,8 @@ def listed_runs(
         after: the id of a run; only runs that follow it in the list are returned.
         chosen: further conditions.
     """
-    # Whether a run that is stored as running is interrupted depends on its process, so the query
-    # cannot determine it.
+    # Whether a run that is stored as running has been interrupted depends on its process, so the
+    # query cannot tell.
     if status is None:
         stored = []
     elif status == "interrupted":

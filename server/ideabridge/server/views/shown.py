@@ -115,7 +115,7 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
 
-    # A call may have megabytes, and making JSON for people takes a second for each of them.
+    # A call may be megabytes in size, and formatting JSON for people takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)
