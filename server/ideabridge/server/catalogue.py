@@ -74,9 +74,9 @@ def exposed_names(
     A tool keeps the name that it had earlier. Otherwise it gets the first of these names that is
     free: its own name; its own name prefixed with its module's name; its own name followed by a
     hash of both. If tools of two modules want the same name, both get the next form, so that no
-    name depends on which module connected first. Tools of this process precede those of modules.
-    `is_taken` reports whether a name already belongs to something else, so that a tool cannot get
-    it.
+    name depends on which module connected first. Tools of this process come before tools of
+    modules. `is_taken` reports whether a name already belongs to something else, so that a tool
+    cannot get it.
     """
     tools = list(tools)
     names: dict[int, str] = {}

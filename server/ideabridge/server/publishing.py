@@ -58,7 +58,7 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of `publish_idea`."""
 
 _ASKS: Final = "?"
-"""The value of `program` with which a call asks what a program, still to be written, must do."""
+"""The value of `program` that asks what a program must do before it is written."""
 
 _DECLINES: Final = (False, "false")
 """The values of `program` that say that no program is wanted. The list of tools declares a string,
@@ -73,7 +73,7 @@ _UNLISTED: Final = (
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
-"""The parameters in which a program's author describes it."""
+"""The parameters that a program's author uses to describe it."""
 
 _CHANGE: Final = (
     "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, "
@@ -88,7 +88,7 @@ _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 _HAND_IN: Final = "Hand in the program (check_run(run={run}) has it), and a person is asked"
 
 _KEPT: Final = 200
-"""How many programs may be in judging at once, including those whose result no call has fetched
+"""How many programs may be under judgment at once, including those whose result no call has fetched
 yet."""
 
 

@@ -376,7 +376,7 @@ class ExposedTool:
         return await value_answer(value, wrapped=self._wraps(tool), schema=tool.output)
 
     def _wraps(self, tool: Tool) -> bool:
-        """Return whether the output schema is that of `{"result": value}`."""
+        """Return whether the output schema describes `{"result": value}`."""
         if tool.output == self.tool.output and tool.wrapper == self.tool.wrapper:
             return self._wrapped
         return object_output(tool.wrapper or tool.output)[1]
@@ -429,7 +429,7 @@ def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
 
 
 def _is_text(text: JSON, value: str) -> bool:
-    """Return whether a text contains exactly the value whose JSON is `value`."""
+    """Return whether a string is exactly the value whose JSON is `value`."""
     if not isinstance(text, str):
         return False
     try:

@@ -179,8 +179,8 @@ class Front:
         return server
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server, and those of the modules whose tools hosts see,
-        as far as they are known so far.
+        """Return the instructions of this server and of the modules whose tools hosts see, as far
+        as they are known so far.
         """
         configuration = self._bridge.configuration
         parts = [f"{self._behind(caller)} {_USE}"]

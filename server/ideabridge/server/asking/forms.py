@@ -136,7 +136,7 @@ _GRANT: Final[dict[str, Any]] = {
         "description": "Optional, with run: a JSON schema that their parameters must match.",
     },
 }
-"""The fields with which a person allows later calls, too; see `grant.py`."""
+"""The fields in which a person can also allow later calls; see `grant.py`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
@@ -355,9 +355,7 @@ def _marked_content(module: str, content: Any) -> Any:
 
 
 def _own_words(module: str, text: str) -> str:
-    """Return a text for a model, each line of which is marked as the module's. Lines are not
-    wrapped.
-    """
+    """Return text for a model, with each line marked as the module's. Lines are not wrapped."""
     lines = printable(text.replace("\r\n", "\n")).split("\n")
     marked = [f"{_MARK}{line}" for line in lines]
     return "\n".join([f"Server {visible(module)} wrote this, and not the person:", *marked])

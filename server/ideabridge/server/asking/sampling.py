@@ -457,7 +457,7 @@ class Sampler:
         return [question for question in sent if question[0] in samples]
 
     def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
-        """Store Requests before they are sent, and remove those that no run asks any more."""
+        """Store Requests before they are sent, and remove those that no run waits for any more."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
         sent.update((sample.run, (sample, now)) for sample in samples)

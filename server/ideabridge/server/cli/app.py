@@ -386,7 +386,7 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     build every command of an application.
 
     Return it with all its commands if the first argument names no command: an option, no argument
-    at all, or a mistake, for which the error message suggests names.
+    at all, or a mistake, in which case the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -458,7 +458,7 @@ def _misused(error: Exception, message: str) -> int:
             echo(message)
         return ExitCode.DONE
 
-    # Typer's messages may quote those of pydantic.
+    # Typer's messages may quote pydantic's messages.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     report(f"{text.removesuffix('.')} (see `{path} --help`)")

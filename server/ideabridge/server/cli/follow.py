@@ -214,7 +214,7 @@ class LiveDisplay(PlainDisplay):
         self._live = self._start()
 
     def _start(self) -> Live:
-        """Start a new display below the present output, because a stopped display would draw over
+        """Start a new display below the current output, because a stopped display would draw over
         it.
         """
         from rich.live import Live
@@ -411,7 +411,7 @@ async def follow(
         quiet: whether to show nothing.
         by_turns: whether to read the Solutions that the run needs from standard input.
         asks: whether to ask a person at the terminal for approvals.
-        leaves: whether Ctrl-C leaves a run that waits for approval as it is, instead of ending it.
+        leaves: whether Ctrl-C keeps a run that waits for approval open, instead of ending it.
     """
     followed = Followed(run)
     turns = Turns(run, quiet=quiet) if by_turns else None

@@ -671,7 +671,7 @@ def _below_table(publication: Publication, records: list[JSONObject]) -> list[Li
 
 
 def document_lines(document: Document) -> list[Line]:
-    """Return an exported idea as lines, in the form in which it would be imported."""
+    """Return an exported idea as lines, as it would be imported."""
     lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
         lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
@@ -681,8 +681,8 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """Return an idea that was written by hand as lines, in the form in which it would be saved:
-    everything that runs, and everything that a mind receives.
+    """Return an idea that was written by hand as lines, as it would be saved: everything that runs,
+    and everything that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")

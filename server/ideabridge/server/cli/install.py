@@ -114,7 +114,7 @@ def _show_entry(file: HostFile, entry: JSONObject) -> None:
 
 
 def _arguments(options: Options, scope: str) -> list[str]:
-    """Return the options with which `serve` finds the same configuration from any folder."""
+    """Return the options that make `serve` find the same configuration from any folder."""
     words: list[str] = []
     if options.config is not None:
         words += ["--config", str(options.config.expanduser().absolute())]

@@ -749,7 +749,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
 
 
 def _word(key: str, value: JSON) -> str:
-    # Write a text that would be read as JSON as a JSON string.
+    # A string that would be read as other JSON is written as a JSON string.
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")

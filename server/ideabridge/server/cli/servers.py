@@ -565,8 +565,8 @@ class _Difference:
 
 
 def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """Group the changes: ideas for which a tool has changed in the same way share one
-    difference.
+    """Group the changes: ideas share one difference if a tool has changed for them in the same
+    way.
     """
     differences: dict[tuple[str, ...], _Difference] = {}
     for change in changed:

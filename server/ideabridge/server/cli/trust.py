@@ -131,7 +131,7 @@ def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
 
 
 def _project_folder(options: Options, folder: Path | None) -> Path:
-    """Return the folder of the argument, or else that of the options."""
+    """Return the project folder: the one in the argument, or else the one in the options."""
     if folder is None:
         return options.folder()
     if options.config is not None:

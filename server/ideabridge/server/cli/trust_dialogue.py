@@ -79,8 +79,8 @@ def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is only data. After any answer but yes, the file is covered by the
-    trust.
+    """Ask whether a file is only data. After any answer but yes, trust covers the content of the
+    file.
     """
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, trust does not end when it changes."

@@ -59,7 +59,8 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What the files of a skill depend on. If the files change, the stamp changes.
+    """What the files of a skill depend on. As long as the stamp is the same, the files are the
+    same.
 
     Attributes:
         version: the version of the publication.

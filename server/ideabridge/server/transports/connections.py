@@ -88,7 +88,8 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 class Connections:
     """The connections of one server, sorted by rank and age, oldest first: at most `most` that
-    belong to callers, half of which may be sending, and some that are not read yet.
+    belong to callers, and some that are not read yet. At most half of the callers' connections may
+    be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:

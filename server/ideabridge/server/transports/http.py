@@ -60,7 +60,8 @@ _MOST_SESSIONS: Final = 200
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
-"""The protocol versions with which a request that has no session makes the SDK open one."""
+"""If a request without a session has one of these protocol versions, the SDK opens a session for
+it."""
 
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
 _MAX_EVENT: Final = 1_000_000

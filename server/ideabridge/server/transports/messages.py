@@ -156,8 +156,8 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
 
 
 def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
-    """Return the messages in a JSON value: a single message, or those in a batch, each of which
-    gets its own answer.
+    """Return the messages in a JSON value: a single message, or the messages of a batch. Each of
+    them gets its own answer.
     """
     if not isinstance(value, list):
         return _read(value)

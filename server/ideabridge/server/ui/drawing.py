@@ -1,5 +1,5 @@
-"""Drawing: shows calls as boxes in layers, and the values that they pass and the order that they
-keep as arrows.
+"""Drawing: calls are boxes in layers. Arrows show the values that calls pass on, and the order in
+which calls run.
 """
 
 from __future__ import annotations

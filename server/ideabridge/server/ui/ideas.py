@@ -105,7 +105,7 @@ class ChangeSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlierDecisions:
-    """The `parameters` and `choices` of `Bridge.publish` with which a run was published earlier."""
+    """The earlier decisions about a run, as `parameters` and `choices` of `Bridge.publish`."""
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])

@@ -46,7 +46,7 @@ class Row:
 
     Attributes:
         number: the number of the call; -1 for an answer of the mind.
-        left, width: the position and width of the execution's bar, in per cent of the run; None
+        left, width: the position and width of the execution's bar, in per cent of the run, or None
             before it starts.
         asked: the bar from the first question about the call to the last decision.
         waited: the bar from the listing of the call to its start.

@@ -64,7 +64,7 @@ def listed_runs(
         limit: the maximum number of runs.
         status: the `run_status` of the runs to return, or None for all.
         after: the id of a run; only runs that follow it in the list are returned.
-        chosen: further conditions.
+        chosen: additional conditions.
     """
     # Whether a run that is stored as running has been interrupted depends on its process, so the
     # query cannot tell.

@@ -19,8 +19,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that do not let anything happen. A person may make them without seeing the whole
-question."""
+"""The decisions that do not let anything happen. A person may make them without seeing the question
+in full."""
 
 _COLUMNS: Final = 80
 
@@ -87,8 +87,8 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the string with which a form proves that it showed the question in full; empty if
-        it did not.
+        """Return the string by which a form proves that it showed the question in full; empty if it
+        did not.
 
         Args:
             secret: the session's secret, so that nobody else can produce the string.
