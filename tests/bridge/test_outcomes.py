@@ -110,6 +110,7 @@ async def test_a_skipped_one_fails_as_unknown_and_is_not_caught(tmp_path: Path) 
         assert await run.wait(10) == "done"
         errors: list[Any] = [*run.errors()]
         assert [error["error"]["kind"] for error in errors] == ["unknown", "dependency"]
+        assert bridge.store.runs.calls_with_an_error(run_id) == {0}
         assert (
             errors[0]["error"]["message"]
             == f"{unknown(None, Annotations())}; skipped by Ann: ask the bank"

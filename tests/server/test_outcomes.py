@@ -135,6 +135,30 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
                 assert (told["status"], told["output"]) == ("done", output), given
 
 
+@pytest.mark.parametrize(("decision", "message"), [("value", "done"), ("skip", "failed")])
+async def test_progress_counts_a_call_that_a_person_decided(
+    tmp_path: Path, decision: str, message: str
+) -> None:
+    path, [run] = await cut_off(tmp_path)
+    messages: list[str | None] = []
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        await read_by_a_person()
+        content: dict[str, Any] = {"decision": decision}
+        if decision == "value":
+            content["value"] = '{"receipt": 5}'
+        return types.ElicitResult(action="accept", content=content)
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        messages.append(message)
+
+    # In this era the answer arrives while the request waits.
+    async with over_stdio(path, "legacy", elicitation_callback=answer) as client:
+        await client.call_tool("check_run", {"run": run}, progress_callback=on_progress)
+
+    assert messages == ["pay started", f"pay {message} (1 of 1)"]
+
+
 async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(
     era: str, tmp_path: Path
 ) -> None:

@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, read_plan
+from ideabridge.bridge.loop.event import OutcomeAsked
 from ideabridge.bridge.loop.progress import in_flight
+from ideabridge.server.cli.follow import Followed
 from ideabridge.server.ui.timeline import timeline
 from ideabridge.server.views.history import RunHistory
 from ideabridge.server.views.trace import CallBar, Trace
@@ -108,6 +110,32 @@ async def test_a_decision_on_an_unknown_outcome_ends_the_call(
             [row] = timeline(trace, machine).rows
             assert row.status == status
             assert row.took == bar.finished - (bar.started or 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("decision", ["value", "skip", "retry"])
+async def test_a_command_stops_the_clock_of_a_call_that_a_person_decided(
+    tmp_path: Path, decision: Any
+) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path, [{"_tool": "pay", "to": "Ada"}], 1)
+    async with Bridge(ALLOW, toolbox=Payments(open=True).toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        followed = Followed(run)
+        async for event in run:
+            followed.take(event)
+            if isinstance(event, OutcomeAsked):
+                break
+
+        assert (followed.seconds(0) or 0) < (followed.seconds(0) or 0), "its clock runs"
+        [entry] = run.approvals()
+        assert isinstance(entry, dict)
+        value = "by bank" if decision == "value" else None
+        run.decide(str(entry["approval"]), decision, by="Ann", value=value)
+        async for event in run:
+            followed.take(event)
+
+        assert followed.seconds(0) == followed.seconds(0) is not None
 
 
 @pytest.mark.anyio

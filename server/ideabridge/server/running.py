@@ -33,7 +33,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
-from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event, RunEnded
+from ideabridge.bridge.loop.event import CallStarted, Event, RunEnded, ends_execution
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.executor import label
@@ -244,7 +244,7 @@ class _Counter:
 
     def note(self, run: Run, event: Event) -> _Note | None:
         """Return the notification about an event of the run or a room, or None if there is none."""
-        if not isinstance(event, CallStarted | CallFinished):
+        if not isinstance(event, CallStarted) and not ends_execution(event):
             return None
 
         key = (run.id, event.call)

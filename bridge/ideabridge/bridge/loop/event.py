@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from ideabridge.bridge.context.inquiry import Action
 from ideabridge.bridge.context.request import Request
@@ -512,6 +512,16 @@ class CallFinished(OfCall):
     was decided without it, or that its Solution was cancelled. `chosen` is the output path that an
     activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
     assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
+
+    This is not the only event that ends a call:
+
+    - `OutcomeDecided` ends an execution whose outcome was unknown, unless it is repeated (see
+      `ends_execution`). A `retry` ends it, too, if the present rules do not let it run.
+    - `CallDecided` with `deny` ends a call that has not run.
+    - `RunEnded` ends every call of the run, and `SolutionCancelled` those of the Solution that have
+      not started.
+    - A call that cannot run (it is malformed, a rule denies it, what it reads is missing, or its
+      group is decided) ends with the event after which the machine finds that out.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -553,6 +563,15 @@ class OutcomeDecided(OfCall):
     reason: str | None = None
     value: JSON = None
     error: JSONObject | None = None
+
+
+def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
+    """Return whether an event ends a call that had started, or one item of it. It then has the
+    value or the error. After a person's decision no `CallFinished` follows.
+    """
+    if isinstance(event, OutcomeDecided):
+        return event.decision != "retry"
+    return isinstance(event, CallFinished)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ideabridge.bridge.context.messages import Handlers, read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
-from ideabridge.bridge.loop.event import FORK, Event, JournalError, event_from_json
+from ideabridge.bridge.loop.event import FORK, Event, JournalError, ends_execution, event_from_json
 from ideabridge.bridge.loop.machine import Machine, fork_events
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.question import outcome_question
@@ -322,9 +322,7 @@ class _OpenParts:
         match event:
             case events.CallStarted():
                 self._running.add((event.call, event.item))
-            case events.CallFinished():
-                self._running.discard((event.call, event.item))
-            case events.OutcomeDecided() if event.decision != "retry":
+            case events.CallFinished() | events.OutcomeDecided() if ends_execution(event):
                 self._running.discard((event.call, event.item))
             case events.ProgramProposed():
                 self._is_program = True

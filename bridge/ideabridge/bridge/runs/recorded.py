@@ -11,8 +11,8 @@ from ideabridge.bridge.loop.event import (
     CallDecided,
     CallFinished,
     Event,
-    OutcomeDecided,
     RunStarted,
+    ends_execution,
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
@@ -82,7 +82,7 @@ class RecordedRun:
         for event in self.events:
             if isinstance(event, CallFinished):
                 ends.append(event)
-            elif isinstance(event, OutcomeDecided) and event.decision != "retry":
+            elif ends_execution(event):
                 ends.append(CallFinished(event.call, event.item, event.value, event.error))
 
         return ends

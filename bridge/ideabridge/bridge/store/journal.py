@@ -324,7 +324,7 @@ class Journal:
 
     def calls_with_an_error(self, run_id: str) -> set[int]:
         """Return the numbers of a run's calls that ran and returned an error: failed calls that
-        were started, and caught calls.
+        were started, and caught calls. A call whose unknown outcome a person skipped has failed.
 
         Raises:
             UnknownRunError: no such run.
@@ -333,7 +333,7 @@ class Journal:
             base = number_of(self._database, run_id) << _BITS
             rows = self._database.execute(
                 "SELECT json_extract(body, '$.call') FROM events WHERE id > ? AND id < ? "
-                "AND json_extract(body, '$.event') = 'call_finished' "
+                "AND json_extract(body, '$.event') IN ('call_finished', 'outcome_decided') "
                 "AND json_type(body, '$.error') = 'object'",
                 (base, base + 2**_BITS),
             ).fetchall()

@@ -99,10 +99,12 @@ class Followed:
             self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"
         elif isinstance(event, events.CallStarted):
             self.started.setdefault(event.call, now)
-        elif isinstance(event, events.CallFinished):
+            # Another item has finished before, or a person repeats the call.
+            self.finished.pop(event.call, None)
+        elif isinstance(event, events.CallFinished | events.OutcomeDecided):
             self.started.setdefault(event.call, now)
             # The last item to finish ends a call with several items, so a later time replaces an
-            # earlier one.
+            # earlier one. A call that a person repeats does not run until it starts again.
             self.finished[event.call] = now
             self.notes.pop(event.call, None)
 
