@@ -81,6 +81,7 @@ from ideabridge.bridge.runs.people import (
 )
 from ideabridge.bridge.runs.runner import Runner
 from ideabridge.bridge.runs.starts import program_of_mind
+from ideabridge.bridge.runs.turn_log import TurnLog
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
@@ -198,7 +199,7 @@ class Run:
         self.made_under = ""
         self._is_blocked = False
         self.active_seconds = 0.0
-        self.turns = values.TurnLog()
+        self.turns = TurnLog()
         self.driver = driver
         self._host = host
         self.runner = Runner(

@@ -4,7 +4,6 @@ types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -15,18 +14,13 @@ from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import OutputTypeError, RejectedSolutionError, UnknownPathError
 from ideabridge.bridge.loop.event import (
-    Event,
     Pattern,
     ProgramProposed,
-    RequestMade,
-    RunStarted,
     SolutionProposed,
-    SolutionRejected,
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.modules.blocks import Blocks
-from ideabridge.bridge.runs.starts import PLAN
 from ideabridge.tools.encoding import (
     JSON,
     JSONObject,
@@ -373,57 +367,3 @@ def typed(value: JSON, model: type[T]) -> T:
             place = ".".join(map(str, fault["loc"])) or "the output"
             faults.append(f"{place}: {fault['msg']}")
         raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None
-
-
-# -- turns -----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class TurnLog:
-    """The turns of one run, folded from its events.
-
-    Attributes:
-        mind: the name of the run's mind, or None if the run is answered turn by turn.
-        why: the reason for choosing that mind.
-        idea: the id of the idea that the run carries out.
-        settled: for each turn, the hash of the Solution that settled it.
-        authors: (mind, model) of each submitted Solution, keyed by turn.
-        rejected: the malformed answers to the current Request, oldest first.
-        rejected_in: the malformed answers to each Request, keyed by turn.
-        by_plan: whether the plan of an idea settled the first turn.
-    """
-
-    mind: str | None = None
-    why: str | None = None
-    idea: str | None = None
-    settled: dict[int, str] = field(default_factory=dict[int, str])
-    authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
-    rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
-    rejected_in: dict[int, list[SolutionRejected]] = field(
-        default_factory=dict[int, list[SolutionRejected]]
-    )
-    by_plan: bool = False
-    _planned: bool = False
-    _turn: int = 0
-
-    def take(self, event: Event) -> None:
-        """Record what an event says about turns."""
-        match event:
-            case RunStarted():
-                self.mind = event.mind
-                self.why = event.why
-                self.idea = event.idea
-                self._planned = event.mode == "plan"
-            case RequestMade():
-                self.rejected = self.rejected_in.setdefault(event.step, [])
-                self._turn = event.step
-            case SolutionRejected():
-                self.rejected.append(event)
-            case SolutionProposed() | ProgramProposed() if not self._planned:
-                # A mind that streams settles a turn without such an event, unless its answer is a
-                # program.
-                self.settled[self._turn] = digest_of_solution(event)
-                self.authors[self._turn] = (event.mind or "turns", event.model or "")
-                self.by_plan = self.by_plan or event.mind == PLAN
-            case _:
-                pass
