@@ -1,6 +1,8 @@
 """Runs: leases and fencing, the journal, transactions."""
 
+import dataclasses
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,30 @@ from ideabridge.server.views.records import listed_runs
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 from tests.ideas.values import VALUES, idea_of, said
+
+FIELD_VALUES: dict[str, Any] = {
+    "bool": True,
+    "int": 3,
+    "int | None": 3,
+    "str | None": "text",
+    "tuple[str, ...] | None": ("first", "second"),
+    "JSONObject | None": {"member": [1, None, {"inner": "text"}]},
+}
+"""A value of each type that a field of a summary has. None of them is a default."""
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(StoredSummary), ids=lambda field: field.name)
+def test_each_field_of_a_summary_is_stored(store: Store, field: dataclasses.Field[Any]) -> None:
+    members: dict[str, Any] = {field.name: FIELD_VALUES[str(field.type)]}
+    summary = StoredSummary(**members)
+    assert summary != StoredSummary()
+    assert list(summary.to_json()) == [field.name]
+    assert StoredSummary.from_json(summary.to_json()) == summary
+
+    store.runs.set_status("run", begin(store), "done", summary)
+    record = store.runs.get("run")
+    assert record is not None
+    assert record.summary == summary
 
 
 def begin(store: Store, run: str = "run", caller: str = "me") -> int:
