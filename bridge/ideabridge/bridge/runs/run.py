@@ -216,6 +216,8 @@ class Run:
             mind=mind,
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
+        # The order matters: for `RunEnded`, `host.watch` writes the row of the run from `summary`.
+        # What a summary reads must have taken the event before it.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
 
     @property
@@ -970,7 +972,12 @@ class Run:
         }
 
     def summary(self) -> StoredSummary:
-        """Return the summary of an ended run for its row in the store."""
+        """Return the summary of an ended run for its row in the store.
+
+        Another process than the one that ran the calls may call this, after it has read the run
+        from its journal. The summary may therefore read only what `Runs._read_whole` restores: the
+        machine, the turns, the questions and `idea`.
+        """
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
 

@@ -1425,7 +1425,12 @@ class Runs:
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """Receive an event of a run."""
+        """Do what an event of a run requires outside the run.
+
+        When the run has ended, write its row in the store, with `Run.summary`, and give up its
+        lease. Note the shape of each result of a call. Pass every event on to the rooms. While
+        another process drives the run, that process writes.
+        """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint
             if run.runner.binding is not None:
