@@ -1156,8 +1156,14 @@ class Module:
 class _Attempts:
     """The attempts to send one call.
 
+    An attempt begins when the call is about to be sent, even if the module turns out to be
+    unreachable. An attempt is a send if no answer arrived and the call may have taken effect. The
+    setting `retry` limits the sends (messages call them tries). The number of attempts has no limit
+    but the time of the call; the pause before the next one doubles with each attempt.
+
     Attributes:
         number: how many attempts have begun.
+        sends: how many of them were sends.
         deadline: when the time of the call is over, as a time of the event loop's clock.
         unanswered: the error of the last attempt without an answer. That attempt may have taken
             effect, so no later failure may say that nothing ran.
@@ -1165,8 +1171,9 @@ class _Attempts:
 
     def __init__(self, module: str, most_sends: int, seconds: float) -> None:
         self._module = module
-        self._left_sends = self._most_sends = most_sends
+        self._most_sends = most_sends
         self.number = 0
+        self.sends = 0
         self.deadline = anyio.current_time() + seconds
         self.unanswered: ModuleDownError | None = None
 
@@ -1176,14 +1183,15 @@ class _Attempts:
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
-        """Record that no answer has arrived. Return whether the call may be sent again."""
-        self._left_sends -= 1
+        """Record that the present attempt was a send: no answer has arrived. Return whether the call
+        may be sent again.
+        """
+        self.sends += 1
         text = str(error)
-        sends = self._most_sends - self._left_sends
-        if sends > 1:
-            text += f" (the last of {sends} tries)"
+        if self.sends > 1:
+            text += f" (the last of {self.sends} tries)"
         self.unanswered = ModuleDownError(self._module, text, outcome="unknown")
-        return self._left_sends > 0
+        return self.sends < self._most_sends
 
 
 def _report_to_nobody(*_report: object) -> None:
