@@ -66,7 +66,7 @@ def read_choices(raw: JSONObject | None) -> Choices:
 
     listed = raw.get("runs", [])
     if not isinstance(listed, list) or not all(isinstance(run, str) for run in listed):
-        raise PublicationError("choices.runs: expected an array of texts")
+        raise PublicationError("choices.runs: expected an array of strings")
     return Choices(take, tuple(map(str, listed)))
 
 

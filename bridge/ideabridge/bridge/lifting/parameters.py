@@ -475,7 +475,7 @@ class _Deciding:
             raise PublicationError(f"{where}: there is no {other!r}.{did_you_mean(other, others)}")
         if not same(recorded[name], recorded[other]):
             raise PublicationError(
-                f"{where}: its recorded value {show(recorded[name])} is not that of {other}, "
+                f"{where}: its recorded value {show(recorded[name])} differs from that of {other}, "
                 f"{show(recorded[other])}"
             )
 

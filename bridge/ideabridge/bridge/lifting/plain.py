@@ -142,7 +142,7 @@ def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
     for call in draft.lifted.left_out:
         if call.matters:
             reason = (
-                f"{call.name} was left out, because {call.why}; what came after may "
+                f"{call.name} was left out, because {call.why}; later calls may "
                 "have been made because of it"
             )
             yield OpenPoint("failed_call", f"calls.{call.index}", reason)
@@ -172,7 +172,7 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
             yield OpenPoint(
                 "repeated_tool",
                 "",
-                f"{name} was called {count} times: for other input it may be more or less",
+                f"{name} was called {count} times: other input may need more or fewer calls",
             )
 
 
@@ -249,7 +249,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
         chosen.setdefault(leaf.place, position)
         if not calls[leaf.place].reads_only:
             yield OpenPoint(
-                "position", leaf.path, f"what is taken is only known by its position: {position}"
+                "position", leaf.path, f"the value used is only known by its position: {position}"
             )
 
 

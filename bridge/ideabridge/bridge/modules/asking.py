@@ -911,7 +911,7 @@ def refusal_of(request: types.InputRequest) -> str:
             "an answer of a model (sampling), which is refused: a connected server "
             "would spend the user's model"
         )
-    return "the folders of its client (roots), which are not told to connected servers"
+    return "the folders of its client (roots), which connected servers may not see"
 
 
 def _result(reply: FormAnswer) -> types.ElicitResult:

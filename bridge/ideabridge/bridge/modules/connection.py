@@ -209,7 +209,7 @@ class Tap:
             if len(self._unanswered) >= MOST_QUESTIONS:
                 count = len(self._unanswered)
                 self.fault = (
-                    f"had {count} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+                    f"had {count} requests unanswered at a time; the limit is {MOST_QUESTIONS}"
                 )
                 raise anyio.EndOfStream
 

@@ -207,7 +207,7 @@ class MessageReader:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            self.oddities.note("wrote bytes that are not UTF-8; U+FFFD stands for them")
+            self.oddities.note("wrote bytes that are not UTF-8; they were replaced by U+FFFD")
             text = data.decode("utf-8", "replace")
 
         if "\0" in text:
@@ -217,7 +217,7 @@ class MessageReader:
         if "\\ud" in text or "\\uD" in text:
             text, halves = _HALF.subn(lambda match: match[1] or "\\ufffd", text)
             if halves and "\\ufffd" in text:
-                self.oddities.note("wrote halves of surrogate pairs; U+FFFD stands for them")
+                self.oddities.note("wrote halves of surrogate pairs; they were replaced by U+FFFD")
 
         return text.strip("\ufeff \t\r\n")
 

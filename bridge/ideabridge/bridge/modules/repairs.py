@@ -494,7 +494,7 @@ def _completion(repair: MessageRepair, value: Any, shape: Shape, place: str) -> 
     texts = cast("list[Any]", values)
     if len(texts) > _MOST_COMPLETIONS:
         repair.note(
-            f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; the first ones are taken"
+            f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; only the first are used"
         )
         return {**members, "values": texts[:_MOST_COMPLETIONS]}
 

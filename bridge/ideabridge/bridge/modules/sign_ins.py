@@ -353,7 +353,7 @@ def _delete_from_keyring(key: str, url: str) -> None:
         # Without a keyring, its entry cannot be reached from here.
         pass
     except KeyringError as error:
-        raise SignInError(f"the keyring does not forget the sign-in to {url}: {error}") from error
+        raise SignInError(f"the keyring cannot delete the sign-in to {url}: {error}") from error
 
 
 def _first(error: Exception) -> str:

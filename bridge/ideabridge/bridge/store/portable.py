@@ -366,7 +366,7 @@ def _check_shape(document: JSONObject) -> None:
     except ValueMismatchError as error:
         hint = ""
         if "context" in document and "ideabridge" not in document:
-            hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
+            hint = ". To add an idea that was written by hand, use `ideas add` or save_idea"
         raise IdeaDocumentError(f"{error}{hint}") from None
 
 

@@ -710,8 +710,8 @@ class Publications:
             check_limit(limit)
             if after is not None and not is_safe_name(after):
                 raise CursorError(
-                    f"not a cursor of this list: {after[:40]!r}; hand back the "
-                    "`next` of the page before"
+                    f"not a cursor of this list: {after[:40]!r}; pass the "
+                    "`next` of the previous page"
                 )
             rows = self._database.execute(
                 f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",

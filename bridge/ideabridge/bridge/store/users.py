@@ -209,7 +209,7 @@ class Users:
             if namesake is not None:
                 raise UserError(
                     f"there is a user {name!r} already; `users token add "
-                    f"{name}` gives another token"
+                    f"{name}` creates another token"
                 )
             return self._insert(name, role, None, None)
 
