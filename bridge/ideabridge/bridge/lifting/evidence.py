@@ -244,7 +244,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # There was only one item to choose, so the run shows nothing about the position.
+            # The run had nothing to choose from, so it shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):

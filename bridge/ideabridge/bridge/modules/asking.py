@@ -151,10 +151,10 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
 
 
 def _check_sampling(params: types.CreateMessageRequestParams) -> None:
-    """Check that a question to a model has limits.
+    """Check that a question to a model is within the limits.
 
     Raises:
-        FormError: the question sets no limit, or is too large.
+        FormError: the system prompt is too long, or there are too many messages.
     """
     prompt = params.system_prompt or ""
     if len(prompt) > _SYSTEM_PROMPT:

@@ -73,8 +73,8 @@ class Backchannel:
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. They stay attributed if the call
-        is cancelled, because the module may still ask something.
+        """Attribute the requests that this task sends to a call. If the call is cancelled, its
+        unanswered requests are remembered, because the module may still ask questions for them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)

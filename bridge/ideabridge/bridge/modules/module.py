@@ -169,8 +169,8 @@ class Module:
         reserved: the names of tools that a module of this name had under another configuration.
             They stay reserved until `known_tools` has any tool.
         authorization: gets tokens, or None for a program or if a header contains the token.
-        place: an async context manager that holds each call's place, and makes it wait for calls of
-            other processes.
+        place: returns the async context manager that holds a call's place, and makes the call wait
+            for calls of other processes.
     """
 
     def __init__(

@@ -346,8 +346,8 @@ class ChildProcess:
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # The error may name the command. `expand` has registered all secrets in it, so they are
-            # masked.
+            # The message may name the command. Any secret in the command comes from the
+            # configuration, so `expand` has registered it and it is masked.
             why = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
                 module, f"server {module!r} cannot be started: {why}", lasting=True

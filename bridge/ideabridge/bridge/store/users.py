@@ -101,7 +101,7 @@ class User:
 
     @property
     def caller(self) -> str:
-        """The caller that this user is, and that owns the user's runs and ideas."""
+        """This user as a caller: the owner of the user's runs and ideas."""
         return _CALLER + self.name
 
 
