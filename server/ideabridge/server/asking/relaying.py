@@ -6,11 +6,11 @@ see `modules/asking.py` and `forms`.
 
 The client and the module may use different versions of the protocol:
 
-    client      module      a question reaches the client 2025-11-25  either      as a request
-    during the call 2026-07-28  2026-07-28  instead of the result; the module gets its own state
-    back, and nothing is held: the sealed state contains the questions, and the answers are checked
-    against them 2026-07-28  2025-11-25  instead of the result; the call at the module is parked
-    until the client repeats its request
+    client      module      a question reaches the client
+    2025-11-25  either      as a request during the call
+    2026-07-28  2026-07-28  instead of the result; the module gets its own state back, and nothing is held: the
+                            sealed state contains the questions, and the answers are checked against them
+    2026-07-28  2025-11-25  instead of the result; the call at the module is parked until the client repeats its request
 
 A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client
 repeats its request at another server on the same store, that server gets the result from this

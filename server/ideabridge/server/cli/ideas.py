@@ -385,9 +385,9 @@ def suggest_ideas(
     """Show what was done repeatedly in your runs, sessions and imported histories, and the tools
     that could be made of it.
 
-    The same tools were called in the same order without errors, with different arguments or
-    at least three times. A single call counts if it may change something. Exit code 1 if
-    there is nothing.
+    Calls count as repeated if the same tools were called in the same order without errors, either
+    with different arguments or at least three times. A single call counts only if it may change
+    something. Exit code 1 if there is nothing.
     """
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL

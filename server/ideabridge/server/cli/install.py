@@ -37,7 +37,7 @@ def install(
         ),
     ] = "project",
 ) -> int:
-    """Print the configuration with which a host starts ideabridge, or write it to the host's file.
+    """Print the configuration that makes a host start ideabridge, or write it to the host's file.
 
     The host then starts this program by its absolute path. Everything else in the file stays.
     """

@@ -478,11 +478,12 @@ async def publish_idea(
     """Publish an idea, or the last idea of a run, as a tool of every assistant
     connected to this store.
 
-    Its constants become parameters with the recorded values as defaults. Copied values follow where
-    they came from. If they leave open what the tool does for other input, the command says so, and
-    a program settles it (--program). `ideas lift` shows the tool before it is published.
+    Its constants become parameters with the recorded values as defaults. Each call takes a copied
+    value from the place where the run got it. If this leaves open what the tool does for other
+    input, the command says so, and a program can settle it (--program). `ideas lift` shows the tool
+    before it is published.
 
-    The REF `session` means what an assistant called last, tool by tool.
+    The REF `session` stands for the latest direct calls of an assistant.
     """
     from ideabridge.bridge.lifting.choices import read_choices
     from ideabridge.bridge.publishing.publish_request import PublishRequest

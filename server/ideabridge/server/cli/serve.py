@@ -171,11 +171,12 @@ async def work(
         ),
     ] = None,
 ) -> None:
-    """Run the runs of servers that were started with `serve --http --workers` on the same store.
+    """Carry out the runs of servers that were started with `serve --http --workers` on the same
+    store.
 
-    A worker takes a run from the queue if the servers that the run may call run here. After SIGTERM
-    or Ctrl-C it begins no more calls, and ends when its running calls have ended. Other workers
-    continue its runs.
+    A worker takes a run from the queue only if it has the servers that the run may call. After
+    SIGTERM or Ctrl-C it starts no more calls, and ends when its running calls have ended. Other
+    workers continue its runs.
     """
     configuration = options.configuration()
     if model is not None:
