@@ -1,4 +1,5 @@
-"""Mailbox: passes on to the session what a module over HTTP sends, on whatever stream it arrives.
+"""Mailbox: passes everything that a module over HTTP sends to the session, no matter on which
+stream it arrives.
 
 An answer goes to the call with its id, and to no other, because some servers write the answer of
 one call on the stream of another. A call is in one of these states:
@@ -40,14 +41,15 @@ from ideabridge.bridge.modules.stdio import LINES_AT_ONCE, most_values
 from ideabridge.tools.encoding import count_values
 
 LINGER_SECONDS: Final = 0.5
-"""How long the stream of an answered call is still read if no other call waits for an answer, in
-seconds."""
+"""How long, in seconds, the stream of an answered call is still read if no other call waits for an
+answer.
+"""
 MOST_LINGERING: Final = 16
-"""The most streams of answered calls that are still read at a time."""
+"""How many streams of answered calls are still read at a time."""
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
-"""An event is read and discarded up to this many times the limit."""
+"""A longer event is read and discarded up to this many times the limit."""
 _SNIFFED_BYTES: Final = 4096
 _FED_BYTES: Final = 32 * 1024
 _DRAIN_SECONDS: Final = 0.2
@@ -66,14 +68,14 @@ class PendingCall:
         message: the request.
         content: the request as bytes of JSON.
         headers: the headers of this request alone.
-        is_modern: it was sent in a version without notifications to the server (from 2026-07-28
-            on).
+        is_modern: True if it was sent in a version without notifications to the server (since
+            2026-07-28).
         scope: the scope of its task. Cancelling it gives the request up.
-        is_answered: the answer, or an error in its place, was passed on.
-        brought_another: an answer to another call arrived on its stream.
-        brought_stray: an answer to no known call arrived on its stream.
+        is_answered: True if the answer, or an error instead of it, was passed on.
+        brought_another: True if an answer to another call arrived on its stream.
+        brought_stray: True if an answer that belongs to no known call arrived on its stream.
         news: set when the call is answered, or when another stream ends; None while nobody waits
-            for that.
+            for either.
         reading: the scope in which its stream is read.
     """
 
@@ -90,7 +92,7 @@ class PendingCall:
 
     @property
     def key(self) -> str:
-        """Its id as text, because some servers answer 1 with "1"."""
+        """Its id as a string, because some servers answer 1 with "1"."""
         return str(self.message.id)
 
     def wake(self) -> None:
@@ -119,9 +121,9 @@ class Body:
     """A body that was read.
 
     Attributes:
-        form: the form of the body; UNKNOWN if it was empty.
+        form: the form of the body, or UNKNOWN if it was empty.
         events: the reader of its events.
-        is_noise: the last event of the body was not a message, or the body was none.
+        is_noise: True if the last event of the body, or the body itself, was not a message.
     """
 
     form: BodyForm
@@ -136,7 +138,7 @@ class Mailbox:
         incoming: the stream of the session.
         reader: reads the messages.
         oddities: receives notes on what is skipped.
-        max_bytes: the most bytes of one message.
+        max_bytes: maximum size, in bytes, of one message.
     """
 
     def __init__(
@@ -153,7 +155,7 @@ class Mailbox:
         self._most_values = most_values(max_bytes)
         self._waiting: dict[str, PendingCall] = {}
         self._given_up: OrderedDict[str, None] = OrderedDict()
-        # The answered calls whose streams are still read, the earliest first.
+        # The answered calls whose streams are still read, earliest first.
         self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
 
     def close(self) -> None:
@@ -170,7 +172,7 @@ class Mailbox:
         self._waiting[call.key] = call
 
     def get(self, key: str) -> PendingCall | None:
-        """The call that waits for an answer, by its id as text."""
+        """Return the call that waits for an answer and has this id, as a string."""
         return self._waiting.get(key)
 
     def give_up(self, call: PendingCall) -> None:
@@ -192,8 +194,8 @@ class Mailbox:
             await self._send(message)
 
     def wake_all(self) -> None:
-        """Report the end of a stream to all waiting calls, as an answer may have arrived on another
-        stream.
+        """Report the end of a stream to all waiting calls, because an answer may have arrived on
+        another stream.
         """
         for call in self._waiting.values():
             call.wake()
@@ -212,8 +214,8 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """Let the streams of answered calls end soon if no waiting call may still get its answer on
-        them.
+        """End the streams of answered calls soon if no waiting call can still get its answer on one
+        of them.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()
@@ -234,8 +236,8 @@ class Mailbox:
 
         Args:
             response: the answer to a request.
-            call: the call that was sent with the request; None without one.
-            takes: called with each event; returns True if nothing in the event is to be passed on.
+            call: the call that was sent with the request, if any.
+            takes: called with each event; returns True if nothing in the event must be passed on.
 
         Raises:
             httpx2.RequestError: the body is JSON and breaks off.
@@ -281,8 +283,8 @@ class Mailbox:
                     if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # The last event may be complete. A call without an answer learns elsewhere that its
-            # stream has ended.
+            # The last event may be complete. Ignore the error: a call without an answer learns
+            # elsewhere that its stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
 
@@ -299,7 +301,7 @@ class Mailbox:
         call: PendingCall | None,
         takes: Callable[[Event], bool] | None,
     ) -> None:
-        """Take the events in a chunk of any size."""
+        """Process the events in a chunk of any size."""
         for place in range(0, len(chunk), _FED_BYTES):
             await self._take_events(body, chunk[place : place + _FED_BYTES], call, takes)
         most_pending = self._max_bytes * _DISCARD_FACTOR
@@ -346,11 +348,11 @@ class Mailbox:
             self._oddities.note(f"sends events named {event.name!r}, which are skipped")
 
     async def deliver(self, data: bytes, call: PendingCall | None) -> bool:
-        """Pass on the messages in a body or event; return False if it has no message.
+        """Pass on the messages in a body or event. Return False if there are none.
 
         Args:
-            data: the bytes.
-            call: the call on whose stream they arrived; None without one.
+            data: the raw bytes of the body or event.
+            call: the call whose stream they arrived on, if any.
         """
         if count_values(data, self._most_values) > self._most_values:
             message = f"its answer holds more than {self._most_values:,} JSON values"
@@ -363,7 +365,7 @@ class Mailbox:
         return bool(messages)
 
     async def _refuse(self, start: bytes, end: bytes, what: str, call: PendingCall | None) -> None:
-        """Pass on an error in place of a message that exceeds the limits."""
+        """Pass on an error instead of a message that exceeds the limits."""
         error = answer_instead(start, end, what, Replaced.OVERSIZED)
         if error is not None:
             await self._pass_on(error, call)
@@ -394,7 +396,7 @@ class Mailbox:
     def _call_of(
         self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None
     ) -> PendingCall | None:
-        """Return the waiting call that a message answers; None without one."""
+        """Return the waiting call that a message answers, if any."""
         if message.id is not None:
             return self._waiting.get(str(message.id))
         # A server that could not read the id of a request sends an error without an id.
@@ -412,8 +414,8 @@ class Mailbox:
 
 
 def _mark_lost_session(error: ErrorData) -> None:
-    """Mark an error without an id if it says that the session is lost: the server has not processed
-    the request.
+    """Mark an error without an id if it says that the session is lost. The server has then not
+    processed the request.
 
     An error with an id is the answer to that request, whatever it says.
     """
@@ -422,7 +424,7 @@ def _mark_lost_session(error: ErrorData) -> None:
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the short rest of an irrelevant body, so that its connection can be used again."""
+    """Read the short rest of an irrelevant body, so that its connection can be reused."""
     size = 0
     with anyio.move_on_after(_DRAIN_SECONDS):
         async for chunk in chunks:
@@ -432,7 +434,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 
 def form_of_body(start: bytes, label: str) -> BodyForm:
-    """Return the form of a body.
+    """Determine the form of a body.
 
     Args:
         start: its first bytes.

@@ -39,17 +39,20 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""The most members of one message that are checked one by one. Wrong members after these are left
-out."""
+"""How many members of one message are checked one by one. Wrong members after these are left
+out.
+"""
 
 MAX_SECONDS: Final = 4.0
-"""The most processor time for one message, in seconds. Wrong members after that are left out."""
+"""How much processor time, in seconds, may be spent on one message. Wrong members after that are
+left out.
+"""
 
 MAX_NOTES: Final = 1000
-"""The most notes on one message."""
+"""Maximum number of notes on one message."""
 
 _STRETCH: Final = 100
-"""The number of items of a list that are checked at once, because most are well formed."""
+"""How many items of a list are checked together, because most are well formed."""
 
 Object: TypeAlias = "dict[str, Any]"
 
@@ -74,8 +77,9 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "LoggingMessageNotificationParams.level": "info",
     "ElicitRequestFormParams.requestedSchema": {"type": "object", "properties": {}},
 }
-"""The default of a required member that is missing or wrong, by the member's name, or by its model
-and name."""
+"""Defaults for required members that are missing or wrong, keyed by the member's name, or by its
+model and name.
+"""
 
 QUESTIONS: Final = frozenset({"inputRequests", "requestState"})
 _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messages"})
@@ -83,7 +87,7 @@ _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messa
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a value cannot be used: "expected a text, got a number"."""
+    """Why a value cannot be used, for example "expected a string, got a number"."""
 
     why: str
 
@@ -95,13 +99,13 @@ class MessageRepair:
     Attributes:
         version: the protocol version.
         params: the parameters of the request that is answered.
-        rules: the repairs that are applied before the members of a model are checked, by the name
-            of the model.
-        names_items: notes refer to the items of lists by their names. Names in definitions are not
-            secret; names in a result may be one user's data.
+        rules: repairs that are applied before the members of a model are checked, keyed by the
+            model's name.
+        names_items: True if notes refer to list items by name. Names in definitions are not secret,
+            but names in a result may be a user's data.
         notes: a note for each member that was repaired, with what the module wrote.
         left: how many more values may be checked.
-        ends: the processor time of the thread at which the repair stops, in seconds.
+        ends: the processor time of the thread, in seconds, at which the repair stops.
     """
 
     version: str
@@ -114,11 +118,11 @@ class MessageRepair:
 
     @property
     def has_left(self) -> bool:
-        """True if more of the message may be checked."""
+        """True if there are values and time left to check more of the message."""
         return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
-        """Note what was odd and what was done. `value` is what the module wrote."""
+        """Record what was odd and what was done. `value` is what the module wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
 
@@ -131,12 +135,12 @@ class MessageRepair:
         self.notes.append((f"{place}: {what}", example))
 
     def label(self, item: object, index: int) -> str:
-        """Return the name of an item of a list within a place."""
+        """Return how notes name a list item within a place."""
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """Return the value in a form that the models accept: the same object if they accept it as
-        it is, or `Unusable` if it cannot be repaired.
+        """Return the value in a form that the models accept: the same object if they accept it
+        unchanged, or `Unusable` if it cannot be repaired.
         """
         if shape.accepts(value):
             return value
@@ -159,7 +163,7 @@ class MessageRepair:
         return self._fix_parts(value, shape, place)
 
     def _fix_parts(self, value: Any, shape: Shape, place: str) -> Any:
-        """Return the value with its members or items fixed."""
+        """Return the value with its members or items repaired."""
         match shape.kind:
             case "object":
                 return self._object(value, shape, place)
@@ -193,7 +197,7 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # A module that asks relies on getting all answers, and its state.
+                # A module that asks questions relies on getting back all answers and its state.
                 return Unusable(f"{name}: {why}")
 
             if member.has_default:
@@ -234,7 +238,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # A model must get all messages of a question, or none.
+                # A model must get all messages of a question or none of them.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):
@@ -300,8 +304,9 @@ class MessageRepair:
 
 
 Rule: TypeAlias = "Callable[[MessageRepair, Any, Shape, str], Any]"
-"""Called with a message's repair, a value, its shape and its place; returns the value, a repaired
-one, or `Unusable`."""
+"""Called with a message's repair, a value, its shape and its place. Returns the value, a repaired
+value, or `Unusable`.
+"""
 
 
 # -- the shapes of the models ----------------------------------------------------------------------
@@ -323,10 +328,10 @@ class Shape:
     """The form that a model requires of one value.
 
     Attributes:
-        name: the name of the model; "Content" for the blocks of a content.
+        name: the name of the model, or "Content" for content blocks.
         expected: the expected form, in words.
         item: the shape of the items of a list or mapping.
-        arms: the shapes that a union accepts.
+        arms: the shapes of a union's alternatives.
     """
 
     kind: Literal["object", "list", "mapping", "union", "leaf"]
@@ -346,8 +351,8 @@ class Shape:
         return True
 
     def is_named_by(self, members: Object) -> bool:
-        """True unless a member that distinguishes models (`type`, `method`, ...) says that the
-        value belongs to another model.
+        """False if a member that distinguishes models (`type`, `method`, ...) says that the value
+        belongs to another model.
         """
         if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
             return False
@@ -403,7 +408,7 @@ def shape_of_type(annotation: Any) -> Shape:
 
 
 _UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceContents"}
-"""The names of unions, by the name of one of their models."""
+"""The names of unions, keyed by the name of one of their models."""
 
 _WORDS: Final[Mapping[Any, str]] = {
     str: "a text",
@@ -445,7 +450,7 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
 
 @cache
 def _names_of(model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
-    """Return the members of a model that allow only certain texts, such as `type` of a block."""
+    """Return the members of a model that allow only certain strings, such as `type` of a block."""
     names: dict[str, tuple[Any, ...]] = {}
     for name, about in model.model_fields.items():
         if name in ("type", "method", "mode") and get_origin(about.annotation) is Literal:
@@ -459,7 +464,9 @@ def json_of(value: object) -> str:
 
 
 def got(value: object) -> str:
-    """Return the kind of a value for a note. A note quotes the value itself only as its example."""
+    """Return the kind of a value for use in a note. Notes quote values themselves only as
+    examples.
+    """
     return "nothing" if value is None else kind_of(value)
 
 
@@ -471,12 +478,12 @@ def asks(result: Object) -> bool:
 
 
 def object_of(value: object) -> Object | None:
-    """Return the value if it is an object; else None."""
+    """Return the value if it is an object, otherwise None."""
     return cast("Object", value) if isinstance(value, dict) else None
 
 
 def label_of(item: object, index: int) -> str:
-    """Return the label of an item of a list within a place: its name, or its index."""
+    """Return the label of a list item within a place: its name or its index."""
     if isinstance(item, dict):
         name = cast("Object", item).get("name")
     else:

@@ -1,7 +1,7 @@
 """Messages: reads the bytes that a module sends as JSON-RPC messages.
 
-Every transport hands what it received, one line, body or event at a time, to a `MessageReader`. A
-well-formed message takes one pass of a parser. Only what the parser refuses is read again, in three
+Every transport passes what it receives, one line, body or event at a time, to a `MessageReader`. A
+well-formed message takes one pass of a parser. Only what the parser rejects is read again, in three
 layers:
 
     bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
@@ -9,8 +9,8 @@ layers:
     envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
 An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
-error into a success: an answer that may be an error is one. Everything that is skipped or repaired
-is noted.
+error into a success: an answer that may be an error counts as one. Everything that is skipped or
+repaired is recorded.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """The `data` of an error that replaces an answer. No module can send a `Replaced`, because it
-    is not JSON.
+    """The `data` of an error that replaces an answer. A module cannot forge a `Replaced`, because
+    it is not JSON.
 
     Attributes:
         OVERSIZED: the answer is over the limit.
@@ -55,20 +55,21 @@ class Replaced(Enum):
 
 
 MAX_NESTING: Final = 500
-"""The deepest nesting of a message. The parser for odd messages needs a frame for each level."""
+"""Maximum nesting of a message. The parser for odd messages needs a stack frame for each level."""
 
 PLAIN_NESTING: Final = 200
-"""The deepest nesting that the SDK accepts."""
+"""Maximum nesting that the SDK accepts."""
 
 MAX_CUT_BYTES: Final = 1024 * 1024
-"""The most bytes of a message in which only the values that nest too deep are replaced. A larger
-one is refused."""
+"""Maximum size, in bytes, of a message in which only the values that nest too deep are replaced. A
+larger message is refused as a whole.
+"""
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of one message that is written on several lines."""
+"""Maximum size, in bytes, of one message that is written on several lines."""
 
 MAX_PARTS: Final = 1000
-"""The most messages on one line, and in one list. Those beyond are skipped."""
+"""Maximum number of messages on one line and in one list. Messages beyond the limit are skipped."""
 
 _ENDS: Final = 512
 _TRIES: Final = 32
@@ -85,12 +86,12 @@ _START: Final = re.compile(r'\{\s*["}]|\[\s*[\[{\]]')
 _HALF: Final = re.compile(
     r"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-"""An escaped backslash or a whole surrogate pair (group 1), or half a surrogate pair."""
+"""Matches an escaped backslash or a whole surrogate pair (group 1), or a lone surrogate."""
 
 
-# The SDK's models ignore unknown members. These models refuse a message that is an answer and
-# something else at the same time, so that it is read again: an answer with an error is not a
-# success.
+# The SDK's models ignore unknown members. These models reject a message that is an answer and
+# something else at the same time, so that it is read again: an answer that contains an error must
+# not count as a success.
 class _Request(JSONRPCRequest):
     result: None = None
     error: None = None
@@ -112,8 +113,8 @@ class _Error(JSONRPCError):
     result: None = None
 
 
-# No message fits two of these models, so the first fitting one is used. Answers come first, because
-# they are the most frequent.
+# No message fits two of these models, so the first match is used. Answers come first, because they
+# are the most frequent.
 _MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(
     Annotated[_Response | _Notification | _Request | _Error, Field(union_mode="left_to_right")]
 )
@@ -122,8 +123,9 @@ _Object: TypeAlias = "dict[str, Any]"
 
 
 class OddResultError(JSONRPCError):
-    """An answer whose result is not an object. Only for requests whose result is always empty or a
-    list does it tell whether they failed. For all others, it is an error.
+    """An answer whose result is not an object. If the result of the request is always empty or a
+    list, its value still tells whether the request failed. For all other requests, it counts as an
+    error.
 
     Attributes:
         value: what the module sent as the result.
@@ -140,8 +142,8 @@ class MessageReader:
     """Reads the messages of one connection.
 
     Args:
-        oddities: receives a note on everything that is skipped or repaired.
-        joins_lines: whether a message may be written on several lines, which are read one by one.
+        oddities: records everything that is skipped or repaired.
+        joins_lines: True if a message may be written on several lines, which arrive one by one.
     """
 
     def __init__(self, oddities: Oddities, *, joins_lines: bool = False) -> None:
@@ -150,7 +152,7 @@ class MessageReader:
         self._begun: _BegunMessage | None = None
 
     def read(self, data: bytes) -> list[JSONRPCMessage]:
-        """Return the messages in a line, body or event; an empty list for noise.
+        """Return the messages in a line, body or event, or an empty list for noise.
 
         An answer that cannot be read becomes an error for its request, if its id can be found.
         """
@@ -189,7 +191,8 @@ class MessageReader:
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
         if _is_odd_message(text):
-            # The lines before are a cut line of a log, which must not swallow the answers after it.
+            # The earlier lines are a truncated log line, which must not swallow the answers after
+            # it.
             return [*self.end(), *self._in_text(text)]
 
         begun.add(text)
@@ -203,7 +206,7 @@ class MessageReader:
         return messages
 
     def _text(self, data: bytes) -> str:
-        """Return the text of the bytes, without characters that JSON cannot contain."""
+        """Decode bytes to text, without the characters that JSON cannot contain."""
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -224,7 +227,7 @@ class MessageReader:
     # -- several messages, and noise ---------------------------------------------------------------
 
     def _in_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the messages in a text that is not exactly one well-formed message.
+        """Return the messages in a text that is something other than one well-formed message.
 
         Noise may come before or after a message. With noise on both sides, it is more likely a
         quotation in a log, or a part of a malformed message.
@@ -261,8 +264,8 @@ class MessageReader:
         return [_deep(message) for message in messages] if is_deep else messages
 
     def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the answers in a text that nests deeper than `MAX_NESTING`, without the deeper
-        values.
+        """Return the answers in a text that nests deeper than `MAX_NESTING`, with the values below
+        that depth left out.
         """
         cut = _without_depths(text)
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
@@ -296,7 +299,7 @@ class MessageReader:
     # -- the envelope ------------------------------------------------------------------------------
 
     def _message(self, value: object, *, after_noise: bool) -> JSONRPCMessage | None:
-        """Return a value as a message; None if it is not one."""
+        """Return a value as a message, or None if it is not a message."""
         if not isinstance(value, dict):
             return None
 
@@ -343,7 +346,7 @@ class MessageReader:
 
         if not isinstance(method, str):
             self.oddities.note("sent a message whose `method` is not a text", _shown(method))
-            # The SDK answers a request whose method is unknown.
+            # The SDK itself answers requests with an unknown method.
             method = ""
 
         if params is not None and not isinstance(params, dict):
@@ -383,7 +386,7 @@ class MessageReader:
         return OddResultError(jsonrpc="2.0", id=request, error=error, value=result)
 
     def _error(self, members: _Object) -> ErrorData:
-        """Return the error of an answer, in the server's words."""
+        """Return the error of an answer, in the server's own words."""
         if "error" not in members:
             self.oddities.note("sent an answer with neither `result` nor `error`")
             return ErrorData(
@@ -454,8 +457,8 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next line belongs to the message. Programs that write JSON do not break a
-        line within a string.
+        """True if the next line belongs to the message. Programs that write JSON do not break lines
+        within a string.
         """
         return self._depth > 0 and not self._in_string
 
@@ -469,7 +472,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
-    """Return the message in a text or an object; None if it is not exactly one message."""
+    """Return the message in a text or an object, or None if it is not exactly one message."""
     try:
         if isinstance(data, dict):
             message = _MESSAGE.validate_python(data, by_name=False)
@@ -484,9 +487,8 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """Return the text with a digest in place of each value that nests deeper than `MAX_NESTING`, so
-    that one schema does not spoil a whole list. `Repairs` refuses results of calls that nest so
-    deep.
+    """Replace each value that nests deeper than `MAX_NESTING` by a digest, so that one schema does
+    not spoil a whole list. `Repairs` rejects results of calls that nest this deep.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
@@ -536,7 +538,7 @@ def _is_odd_message(text: str) -> bool:
 
 
 def _is_incomplete(text: str) -> bool:
-    """True if a text may be the beginning of a JSON array or object."""
+    """True if a text may be the first part of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
 
@@ -588,9 +590,11 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
-    """Return an error for the request of an unreadable answer; an empty list for other texts."""
+    """Return an error for the request that an unreadable answer belongs to, or an empty list for
+    other texts.
+    """
     if not text.startswith("{"):
-        # Logs also quote the beginning of answers.
+        # Logs may also quote the first part of an answer.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")
@@ -604,13 +608,13 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
 
 
 def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONRPCMessage | None:
-    """Return an error for the request of an unusable answer; None if the id of the answer is not
-    found.
+    """Return an error for the request that an unusable answer belongs to, or None if the id of the
+    answer is not found.
 
     Args:
         start: the first bytes of the answer.
-        end: its last bytes; empty if the answer is cut off, because its last bytes may then belong
-            to anything.
+        end: its last bytes. They are empty if the answer is cut off, because the last bytes may
+            then belong to anything.
         what: the message of the error.
         data: the data of the error.
     """
@@ -630,7 +634,7 @@ def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the names of the members of an object, given its first bytes, each with the bytes after
     it.
 
-    Names within the members do not count, because the content may come from anybody.
+    Names inside the members are ignored, because that content may come from anybody.
     """
     depth = 0
     for token in _TOKEN.finditer(start):
@@ -644,8 +648,8 @@ def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _request_id(value: object) -> int | str | None:
-    """Return the id of one of our requests. They are integers, but some servers answer 1 with "1"
-    or 1.0.
+    """Return the id of one of our requests. Our ids are integers, but some servers answer 1 with
+    "1" or 1.0.
     """
     return _number(value) if isinstance(value, str) else _integer(value)
 
@@ -669,7 +673,7 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text, cut far beyond the part that is shown: masking would not
+    """Return a JSON value as text, cut far beyond the part that is shown, because masking would not
     recognise half a secret at the end.
     """
     if isinstance(value, str):

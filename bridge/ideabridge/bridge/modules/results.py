@@ -26,11 +26,10 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _PARTS: Final = 100
-"""The most blocks of a result, and members or items of its structured content, that are
-compared."""
+"""How many blocks of a result, and members or items of its structured content, are compared."""
 
 _FAULTS: Final = 800
-"""The most characters of an error about a result that violates the schema."""
+"""Maximum length, in characters, of an error about a result that violates the schema."""
 
 
 class ResultReader:
@@ -39,7 +38,7 @@ class ResultReader:
     Args:
         module: the module's name.
         secrets: the values that are removed from results.
-        max_bytes: the most bytes of JSON in a result (`limits.result_bytes`).
+        max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
 
     def __init__(self, module: str, secrets: Secrets, max_bytes: int) -> None:
@@ -63,12 +62,13 @@ class ResultReader:
     async def value(
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
-        """Return the value of a call: its structured content; else its text (several blocks joined
-        by line ends); else the list of its content blocks; null without content.
+        """Return the value of a call: its structured content; otherwise its text (several blocks
+        are joined by line ends); otherwise the list of its content blocks; or null if there is no
+        content.
 
         Raises:
             ModuleToolError: the tool failed.
-            ModuleOutputError: the tool promises another value, or it did not send JSON.
+            ModuleOutputError: the tool promised a different value, or did not send JSON.
             ResultLimitError: the result is too large.
         """
         if result.is_error:
@@ -92,14 +92,14 @@ class ResultReader:
     async def _checked(
         self, value: JSON, result: types.CallToolResult, validator: Validator
     ) -> JSON:
-        """Return the value of a tool with an output schema.
+        """Return the value of a call whose tool has an output schema.
 
         Raises:
             ModuleOutputError: the value does not satisfy the schema.
         """
         has_structure = result.structured_content is not None
         if not has_structure and "structured_content" in result.model_fields_set:
-            # A tool may promise null.
+            # A tool's schema may allow null.
             with suppress(IdeabridgeError):
                 await validator.check_apart(None)
                 return None
@@ -119,7 +119,7 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """Return the error of a tool that reports a failure: its text, or else its structured
+        """Return the error of a tool that reports a failure: its text, or otherwise its structured
         content as text.
         """
         texts = _texts(result)
@@ -136,7 +136,7 @@ class ResultReader:
             if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
                 del sent["structuredContent"]
 
-        # The prefix of the Python SDK; the message of the run contains the name anyway.
+        # Drop the Python SDK's prefix, because the message of the run contains the name anyway.
         prefix = f"Error executing tool {tool.name_in_module}: "
         message = shown(text, self._secrets).removeprefix(prefix)
         if not message.strip():
@@ -146,7 +146,7 @@ class ResultReader:
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
         """Return the structured content of a result, and its content if that differs, as far as
-        they are JSON; None if there is neither, or they are too large.
+        they are JSON. Return None if there is neither, or if they are too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:
@@ -177,7 +177,7 @@ class ResultReader:
 
         meta = whole.get("_meta")
         if isinstance(meta, dict):
-            # The module names itself here, but the gateway answers in its own name.
+            # The module names itself here, but the gateway answers under its own name.
             meta.pop(types.SERVER_INFO_META_KEY, None)
             if not meta:
                 del whole["_meta"]
@@ -194,11 +194,11 @@ class ResultReader:
 
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
-    """Return the value of a tool with an output schema that sent only text, as older servers do:
-    the JSON in the text, or else the text itself, whichever satisfies the schema.
+    """Return the value of a call whose tool has an output schema but sent only text, as older
+    servers do: the JSON in the text or the text itself, whichever satisfies the schema.
 
     Raises:
-        IdeabridgeError: neither satisfies it, or the value is not a text.
+        IdeabridgeError: neither satisfies the schema, or the content is not text.
     """
     if not isinstance(value, str):
         raise InvalidJSONError("it is not a text")
@@ -226,7 +226,7 @@ def _texts(result: types.CallToolResult) -> list[str]:
 
 
 def _blocks(result: types.CallToolResult) -> list[JSON]:
-    """Return the content blocks in wire form."""
+    """Return the content blocks as JSON of the protocol."""
     return [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content
     ]
@@ -259,7 +259,8 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
-    # The text is only compared, which needs no exact numbers. `decode` would be slow for megabytes.
+    # The parsed text is only compared, so numbers need not be exact. `decode` would be slow for
+    # megabytes.
     try:
         return cast("JSON", from_json(text))
     except ValueError:
@@ -275,8 +276,8 @@ def add_text(whole: JSONObject, structured: JSON) -> None:
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """Return the result of a direct call that broke its promise, as an error with everything that
-    the tool sent.
+    """Return a direct call's result that violates the tool's schema, as an error with everything
+    that the tool sent.
     """
     content: list[JSON] = [
         {"type": "text", "text": str(error)},

@@ -2,9 +2,9 @@
 (`expand`), and the status of a module for people (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
-are accepted if they mean the same, and ignored if they concern only the host's user interface. A
-configuration contains `${VAR}` as written. Only `expand` fills in the values, and it first
-registers the secret ones with `Secrets`.
+are accepted if they have the same meaning, and ignored if they concern only the host's user
+interface. A configuration contains `${VAR}` as written. Only `expand` fills in the values, and it
+first registers the secret ones with `Secrets`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ ModuleKind = Literal["stdio", "http", "sse"]
 """The kind of connection that reaches a module."""
 
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
-"""Text without NUL, which command lines, headers and environments do not allow."""
+"""A string without NUL, which command lines, headers and environments do not allow."""
 
 MAX_SECONDS: Final = 3600
 
 DEFAULT_SENDS: Final = 3
-"""The most times that a call of a repeatable tool is sent if the connection is lost before the
-answer, unless `retry` says otherwise."""
+"""How many times a call of a repeatable tool is sent at most if the connection is lost before the
+answer, unless `retry` says otherwise.
+"""
 
 MAX_SENDS: Final = 10
 """The largest number that `retry` may contain."""
@@ -55,7 +56,7 @@ KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
         "sse": "sse",
     }
 )
-"""The kind of a module for each value of `type`."""
+"""Maps each value of `type` to the kind of a module."""
 
 SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -70,8 +71,9 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "oauth": "auth",
     }
 )
-"""ideabridge's keys for the names that other hosts use. If both are given, the other host's key is
-ignored."""
+"""Maps other hosts' keys to ideabridge's keys. If an entry contains both, the other host's key is
+ignored.
+"""
 
 _AUTH_SYNONYMS: Final = {
     "clientId": "client_id",
@@ -80,7 +82,7 @@ _AUTH_SYNONYMS: Final = {
     "CLIENT_SECRET": "client_secret",
     "redirectUri": "redirect_uri",
 }
-"""ideabridge's keys in `auth` for the names that other hosts use there."""
+"""Maps other hosts' keys in `auth` to ideabridge's keys."""
 
 IGNORED: Final = frozenset(
     {
@@ -121,8 +123,9 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
-"""Keys of other hosts that change the behaviour and are not supported, with the reason why they are
-refused."""
+"""Keys of other hosts that change the behaviour and are not supported, each with the reason why it
+is refused.
+"""
 
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
@@ -231,7 +234,7 @@ class AuthorizationSettings(BaseModel):
 
 class ModuleConfiguration(BaseModel):
     """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not
-    replaced here, so the configuration contains no secrets from the environment.
+    expanded here, so the configuration contains no secrets from the environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -376,7 +379,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
 
 def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     """Yield (key, problem) for each key of an entry (`with_own_keys`) that contradicts other keys,
-    or whose value is surely a mistake.
+    or whose value is certainly a mistake.
     """
     yield from _kind_problems(entry)
     url = entry.get("url")
@@ -421,7 +424,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """Return the error for a module's name; None if the name is valid."""
+    """Return what is wrong with a module's name, or None if the name is valid."""
     if not 1 <= len(name) <= 64:
         return "a server's name has 1 to 64 characters"
     if not name.isprintable():
@@ -473,10 +476,10 @@ class Launch:
 
 
 class _Filler:
-    """Fills variables into the texts of one entry, and notes the variables that are missing."""
+    """Expands variables in the strings of one entry, and records which variables are missing."""
 
     def __init__(self, module: str, variables: Variables | None, secrets: Secrets) -> None:
-        # The first place that names each variable, by the name of the variable.
+        # The first place that names each variable, keyed by the variable's name.
         self._unset: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._module = module
@@ -484,7 +487,7 @@ class _Filler:
         self._secrets = secrets
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
-        """Replace the variables in a text. A missing variable stays as written."""
+        """Replace the variables in a string. A missing variable is left as written."""
 
         def replacement(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
@@ -498,7 +501,7 @@ class _Filler:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
         is_allowed = self._variables is None or name in self._variables
-        # A default in place of an unset variable reveals nothing about the environment.
+        # A default that replaces an unset variable reveals nothing about the environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
 
@@ -551,7 +554,7 @@ def expand(
     """Replace `${VAR}` and `${VAR:-default}` by values from the environment; `$${` becomes `${`.
 
     `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be
-    used; None means all. `secrets` registers every value that must not be shown.
+    used, or all if it is None. `secrets` registers every value that must not be shown.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or not set and without a default; the
@@ -657,7 +660,7 @@ def learn_secrets(
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # The module cannot start, but the values in its configuration are secrets.
+            # The module cannot start, but the values in its configuration may be secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -679,7 +682,7 @@ def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number does not look like a secret, but this one is named like one.
+        # A number does not look like a secret, but the name of this value says that it is one.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 
@@ -691,7 +694,7 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """Return (name, default) of the text in `${...}`; the default is None without one."""
+    """Split the text in `${...}` into `(name, default)`. The default is None if there is none."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -708,23 +711,24 @@ Era = Literal["legacy", "modern"]
 (stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
-"""down: the module was up, and the next call reconnects. failed: it could not be reached and
-is tried again."""
+"""`down`: the module was up, and the next call reconnects. `failed`: it could not be reached, and
+is tried again.
+"""
 
 _LONG_AWAY: Final = 5.0
-"""Seconds after which the status says how long a module has been away."""
+"""After how many seconds the status says how long a module has been away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way in which an earlier connection reached a module, so that the next one need not try
-    others.
+    """The way in which an earlier connection reached a module, so that the next connection does not
+    have to try others.
 
     Attributes:
         era: the era that works.
         kind: the transport that works.
-        server: the name and version of the server that was reached. For another server, every way
-            is tried again.
+        server: the name and version of the server that was reached. If the server is a different
+            one, every way is tried again.
     """
 
     era: Era
@@ -734,15 +738,16 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module, for people (`servers list`). All texts are masked and shortened.
+    """The status of a module, for people (`servers list`). In all strings, secrets are masked, and
+    long ones are shortened.
 
     Attributes:
         tools: the number of allowed tools.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: why the module is down or failed.
-        away: seconds since it was last up, or since the first attempt; None if it is up or
-            disabled, or if its configuration is unusable, so that no attempt is made.
+        away: seconds since it was last up, or since the first attempt. None if it is up or
+            disabled, or if no attempt is made because its configuration is unusable.
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
             module.
         seconds: how long connecting took.

@@ -1,6 +1,6 @@
 """Answers of authorization servers, repaired before the SDK's models read them.
 
-Those models refuse a whole document if one optional member deviates from the standards. Here, such
+Those models reject a whole document if one optional member deviates from the standards. Here, such
 a member is converted if its meaning is clear, and otherwise left out, with a note. Members that
 decide where a token, a code or a person is sent are never repaired: if one is malformed, the SDK
 refuses the document.
@@ -45,7 +45,7 @@ _EXACT: Final = 2.0**53
 """Below this, a float has an exact integer part."""
 
 Note = Callable[[str], None]
-"""Receives a note on what was repaired."""
+"""A function that receives a note on what was repaired."""
 
 
 def repair_resource(content: bytes, note: Note) -> bytes:
@@ -58,13 +58,13 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
     Args:
         content: the document.
-        expected: the issuer that the document must name; None: the SDK checks it.
+        expected: the issuer that the document must name, or None if the SDK checks it.
         note: receives notes.
 
     Returns:
-        The document, and the issuer as the server writes it; None if it names none. In the
-        document, the issuer is written as in `expected` if the two differ only by the slash of a
-        root, because the SDK compares the texts.
+        The document, and the issuer as the server writes it, or None if it names none. If that
+        issuer differs from `expected` only by the slash of a root, the document contains
+        `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)
@@ -77,8 +77,9 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 
 def fault_of_server(content: bytes) -> str | None:
-    """Return why the metadata of an authorization server cannot be used; None if it can. Also None
-    if the document is something else, because some servers answer every address with a document.
+    """Return why the metadata of an authorization server cannot be used, or None if it can. Also
+    return None if the document is something else, because some servers answer every address with a
+    document.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -111,7 +112,7 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON value if it is an object; else None."""
+    """Return the JSON value if it is an object, otherwise None."""
     try:
         document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
@@ -145,7 +146,7 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
 
 
 def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]:
-    """Return the names of the members that the model refuses."""
+    """Return the names of the members that the model rejects."""
     try:
         model.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
@@ -158,8 +159,8 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """Return a member in a form that the model accepts and that means the same; None if there is
-    none.
+    """Convert a member to a form that the model accepts and that means the same. Return None if
+    there is none.
     """
     if name in _DECIDES:
         return None

@@ -2,9 +2,9 @@
 user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
-belongs to one module at one address: if the address changes, it is not found, so no server gets the
-tokens of another. It belongs to the person who starts the servers, or to one named user of the
-servers on one store.
+belongs to one module at one address: if the address changes, the sign-in is not found, so no server
+gets the tokens of another. It belongs to the person who starts the servers, or to one named user of
+the servers on one store.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MOST_BYTES: Final = 256 * 1024
-"""The most bytes of one sign-in, as JSON. Tokens and metadata come from unchecked servers."""
+"""Maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from unchecked
+servers.
+"""
 
 _LOCK_PAUSE: Final = 0.05
 _HEAD_BYTES: Final = 64 * 1024
-"""The bytes at the beginning of a file that contain everything except the sign-in itself."""
+"""How many bytes at the start of a file contain everything except the sign-in itself."""
 
 _SIGN_IN: Final = b',\n "sign_in": '
 """The text between the head of a file and the sign-in. Each member of the file is a line."""
@@ -68,12 +70,13 @@ class SignIn(BaseModel):
     """The result of signing in.
 
     Attributes:
-        tokens: the tokens; None after the server has refused to renew them.
-        expires_at: when the access token expires, in seconds since 1970; None if that is unknown.
+        tokens: the tokens, or None after the server has refused to renew them.
+        expires_at: when the access token expires, in seconds since 1970, or None if that is
+            unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and those that the module has demanded since. None: the scopes that the module
-            names.
-        client: the client to which the tokens were issued.
+            tokens, and those that the module has demanded since. None means the scopes that the
+            module names.
+        client: the client that the tokens were issued to.
         server: the authorization server that issued the tokens.
         resource: the module's metadata (RFC 9728).
     """
@@ -88,7 +91,7 @@ class SignIn(BaseModel):
     resource: ProtectedResourceMetadata | None = None
 
     def learn(self, module: str, secrets: Secrets) -> None:
-        """Register the values that must not be shown."""
+        """Register the secret values, so that they are never shown."""
         tokens = self.tokens
         client = self.client
         for value in (
@@ -101,8 +104,8 @@ class SignIn(BaseModel):
 
 class _Kept(BaseModel):
     """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in comes last, so that the beginning says whose file it is, however large the sign-in
-    is.
+    The sign-in comes last, so that the start of the file says whose it is, however large the
+    sign-in is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -121,12 +124,12 @@ def folder() -> Path:
 
 
 class SignInFile:
-    """The place of one person's sign-in to one module at one address. `read` and `write` block.
+    """Where one person's sign-in to one module at one address is stored. `read` and `write` block.
 
     Args:
         module: the module's name.
         url: the module's address.
-        user: the user who signs in; None: the person who starts the servers.
+        user: the user who signs in, or None for the person who starts the servers.
     """
 
     def __init__(self, module: str, url: str, user: ModuleUser | None = None) -> None:
@@ -149,7 +152,7 @@ class SignInFile:
         return self.path.exists()
 
     def read(self) -> SignIn | None:
-        """The sign-in; None if nobody has signed in.
+        """Return the sign-in, or None if nobody has signed in.
 
         Raises:
             SignInError: it cannot be read.
@@ -175,8 +178,8 @@ class SignInFile:
             raise SignInError("the keyring holds something else than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
-        """Store the sign-in in the keyring if that works, else in the file. Return the place, for
-        people.
+        """Store the sign-in in the keyring if that works, otherwise in the file. Return where it is
+        stored, worded for people.
 
         Raises:
             SignInError: the sign-in is too large, or the file cannot be written.
@@ -210,10 +213,10 @@ class SignInFile:
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
         """Hold the lock of the processes that renew these tokens: some servers accept a refresh
-        token only once, and withdraw all tokens if it is used twice.
+        token only once, and revoke all tokens if it is used twice.
 
         Raises:
-            SignInError: the file of the lock cannot be written.
+            SignInError: the lock file cannot be written.
         """
         path = self.path.with_suffix(".lock")
         try:
@@ -230,7 +233,7 @@ class SignInFile:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put the sign-in into the keyring. Return why that does not work; None if it does."""
+        """Put the sign-in into the keyring. Return None, or the reason why that does not work."""
         keyring = Keyring()
         try:
             keyring.write(self._key, text)
@@ -251,7 +254,7 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
 
     Args:
         module: the module's name.
-        user: the user who needs to sign in; None: the person who starts the servers.
+        user: the user who needs to sign in, or None for the person who starts the servers.
         more: the words after "sign in", such as " for more (write)".
     """
     who = "you" if user is None else printable(user)
@@ -259,11 +262,11 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
 
 
 def login_command(module: str, user: str | None = None) -> str:
-    """Return the command with which somebody signs in to a module.
+    """Return the command that a person runs to sign in to a module.
 
     Args:
         module: the module's name.
-        user: the user who signs in; None: the person who starts the servers.
+        user: the user who signs in, or None for the person who starts the servers.
     """
     command = f"ideabridge servers login {shlex.quote(module)}"
     if user is None:
@@ -293,7 +296,7 @@ def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
 
     Args:
         module: the module's name.
-        user: the user; None: the person who starts the servers.
+        user: the user, or None for the person who starts the servers.
 
     Raises:
         SignInError: a sign-in cannot be read or removed.

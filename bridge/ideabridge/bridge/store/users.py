@@ -101,7 +101,7 @@ class User:
 
     @property
     def caller(self) -> str:
-        """This user as a caller: the owner of the user's runs and ideas."""
+        """The user as a caller: the owner of the user's runs and ideas."""
         return _CALLER + self.name
 
 
