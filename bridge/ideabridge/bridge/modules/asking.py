@@ -330,7 +330,7 @@ one result, including the module's state; and one log message.
 """
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
-"""The capabilities that a call within a run declares, as JSON of the protocol."""
+"""The capabilities that a call within a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
 """How many log messages of a call may wait for a slow client. When there are more, the oldest are
@@ -364,7 +364,7 @@ class DirectClient(Protocol):
 
     @property
     def capabilities(self) -> JSONObject:
-        """The capabilities that the client declares for questions, as JSON of the protocol:
+        """The capabilities that the client declares for questions, as protocol JSON:
         `elicitation`, `sampling`, `roots`.
         """
         ...
@@ -439,7 +439,7 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
     result.
 
     Attributes:
-        questions: the questions by name, as JSON of the protocol. They are checked and contain no
+        questions: the questions by name, as protocol JSON. They are checked and contain no
             secrets, but are not marked yet.
         state: the module's state.
     """
@@ -501,7 +501,7 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The client capabilities that are declared to the module, as JSON of the protocol."""
+        """The client capabilities that are declared to the module, as protocol JSON."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:

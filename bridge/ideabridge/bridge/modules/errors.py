@@ -123,7 +123,7 @@ class ModuleToolError(ModuleError):
     """The tool itself failed (`isError`). The message is the text of the result.
 
     Attributes:
-        result: the whole result of a direct call, as JSON of the protocol, without secrets.
+        result: the whole result of a direct call, as protocol JSON, without secrets.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ModuleOutputError(ModuleError):
     """The result does not satisfy the tool's own output schema, or is not JSON.
 
     Attributes:
-        result: the whole result of a direct call, as an error in JSON of the protocol, without
+        result: the whole result of a direct call, as an error in protocol JSON, without
             secrets.
     """
 

@@ -853,7 +853,7 @@ class Module:
     # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
-        """Return the resources, templates or prompts, as JSON of the protocol. Connect if the
+        """Return the resources, templates or prompts, as protocol JSON. Connect if the
         module is not up.
 
         Raises:
@@ -877,7 +877,7 @@ class Module:
     async def pass_on(
         self, request: PassedOn, client: DirectClient, *, progress: OnProgress | None = None
     ) -> JSONObject:
-        """Send a client's request unchanged. Return the result as JSON of the protocol, without
+        """Send a client's request unchanged. Return the result as protocol JSON, without
         secrets.
 
         Args:

@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
     Attributes:
         value: the value of the call in a run; see `ResultReader.value`.
-        result: the whole result of a direct call, as JSON of the protocol; None in a run.
+        result: the whole result of a direct call, as protocol JSON; None in a run.
         aside: in a run, the content blocks of the result, if they differ from the value.
     """
 

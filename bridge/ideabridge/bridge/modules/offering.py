@@ -53,7 +53,7 @@ def event_of(message: object) -> ServerEvent | None:
 
 
 class Offering:
-    """The lists of one connection, as JSON of the protocol, without secrets.
+    """The lists of one connection, as protocol JSON, without secrets.
 
     Args:
         client: the client of the connection.

@@ -226,7 +226,7 @@ def _texts(result: types.CallToolResult) -> list[str]:
 
 
 def _blocks(result: types.CallToolResult) -> list[JSON]:
-    """Return the content blocks as JSON of the protocol."""
+    """Return the content blocks as protocol JSON."""
     return [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content
     ]

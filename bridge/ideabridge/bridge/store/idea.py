@@ -425,7 +425,7 @@ class NewPublication:
 
     @property
     def guide(self) -> JSONObject | None:
-        """The start of a new run, `{"context", "tools", "plan"?, "output_schema", "by_instance"}`;
+        """The start of a new run, `{"context", "tools", "plan"?, "output_schema", "by_instance"}`,
         or None if calls ask no mind.
         """
         return self.recording.guide
