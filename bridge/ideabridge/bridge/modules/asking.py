@@ -848,8 +848,8 @@ class Asking:
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """Ask the questions in a result (2026-07-28) and return the answers, with which the call is
-        sent again.
+        """Ask the questions in a result (2026-07-28), and return the answers. The call is then sent
+        again with them.
 
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.

@@ -108,7 +108,7 @@ class Person(Protocol):
 
     @property
     def redirect_uri(self) -> str:
-        """The address on this machine to which the authorization server sends the browser back."""
+        """The address on this machine that the authorization server redirects the browser to."""
         ...
 
     async def authorize(self, url: str) -> str:
@@ -163,7 +163,7 @@ class Authorization(httpx2.Auth):
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
-        # The token of the last sign-in; None once the module has accepted it.
+        # The token of the last sign-in, or None after the module has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""

@@ -487,8 +487,8 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """Replace each value that nests deeper than `MAX_NESTING` by a digest, so that one schema does
-    not spoil a whole list. `Repairs` rejects results of calls that nest this deep.
+    """Replace each value nested deeper than `MAX_NESTING` by a digest, so that one schema does not
+    spoil a whole list. `Repairs` rejects results of calls that nest this deep.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:

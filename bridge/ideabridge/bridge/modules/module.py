@@ -381,8 +381,8 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the module lists but that may not or cannot be called.
-        `why_without` says why.
+        """The names of tools that the module lists but that cannot be called. `why_without` says
+        why.
         """
         listing = None if self._connection is None else self._connection.listing
         return [] if listing is None else [*sorted(listing.denied), *listing.left_out]

@@ -208,8 +208,8 @@ class Requests:
         seconds: float,
         on_progress: OnProgress | None,
     ) -> JSONObject:
-        """Send a request for a resource, a prompt or a completion. Return the result as JSON of the
-        protocol, without secrets.
+        """Send a request for a resource, a prompt or a completion. Return the result as protocol
+        JSON, without secrets.
 
         Progress is passed on and extends the time-out, as in `call`.
 
@@ -358,7 +358,7 @@ class Requests:
         return ModuleDownError(self._module, f"{self._name} {text}", outcome="unknown")
 
     def _error_of_module(self, error: MCPError, text: str) -> ModuleProtocolError:
-        """Return the error with which the module answered, with its data if that is small."""
+        """Return the module's error as a `ModuleProtocolError`, with its data if they are small."""
         message = shown(error.message, self._secrets, MAX_ERROR_DATA)
         data: JSON = None
         try:

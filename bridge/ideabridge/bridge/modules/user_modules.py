@@ -1,4 +1,4 @@
-"""UserModules: the connections of named users to modules for which each person signs in.
+"""UserModules: the connections of named users to modules that each person signs in to.
 
 A user's call goes over a connection that has this user's token, or no token at all:
 

@@ -100,7 +100,7 @@ class CursorError(StoreError):
 
 
 class QueryError(StoreError):
-    """A person's query is not a single reading SQL statement, or it takes too long."""
+    """A person's query is not a single read-only SQL statement, or it takes too long."""
 
 
 class FilterError(StoreError):

@@ -152,7 +152,7 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         parameters: the value of each `:name`.
 
     Raises:
-        QueryError: it is not a single reading SQL statement, a parameter is missing or unused, or
+        QueryError: it is not a single read-only SQL statement, a parameter is missing or unused, or
             it takes too long.
         StoreAccessError: the file cannot be read.
         StoreFormatError: it is not a store.
