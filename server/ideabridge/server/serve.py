@@ -583,8 +583,8 @@ async def run_worker(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """Return the route and the address of the metadata that tells clients the identity provider
-    (RFC 9728).
+    """Return the route and the address of the metadata that tells clients where the identity
+    provider is (RFC 9728).
     """
     settings = configuration.auth
     if settings is None:

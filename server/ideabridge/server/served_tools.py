@@ -196,7 +196,8 @@ class ExposedTool:
             # The definition is the one that the module lists now.
             tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
 
-        # Rules use the tool's exposed name, because its own name may occur in several modules.
+        # Rules use the name that the tool has in the offer, because its own name may occur in
+        # several modules.
         offered = tool
         if tool.module is not None:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool

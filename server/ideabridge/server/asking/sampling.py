@@ -405,8 +405,8 @@ class Sampler:
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
-        """Return whether this client's model is not asked only because other requests are waiting
-        for their clients' answers.
+        """Return whether this client's model would be asked if other requests were not waiting for
+        their clients' answers.
         """
         if request.halted or not self.can_ask(run, request):
             return False
@@ -418,7 +418,7 @@ class Sampler:
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
         """Return three lists: the waiting runs whose Requests can be sent now, the waiting runs
         whose Requests were sent by other requests of this process, and the unanswered Requests of
-        rounds.
+        earlier rounds.
         """
         waiting = _waiting(run)
         # A client that refused is not asked again just because somebody looks at the run. The

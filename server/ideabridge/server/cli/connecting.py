@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
-"""How long, in seconds, commands wait for modules at most. Each module also has its own
+"""Maximum time, in seconds, for which commands wait for modules. Each module also has its own
 `connect_timeout`."""
 
 _NAMED: Final = 5

@@ -63,7 +63,9 @@ class DemoSetupError(IdeabridgeError):
 
 
 def example(name: str) -> Path:
-    """Return a file from `examples/`: the checkout's file, or the copy in an installed package."""
+    """Return a file from `examples/`: the one in the checkout, or the copy in an installed
+    package.
+    """
     module_file = Path(__file__).absolute()
     copy = module_file.with_name(name)
     return copy if copy.is_file() else module_file.parents[4] / "examples" / name

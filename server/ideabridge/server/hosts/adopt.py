@@ -118,8 +118,8 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """The name for use in a line of text. It may come from anybody, and may even contain line
-        breaks.
+        """The name in a form that fits into a line of text. The name may come from anybody, and may
+        even contain line breaks.
         """
         return _line(self.name, _MOST_NAME)
 

@@ -115,8 +115,8 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Return whether a body is certainly one well-formed request or notification. The check only
-    needs to be quick, because the SDK reads the body again.
+    """Return whether a body is certainly one well-formed request or notification. A quick check is
+    enough, because the SDK reads the body again.
     """
     try:
         message: object = orjson.loads(body)
