@@ -98,7 +98,7 @@ from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The environment variable with the bearer token that the HTTP server requires."""
+"""Environment variable with the bearer token that the HTTP server requires."""
 
 T = TypeVar("T")
 
@@ -121,25 +121,26 @@ class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
-        configuration: the content of `ideabridge.json`; None configures nothing.
+        configuration: the content of `ideabridge.json`, or None for the defaults.
         toolbox: the caller's tools, in addition to the built-in ones and those of the configured
             tool files. Their calls run without asking, unless the bridge has an approver or the
             configuration's `approval` says otherwise.
-        store: a path, or an open store, which the bridge does not close; None: the configured
-            store, or else a store in memory.
+        store: a path, or an open store, which the bridge does not close, or None for the configured
+            store (a store in memory if none is configured).
         handlers: handlers for the caller's message types. The bridge adds the handlers of the tool
             files and the toolbox to them, without replacing any.
-        mind: answers the Requests of `solve`: a `Mind`, or a function that takes a Request and
-            returns the Solution; None: the configured model, or else the caller, turn by turn.
-        approver: a coroutine function that decides on calls that ask; None: such a call waits for
-            `Run.decide`.
+        mind: answers the Requests of `solve`. A `Mind`, or a function that takes a Request and
+            returns the Solution. With None, the configured model answers or, if there is none, the
+            caller, turn by turn.
+        approver: a coroutine function that decides on calls that ask for approval. With None, such
+            a call waits for `Run.decide`.
         on_tools_changed: called after the tools of a module have changed.
-        lease_seconds: how long a run stays reserved for this process after it has stopped
-            responding; None: 15.
+        lease_seconds: how long, in seconds, a run stays reserved for this process after the process
+            has stopped responding. None means 15.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
             runs, through `worker`.
-        only: the names of the modules to run here; None: all. A worker takes only runs that need no
-            other modules.
+        only: the names of the modules to run here, or None for all. A worker takes only runs that
+            need no other modules.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -171,8 +172,8 @@ class Bridge:
         )
         self.configuration = configuration or Configuration()
         if toolbox is not None and approver is None:
-            # A program trusts the code that it hands over. If it passes an approver, it wants to be
-            # asked.
+            # A program trusts the tools that it passes, but if it passes an approver, it wants
+            # calls to be approved.
             self.configuration = self.configuration.model_copy(
                 update={"embedded": embedded_tools(toolbox)}
             )
@@ -239,8 +240,8 @@ class Bridge:
             await self._stack.enter_async_context(self.mind)
 
         self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
-        # The writer closes after the task group of the runs, so it still writes what they hand in
-        # last.
+        # The writer closes after the task group of the runs, so it still performs their last
+        # writes.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -286,8 +287,8 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Return whether errors and notes may quote what a module wrote: with several users, it may
-        contain the arguments of another user.
+        """Return whether the bridge has only one user. If so, errors and notes may quote what a
+        module wrote, which with several users could contain another user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -340,9 +341,7 @@ class Bridge:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """The error that currently keeps the bridge from writing to the store; None if there is
-        none.
-        """
+        """The error that currently keeps the bridge from writing to the store, or None."""
         return None if self._writer is None else self._writer.obstacle
 
     @property
@@ -371,7 +370,7 @@ class Bridge:
 
     @property
     def direct_sessions(self) -> DirectSessions:
-        """The sessions of direct calls, which clients made one by one, without a plan."""
+        """The sessions of direct calls, which clients make one by one, without a plan."""
         return DirectSessions(
             self.store,
             self._writer,
@@ -395,7 +394,7 @@ class Bridge:
         return self.offer.catalogue.tools
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
-        """Return the MCP behaviour hints that a published idea has with the present tools; see
+        """Return the MCP behaviour hints of a published idea, given the current tools; see
         `hints_now`.
         """
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
@@ -413,7 +412,7 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks. An idea that others do not share with this caller does not exist for
+            caller: who asks. Ideas that others have not shared with this caller do not exist for
                 it.
             results: whether to include values that come from results of calls. They may be private,
                 so by default they are left out of the ideas of later Requests: the document lists
@@ -497,9 +496,10 @@ class Bridge:
                 decides how the tool answers: with a program, with calls, with an output, or else by
                 asking a mind. `answer` overrides this.
             name: the name of the tool if the document has none.
-            publish: whether to publish the idea as a tool; None: if it has a name.
-            replace: the published names, each NAME or NAME@VERSION, that the idea may replace;
-                None: any.
+            publish: whether to publish the idea as a tool. With None, it is published if it has a
+                name.
+            replace: the published names, each NAME or NAME@VERSION, that the idea may replace, or
+                None for any.
             to: the audience, as in `publish`.
             caller: who saves it.
 
@@ -522,7 +522,7 @@ class Bridge:
 
     def written_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject | None:
         """Return the document of a published idea that was written by hand, in the form that
-        `save_idea` reads; None for any other idea.
+        `save_idea` reads, or None for any other idea.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError, SecretInIdeaError: as for `export_idea`.
@@ -574,25 +574,26 @@ class Bridge:
                 idea, the run is the caller's latest one that ended with it.
             name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that may call it.
-            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`; `auto` is the
-                first possible one.
+            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`, or `auto` for
+                the first of these that is possible.
             parameters: a person's decisions about the parameters of a plan: `{NAME: {"rename"?,
                 "merge"?: NAME, "fix"?: true, "description"?, "required"?: true, "default"?, "at"?:
                 [paths of constants]}}`.
             choices: a person's decisions about copied values, and other runs of the same task; see
                 `read_choices`.
-            strict: a replay asks before it uses any undetermined value, even in calls that only
-                read.
-            or_solve: if the plan gives no output, for example because a value is missing, a mind
-                continues from there.
-            by: who made the choices; a text is the name of an approver. The version records it.
+            strict: whether a replay asks before it uses any undetermined value, even in calls that
+                only read.
+            or_solve: whether a mind continues if the plan produces no output, for example because a
+                value is missing.
+            by: who made the choices, which the version records. A string is the name of an
+                approver.
             to: the audience, see `read_audience`. None keeps the audience of a published name; a
                 new name is for everybody if the local person publishes it, and otherwise for the
                 publishing caller alone.
-            program: a program that does what the run did, and what the other runs in `choices` did;
-                a `ProgramAnswer` also has the words of its author. False: no program is wanted. For
-                a version without a program, `report["open"]` says what copied values leave open,
-                and `program_request` says what a program would have to do.
+            program: a program that does what the run and the other runs in `choices` did. A
+                `ProgramAnswer` also contains its author's words. False means that no program is
+                wanted. For a version without a program, `report["open"]` says what copied values
+                leave open, and `program_request` says what a program would have to do.
             inputs: with the text of a program, the input that each run needs beyond its own input.
             caller: who publishes. An admin may publish a version of what others share with them.
 
@@ -635,8 +636,8 @@ class Bridge:
         for `publish`.
 
         Args:
-            refs: runs of the same task, each as in `publish`; the first one gives the tool
-                its parameters.
+            refs: runs of the same task, each as in `publish`. The first one supplies the tool's
+                parameters.
             name: the name of the tool, if it is known.
             description: what the tool does, if that is known. It may say more than the runs show.
             caller: the owner of the runs.
@@ -717,11 +718,11 @@ class Bridge:
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            output: the type to return, a pydantic model or any type that pydantic knows; None:
-                JSON.
+            output: the type to return, which is a pydantic model or any type that pydantic
+                supports, or None for JSON.
             mind: who answers if the idea is solved anew, see `choose`.
             caller: who calls; the run belongs to them.
-            version: the version, if the name does not contain it; None: the current one.
+            version: the version if the name does not contain it, or None for the current one.
 
         Raises:
             RunFailedError: the run has no output, or it waits for somebody, who may still decide;
@@ -755,7 +756,7 @@ class Bridge:
             arguments: the input of the idea.
             mind: who answers if the idea is solved anew, see `choose`.
             caller: who calls; the run belongs to them.
-            version: the version, if the name does not contain it; None: the current one.
+            version: the version if the name does not contain it, or None for the current one.
             samples: as in `run_plan`.
 
         Raises:
@@ -810,7 +811,7 @@ class Bridge:
             caller: the owner of the run.
 
         Returns:
-            (why the plan was not run, what is different now); (None, None) if the output is the
+            (why the plan was not run, what is different now), or (None, None) if the output is the
                 same.
         """
         return await self.publisher.drift(plan, output, effects=effects, caller=caller)
@@ -827,7 +828,7 @@ class Bridge:
         what its run did, and, with `live`, whether it still returns the recorded output.
 
         Args:
-            names: the ideas, each NAME or NAME@VERSION; empty: every idea that this caller sees.
+            names: the ideas, each NAME or NAME@VERSION. If empty, every idea that this caller sees.
             live: whether to run plans that only read.
             effects: whether to run the other plans, too.
             caller: who asks.
@@ -842,7 +843,7 @@ class Bridge:
         published, for every version and owner.
 
         Args:
-            module: the name of a module, or `idea:NAME`; "": the tools of this process.
+            module: the name of a module, `idea:NAME`, or "" for the tools of this process.
 
         Raises:
             ModuleError: the module is not up.
@@ -851,8 +852,8 @@ class Bridge:
         return await self.publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
-        """Let published ideas call changed tools as they are now. Each version records the earlier
-        tools, who accepted the change, and when.
+        """Accept changed tools, so that published ideas may call them as they are now. Each version
+        records the earlier tools, who accepted the change, and when.
 
         Args:
             changed: the result of `changed_tools` that a person has seen.
@@ -862,7 +863,7 @@ class Bridge:
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
         """Return what a caller did repeatedly in runs, sessions and imported histories, with the
-        tools that could be made of it.
+        tools that it could become.
 
         Args:
             least: how many times it must have been done.
@@ -927,8 +928,8 @@ class Bridge:
         return dataclasses.replace(found, activities=tuple(self.toolbox.activities))
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
-        """Return how many runs of a caller this process drives now, without those that wait for
-        somebody.
+        """Return how many runs of a caller this process currently drives. Runs that wait for
+        somebody do not count.
         """
         return self._open_runs.at_work(caller)
 
@@ -952,14 +953,14 @@ class Bridge:
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
 
         Args:
-            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan consists of the
-                following parts.
+            plan: a `Plan`, or a mapping that `read_plan` accepts, or None if the plan consists of
+                the following parts.
             calls: the calls, if `plan` is None.
-            instances: initial states by instance, if `plan` is None.
+            instances: initial states keyed by instance, if `plan` is None.
             output: a value with references, if `plan` is None.
-            input: the input; its members override those of the plan's input.
+            input: the input. Its properties override those of the plan's input.
             caller: who asks; other callers do not see the run.
-            title: one line for people; empty: the plan's title.
+            title: one line for people. If empty, the plan's title.
             planning: `lazy` or `eager`.
             samples: whether the caller's client has a model, which answers in the rooms of the run
                 if no mind is configured.
@@ -982,7 +983,7 @@ class Bridge:
                     plan, start_plan, plan, catalogue, settings, None, told
                 )
         except PlanError:
-            # Error messages of the check show values, and one of these may be a secret.
+            # Errors from the check show values, one of which may be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -1006,10 +1007,10 @@ class Bridge:
         Its syntax, the names of its tools and their arguments are checked before anything runs.
 
         Args:
-            program: the text; docs/programs.md describes what it may contain.
+            program: the Python text. docs/programs.md describes what it may contain.
             input: the value of `input` in the program.
             caller: who asks; other callers do not see the run.
-            title: one line for people; empty: "a program".
+            title: one line for people. If empty, "a program".
             samples: as in `run_plan`.
 
         Raises:
@@ -1077,25 +1078,26 @@ class Bridge:
         caller's first Solution.
 
         Args:
-            task: the task, in words; None: the context says what to do.
+            task: the task in words, or None if the context says what to do.
             input: the value of `†input`.
-            output: the type of the output, as in `Run.result`; its JSON Schema becomes
-                the output schema.
-            output_schema: the JSON Schema of the output; None: text.
-            tools: names or patterns of the tools to offer; None: all. A name that no tool has,
-                `idea:NAME`, and patterns such as `*` and `idea:*` offer published ideas as well;
+            output: the type of the output, as in `Run.result`. Its JSON Schema becomes the output
+                schema.
+            output_schema: the JSON Schema of the output, or None for text.
+            tools: names or patterns of the tools to offer, or None for all. A name that no tool
+                has, `idea:NAME`, and patterns such as `*` and `idea:*` also offer published ideas;
                 see `TaskTools`.
             context: context messages that precede the task. If there are several states, each is an
-                instance; those without `_instance` are named ①, ②, ... in order.
+                instance, and those without `_instance` are named ①, ②, ... in order.
             limits: limits lower than the configured ones.
-            mind: who answers, see `choose`. `auto` means the bridge's mind, or else the caller, as
-                `turns` does.
-            planning: with `lazy`, somebody must accept a Solution as a whole before any of it runs.
-            thought_process: whether the mind writes its reasoning before the calls;
-                None: as configured.
-            shown: how many bytes of results the mind is shown whole: `value` of one result,
-                `request` of all results in a Request. The mind or the configuration sets an absent
-                member.
+            mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
+                the caller (as `turns`).
+            planning: `eager`, or `lazy` if somebody must accept each Solution as a whole before any
+                of it runs.
+            thought_process: whether the mind writes its reasoning before the calls, or None for the
+                configured value.
+            shown: how many bytes of results the mind is shown whole: `value` for one result,
+                `request` for all results in a Request. If one is absent, the mind or the
+                configuration decides.
             caller: who asks; other callers do not see the run.
 
         Raises:
@@ -1103,7 +1105,7 @@ class Bridge:
             MessageError: a context message is malformed.
             MindUnavailableError: the mind does not exist.
             ArgumentError: an argument has the wrong type, both `output` and `output_schema` are
-                passed, or neither a task nor a context is.
+                passed, or there is neither a task nor a context.
         """
         if task is not None:
             check_text("task", task)
@@ -1184,21 +1186,21 @@ class Bridge:
     ) -> Run:
         """Start a run that continues from a point of another run. The other run does not change.
 
-        Calls that started before that point keep their results and are not run again. The present
-        configuration decides which later calls ask.
+        Calls that started before that point keep their results and do not run again. The current
+        configuration decides which later calls ask for approval.
 
         Args:
             run_id: the parent.
             at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
-            solution: another answer to the Request that the event belongs to; the fork then begins
+            solution: another answer to the Request to which the event belongs. The fork then begins
                 at that Request. A plan has only one answer, so with another solution its fork
-                begins at the start.
+                starts from the beginning.
             input: another input, which replaces the whole input from the start of the run. Earlier
                 calls keep their results.
             caller: the owner of the run.
 
         Raises:
-            UnknownRunError: this caller has no run of that id.
+            UnknownRunError: this caller has no run with that id.
             ForkError: the event does not exist, the run does not accept the input, or with this
                 input other calls would have run before the event.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
@@ -1226,14 +1228,14 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a run to which the application submits each step, as single calls or groups; see
+        """Open a run whose steps the application submits itself, as single calls or groups; see
         `Session`.
 
         Args:
             state: the initial value of `†state`.
             input: the value of `†input`.
             tools: as in `solve`. No mind is asked, so the limit on requests does not apply.
-            run_id: the id of a session whose process ended, to continue it with its own state,
+            run_id: the id of a session whose process has ended, to continue it with its own state,
                 input and tools.
             caller: the owner of the run; other callers do not see it.
 
@@ -1271,20 +1273,20 @@ class Bridge:
 
             price = await bridge.call({"_tool": "price", "shop": "north"}, output=float)
 
-        The call is a run of its own, which is journaled and saved as an idea. The limits and
-        approvals of runs apply to it.
+        The call becomes a run, which is journaled and saved as an idea. The limits and approvals of
+        runs apply to it.
 
         Args:
             call: the call.
-            output: the type of the value, a pydantic model or any type that pydantic
-                knows; None: JSON.
+            output: the type of the value, which is a pydantic model or any type that pydantic
+                supports, or None for JSON.
             **options: `input` is the value of `†input`, `state` the initial value of `†state`,
                 `caller` the owner of the run.
 
         Raises:
-            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the
-                call has no value.
-            RunFailedError: the call asks, and the bridge has no approver.
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: the call has
+                no value.
+            RunFailedError: the call asks for approval, and the bridge has no approver.
             RejectedSolutionError, ArgumentError: the call is malformed; nothing ran.
             OutputTypeError: the value does not fit the type.
         """
@@ -1308,12 +1310,12 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Any]:
-        """Make calls concurrently, all or nothing, and return their values. `Session.run_all` says
-        more, and lists the errors.
+        """Make calls concurrently as one group, and return their values. See `Session.run_all` for
+        details and errors.
 
         Args:
             calls: the calls.
-            output: the type of each value; None: JSON.
+            output: the type of each value, or None for JSON.
             **options: as for `call`.
 
         Raises:
@@ -1339,12 +1341,12 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that succeeds.
-        `Session.run_any` says more, and lists the errors.
+        """Make alternative calls concurrently, and return the value of the first that succeeds. See
+        `Session.run_any` for details and errors.
 
         Args:
             calls: the calls.
-            output: the type of the value; None: JSON.
+            output: the type of the value, or None for JSON.
             **options: as for `call`.
 
         Raises:
@@ -1370,12 +1372,12 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that ends.
-        `Session.run_race` says more, and lists the errors.
+        """Make alternative calls concurrently, and return the value of the first that ends. See
+        `Session.run_race` for details and errors.
 
         Args:
             calls: the calls.
-            output: the type of the value; None: JSON.
+            output: the type of the value, or None for JSON.
             **options: as for `call`.
 
         Raises:
@@ -1410,7 +1412,7 @@ class Bridge:
         """Return a run of this caller, from memory or from its journal.
 
         Raises:
-            UnknownRunError: this caller has no run of that id.
+            UnknownRunError: this caller has no run with that id.
             ArgumentError: the id is not text.
         """
         check_text("run_id", run_id)
@@ -1432,30 +1434,30 @@ class Bridge:
             StoreError: no attempt to write succeeded for 5 seconds.
             Exception: the call raised it.
         """
-        # While the bridge is not open, the methods of the store wait.
+        # While the bridge is not open, the store's methods wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Do the same as `patiently` for a call that may write much, in the thread that writes to
-        the store.
+        """Like `patiently`, but in the thread that writes to the store, for calls that may write
+        much.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue a run whose process ended, or that was set aside, in this process; `Runs.resume`
-        lists the errors. If only a heartbeat can show whether the driver of the run is alive, this
-        waits for one.
+        """Continue, in this process, a run whose process ended or that was set aside. If only a
+        heartbeat can show whether the run's driver is alive, wait for one. `Runs.resume` lists the
+        errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, whichever process drives it; `Runs.cancel` lists the errors."""
+        """End a run, whichever process drives it. `Runs.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
         """Settle a pending approval of a run as `Run.decide` does. If another process drives the
-        run, ask that process to take the decision.
+        run, ask that process to apply the decision.
 
         Raises:
             DecisionError, FinishedRunError: see `Run.decide`.
@@ -1467,8 +1469,8 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is at work. With `keep`, never return, and continue within seconds every
-        run that a process leaves behind.
+        none of these runs is at work. With `keep`, never return; every run that a process leaves
+        behind is then continued within seconds.
         """
         recovery = Recovery(
             self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up

@@ -1,8 +1,8 @@
 """Checking: checks the plans of callers without blocking the event loop.
 
 A small plan is checked in the event loop. For a dry run or a drawing, a larger plan is rehearsed in
-a worker process, which has a deadline and bounded memory. A larger plan that starts is checked in a
-thread, because its run needs the graph that the check makes: making the graph a second time would
+a worker process, which has a deadline and bounded memory. A larger plan that is about to run is
+checked in a thread, because the run needs the graph that the check builds, and rebuilding it would
 take as long as the check.
 """
 
@@ -26,12 +26,14 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 SMALL_CALLS: Final = 50
-"""The most calls of a plan that is checked in the event loop, which takes a few milliseconds. The
-calls of every instance count."""
+"""Maximum number of calls, over all instances, of a plan that is checked in the event loop. Such a
+check takes a few milliseconds.
+"""
 
 SMALL_BYTES: Final = 8_000
-"""The most bytes of such a plan. They hold at most a few hundred references, whose checks take
-longer than those of calls."""
+"""Maximum size of such a plan, in bytes. It can contain at most a few hundred references, which
+take longer to check than calls.
+"""
 
 _JOB: Final = "ideabridge.bridge.checking:rehearsed"
 
@@ -42,8 +44,8 @@ Answer = Literal["dry_run", "mermaid", "text"]
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Call a function that checks a plan, and return its result. Use a thread unless the plan is
-    small.
+    """Call a function that checks a plan, in a thread unless the plan is small, and return its
+    result.
     """
     if _is_small(plan):
         return check(*arguments)
@@ -114,7 +116,7 @@ def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Ans
 def rehearsed(
     parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer
 ) -> JSONObject:
-    """Rehearse a plan; return its answer as `{"answer"}`, or its faults as `{"errors"}`."""
+    """Rehearse a plan. Return its answer as `{"answer"}`, or its faults as `{"errors"}`."""
     parts["tools"] = tuple(parts["tools"])
     plan = Plan(**parts)
     tools, latent, missing = offered

@@ -289,11 +289,11 @@ class Layer:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
-        variables: the variables that `${NAME}` may name in the file; None: every variable.
-        digests: the SHA-256, in hex, that each tool file must have, by absolute path; None: tool
-            files are not checked.
+        variables: the variables that `${NAME}` may name in the file, or None for every variable.
+        digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path, or None
+            if tool files are not checked.
         replaced: the names of modules that replace a module of the layer below.
-        narrowed: a line for each setting that applies only in part.
+        narrowed: a line for each setting that applies only partly.
         refused: a line for each setting that does not apply.
     """
 
@@ -453,7 +453,7 @@ class Configuration(BaseModel):
     @property
     def approval_setting(self) -> str | JSONObject:
         """The approvals in the form in which a run stores them. If there are several, the strictest
-        decides on each call.
+        one applies to each call.
         """
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
@@ -519,7 +519,7 @@ class Configuration(BaseModel):
         return (self.folder if layer is None else layer.file.parent).absolute()
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that a module's entry may name; None: every variable."""
+        """Return the variables that a module's entry may name, or None for every variable."""
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
 
@@ -529,8 +529,8 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Return why an HTTP server must not start with this configuration: an ignored file would
-        have let fewer people in. None: the server may start.
+        """Return why an HTTP server must not start with this configuration, or None if it may. The
+        reason is an ignored file that would have let fewer people in.
 
         Args:
             needs_token: whether the server refuses everybody without a token.
@@ -558,7 +558,7 @@ class Configuration(BaseModel):
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
-        """Return the SHA-256, in hex, that a tool file must have to be loaded; None: any."""
+        """Return the SHA-256, in hex, that a tool file must have to be loaded, or None for any."""
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
                 return layer.digests[tool_file]
@@ -607,7 +607,9 @@ _MERGED: Final = ("limits", "sampling")
 """Keys that hold an object. A project file replaces single members of the user's object."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
-"""Keys that a project file cannot set: they decide who may use the server, and what it deletes."""
+"""Keys that a project file cannot set, because they decide who may use the server and what it
+deletes.
+"""
 
 _EXPECTED: Final = {
     "string_type": "text",
@@ -733,7 +735,7 @@ def parse_configuration(
 
     Args:
         raw: the object.
-        project: the project folder; None: the current one. Relative paths are relative to it.
+        project: the project folder, or None for the current one. Relative paths are relative to it.
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
@@ -859,8 +861,8 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     Args:
         file: the project file.
         project: the project folder, absolute.
-        ask: asks a person about a file that is not trusted; None: nobody can be asked. If it
-            returns True, the file is used this time. This function may also store the trust.
+        ask: asks a person about a file that is not trusted, or None if nobody can be asked. If it
+            returns True, the file is used this time. It may also store the trust.
 
     Raises:
         ConfigurationError: as for `load_configuration`, or a trusted file puts the store outside
@@ -870,7 +872,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
         return user
     if ask is None and not was_trusted(file):
-        # If nobody has ever trusted the file, the files that it names are not read.
+        # If nobody has ever trusted the file, do not read the files that it names.
         parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
         _, problem = read_trusted()
         (layer,) = parsed.layers
@@ -926,7 +928,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     """Lay the settings of a trusted project file over the user's.
 
     Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other
-    settings replace the user's. The stricter of the two approvals decides on each call.
+    settings replace the user's. The stricter of the two approvals applies to each call.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -1050,8 +1052,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used: because of its key, or because of the credentials
-    for its address; None: it is used.
+    """Return why a project's model is not used (because of its key, or of the credentials for its
+    address), or None if it is used.
     """
     if isinstance(model, str):
         return None
@@ -1115,7 +1117,7 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def start_definitions(configuration: Configuration) -> dict[str, str]:
-    """Return the fingerprint of each enabled module, by its name (see `module_fingerprint`).
+    """Return the fingerprint of each enabled module, keyed by name (see `module_fingerprint`).
 
     The member "" is for the Python tools. If the configuration names tool files, it covers the
     folder of the configuration: projects share a store, and a run that calls the tools of one

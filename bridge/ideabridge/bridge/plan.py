@@ -62,11 +62,11 @@ class Plan:
 
     Attributes:
         calls: the calls, as listed.
-        input: the value of `†input`; None: the plan takes no input.
-        instances: initial states by instance; a call without `_instance` runs once
-            for each instance.
-        output: a value with references; None: the answer is the state.
-        input_schema: JSON Schema of the input; None: it is inferred from the input when the plan
+        input: the value of `†input`, or None if the plan takes no input.
+        instances: initial states keyed by instance. A call without `_instance` runs once for each
+            instance.
+        output: a value with references, or None if the answer is the state.
+        input_schema: JSON Schema of the input, or None to infer it from the input when the plan
             becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: the name and the description of the tool, if the plan is published.
@@ -76,16 +76,16 @@ class Plan:
             the plan was written by hand.
         explained: how to compute literals that a recorded run copied, for new data; see
             `context/plan_literals.py`.
-        program: Python text in place of the calls and the output, which runs once for each
+        program: Python text that replaces the calls and the output, and runs once for each
             instance; see `programs/sandbox.py`.
-        names: the names of tools in a published program, see `ProgramNames.used_by`. Then `calls`
-            lists the tools that the program may call, each as a call without parameters.
-        reached: the places `[line, column]` of the calls in a published program that recorded runs
-            made. A call from any other place asks before it changes something. None: the program
+        names: the names of tools in a published program; see `ProgramNames.used_by`. In this case,
+            `calls` lists the tools that the program may call, each as a call without parameters.
+        reached: the places `[line, column]` in a published program from which recorded runs made
+            calls. A call from any other place asks before it changes something. None if the program
             was not checked against a recording.
         assumed: the assumptions in the input of a published program, in the form of
             `Settled.assumed`.
-        state_schemas: the schema of the state, by instance, for each instance that has one.
+        state_schemas: the schema of the state for each instance that has one, keyed by instance.
     """
 
     calls: list[JSON]
@@ -150,8 +150,8 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output is a map by instance: the plan has instances, and a reference
-        in its output names none.
+        """Return whether the output is a mapping of instance to output: the plan has instances, and
+        some reference in its output names none.
 
         If every reference in the output names its instance, or the output has no references, the
         output is a single value.
@@ -167,8 +167,9 @@ class Plan:
         """Check the input schema, and check the input, if the plan has one, against it.
 
         Raises:
-            SchemaError: `input_schema` is invalid; the message says where.
-            PlanError: the input does not satisfy it; the message says path, found and expected.
+            SchemaError: `input_schema` is invalid. The message says where.
+            PlanError: the input does not satisfy it. The message has the path, what was found and
+                what was expected.
         """
         if self.input_schema is not None:
             check_schema(self.input_schema, what="input_schema of the plan")
@@ -179,8 +180,8 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """Return the plan, in which a program over instances becomes one call. The call runs the
-        program once for each instance, with the common input and the state of the instance.
+        """Return the plan with a program over instances replaced by one call, which runs the
+        program once for each instance, with the common input and the instance's state.
         """
         if self.program is None or not self.instances:
             return self
@@ -225,7 +226,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
 
     Raises:
-        PlanError: the shape is wrong; the message says where, what was found and what was expected.
+        PlanError: the shape is wrong. The message says where, what was found and what was expected.
         InvalidJSONError, LimitExceededError: the plan is not JSON, nests too deeply or is too
             large.
     """
@@ -308,11 +309,11 @@ def _is_message(state: JSON) -> TypeGuard[JSONObject]:
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return the arguments of a published idea, and the `default` of each absent optional parameter
-    that has one. Absent required parameters stay absent, and members of parameters are not filled
-    in.
+    """Return the arguments of a published idea, plus the `default` of each omitted optional
+    parameter that has one. Omitted required parameters stay omitted, and nested properties are not
+    filled in.
 
-    `schema` is the input schema; None: the idea has no parameters.
+    `schema` is the input schema, or None if the idea has no parameters.
     """
     properties = (schema or {}).get("properties")
     required = (schema or {}).get("required")
@@ -392,7 +393,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # Anything but a list names no place, so every call that may change something asks.
+    # If this is not a list, it names no places, so every call that may change something asks.
     return reached if isinstance(reached, list) else []
 
 
@@ -440,7 +441,7 @@ class Rehearsal:
 
     Attributes:
         graph: the calls of the plan, bound to each other.
-        missing: the references to the input, if the plan has none.
+        missing: the references to the input, if the plan has no input.
     """
 
     graph: Graph
@@ -464,8 +465,8 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. If the plan has no input, report its references to the input
-    instead of refusing them.
+    """Check a plan as its run would. If the plan has no input, references to the input are not
+    refused but reported in `missing`.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -542,8 +543,9 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""The most calls, over all instances, of a plan whose instances are all drawn. In a larger plan,
-one instance is drawn for all."""
+"""Limit on the calls, over all instances, of a plan whose instances are all drawn. Of a larger
+plan, only one instance is drawn.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,9 +553,9 @@ class WaitingPlan(Rehearsal):
     """A plan that waits for a decision. None of its calls has run.
 
     Attributes:
-        question: the question; `Run.decide` takes its `approval`.
-        instances: the number of instances of the run, each of which makes the calls; 0: the run has
-            none. If the calls are many, the dry run and the drawings show one instance.
+        question: the question. Pass its `approval` to `Run.decide`.
+        instances: the number of instances of the run, each of which makes the calls, or 0 if it has
+            none. If there are many calls, the dry run and the drawings show only one instance.
     """
 
     question: Question = field(kw_only=True)
@@ -567,7 +569,7 @@ class WaitingPlan(Rehearsal):
 
     @property
     def output(self) -> JSON:
-        """The output, with references; None if the plan has no output yet."""
+        """The output, with references, or None if the plan has no output yet."""
         return self.question.shown["output"]
 
     def to_json(self) -> JSONObject:
@@ -579,7 +581,7 @@ class WaitingPlan(Rehearsal):
 
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
-    """Return the plan of a lazy run that waits for a decision; None if no plan waits."""
+    """Return the plan of a lazy run that waits for a decision, or None."""
     question = machine.plan_question
     plan = machine.waiting_plan
     if question is None or plan is None:
@@ -587,7 +589,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
 
-    # Draw the plan for one instance: all of them have the same documents as the first.
+    # Draw the plan for the first instance only: all instances have the same documents.
     documents = machine.documents
     settings = machine.settings
     graph = Graph(

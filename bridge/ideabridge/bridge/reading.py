@@ -1,4 +1,4 @@
-"""Reading: reads much of the store without blocking the event loop, in work that can be stopped.
+"""Reading: reads large parts of the store in cancellable work that does not block the event loop.
 
 Some work takes longer with larger journals: a fork, a check of a published plan, a page of a run. A
 worker process does this work: it has a deadline, bounded memory and a read-only connection to the
@@ -20,10 +20,12 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.worker import workers
 
 SMALL_EVENTS: Final = 150
-"""The most events of small journals: those of about fifty calls, which take about 20 ms to read."""
+"""Maximum number of events in small journals. This is about fifty calls, which take about 20 ms to
+read.
+"""
 
 SMALL_BYTES: Final = 50_000
-"""The most bytes of small journals, including the contexts and Solutions of their runs."""
+"""Maximum size of small journals, in bytes, including the contexts and Solutions of their runs."""
 
 _JOB: Final = "ideabridge.bridge.reading:read_here"
 
@@ -35,7 +37,7 @@ async def read_beside(
     is_small: bool,
     what: str,
 ) -> JSON:
-    """Run a function that reads from the store, and return its result. The function runs for the
+    """Run a function that reads from the store, and return its result. The work counts for the
     caller in `asked_by`.
 
     Args:
@@ -76,7 +78,7 @@ def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # The function uses all of its objects until it returns, so the garbage collector would take a
+    # All objects stay in use until the function returns, so the garbage collector would take a
     # fifth of the time and find nothing.
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """Screen: keeps the secrets of the configuration out of journals, and thus out of ideas.
 
 Modules receive their secrets when they start, so nobody needs to write one into a task, a call or
-an answer. A text by a person or a mind that contains a secret is refused, and no part of it is
+an answer. If a text by a person or a mind contains a secret, it is refused, and no part of it is
 stored. Messages of activities, the output and errors of programs, the reason why a run ended, and
 malformed answers are stored without their secrets. `Executor` removes secrets from results.
 """
@@ -31,7 +31,7 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.OutcomeDecided: ("value", "by", "reason"),
     events.QuestionAnswered: ("content", "by", "reason"),
 }
-"""The members of events that people and minds write."""
+"""The parts of events that people and minds write."""
 
 
 class Screen:
@@ -45,7 +45,7 @@ class Screen:
         return self._secrets.mask(text)
 
     def faults(self, event: Event) -> list[JSONObject]:
-        """Return `{"call", "error"}` for every secret in the members of an event that a person or a
+        """Return `{"call", "error"}` for every secret in the parts of an event that a person or a
         mind wrote.
         """
         places = self._secrets.places(_written(event))
@@ -55,20 +55,20 @@ class Screen:
         ]
 
     def check(self, written: JSONObject) -> None:
-        """Refuse members with a secret in them.
+        """Raise an error if any of the members contains a secret.
 
         Raises:
-            SecretGivenError: a member contains a secret; the message names its place and the
+            SecretGivenError: a member contains a secret. The message names its place and the
                 secret.
         """
         for place, name in self._secrets.places(written):
             raise SecretGivenError(_message(place, name))
 
     def admit(self, taken: Sequence[Event]) -> list[Event]:
-        """Return the events as they may be journaled, without secrets.
+        """Return the events without secrets, so that they may be journaled.
 
         Raises:
-            SecretGivenError: a person or a mind has written a secret; the message names the place
+            SecretGivenError: a person or a mind has written a secret. The message names the place
                 and the secret.
         """
         return [self._admitted(event) for event in taken]
@@ -93,7 +93,7 @@ class Screen:
                 event, message=message, schema=schema if isinstance(schema, dict) else {}
             )
         elif isinstance(event, events.RunEnded):
-            # The secret is masked, not refused, because a run must end when somebody ends it.
+            # Mask the secret instead of refusing it, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)
             if isinstance(reason, str):
                 return replace(event, reason=reason)

@@ -229,7 +229,9 @@ def _structured(line: JSONObject) -> JSON:
 
 
 def _as_mcp(content: JSON) -> JSON:
-    """Content as MCP writes it: Claude Code writes pictures as the model's API has them."""
+    """Return content in the form of MCP. Claude Code logs pictures in the form of the model's
+    API.
+    """
     if not isinstance(content, list):
         return content
 

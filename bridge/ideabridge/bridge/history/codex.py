@@ -299,8 +299,8 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
 
 
 def _from_model(output: JSON) -> JSON:
-    """Content as MCP writes it: Codex writes pictures as the model's API has them, as an
-    address with the data.
+    """Return content in the form of MCP. Codex logs pictures in the form of the model's API: an
+    address that contains the data.
     """
     if not isinstance(output, list):
         return output

@@ -1,14 +1,14 @@
-"""ProgramRequest: describes runs to the author of a program, because their copied values do not
-settle what they did.
+"""ProgramRequest: describes runs to the author of a program, because their copied values alone do
+not show what they did.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
-the beginnings of their results, the input, the open points with their reasons, and the signatures
-of the tools that were called. Each part has a share of the room, and the Request says how much did
-not fit. A mind that wants more reads the results of the run.
+previews of their results, the input, the open points with their reasons, and the signatures of the
+tools that were called. Each part has a share of the space, and the Request says how much did not
+fit. A mind that wants more reads the results of the run.
 
 Results are data that somebody else wrote. The Request shows them as JSON, after a line that says
-so, and they never decide anything: the recordings judge the program, and the names and descriptions
-that its author gives are shown as the author's words.
+so, and they never decide anything: the recordings judge the program, and names and descriptions by
+its author are shown as the author's words.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 ROOM: Final = 1_200
-"""The most estimated tokens of a Request to the mind that saw the run. With the instructions for
-the answer there are at most 1,500.
+"""Limit on the estimated tokens of a Request to the mind that saw the run. With the instructions
+for the answer, the total is at most 1,500.
 """
 
 MUCH_ROOM: Final = 5_000
-"""The most estimated tokens of a Request to a mind that sees nothing else."""
+"""Limit on the estimated tokens of a Request to a mind that sees nothing else."""
 
 ANSWER_SCHEMA: Final[JSONObject] = {
     "type": "object",
@@ -85,25 +85,25 @@ _UNTRUSTED: Final = (
 )
 
 _PREVIEWS: Final = (400, 200, 100, 50, 25)
-"""The lengths, in characters, of the preview of a result or of a parameter. The first length with
+"""Possible lengths, in characters, of the preview of a result or parameter. The first one with
 which everything fits is used.
 """
 
 _MANY: Final = 200
-"""If there are more calls than this, not all of them are shown."""
+"""How many calls can be shown in full."""
 
 _SIGNATURES: Final = 250
 _OPEN: Final = 250
-"""The most estimated tokens of parts of a Request."""
+"""Limits on the estimated tokens of parts of a Request."""
 
 _WHY: Final = 900
 _LINE: Final = 220
 _PROGRAM: Final = 6_000
 _TASK: Final = 300
-"""The most characters of parts of a Request."""
+"""Limits on the characters of parts of a Request."""
 
 _TASKS: Final = 3
-"""The most texts of a person at the beginning of a Request."""
+"""How many texts by a person are shown at the start of a Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class ToolWords:
     """What a publisher says about the tool.
 
     Attributes:
-        name: its name; empty if it is not yet known.
-        description: what it does; None if the publisher does not say. It may name a condition that
-            the runs do not show.
+        name: its name, or "" if that is not yet known.
+        description: what it does, or None if the publisher does not say. It may state a condition
+            that the runs do not show.
     """
 
     name: str = ""
@@ -136,10 +136,10 @@ class ProgramRequest:
     """The Request for a program that does what runs did.
 
     Attributes:
-        runs: the ids of the runs; the first one gives the tool its description.
-        open: the points that copied values leave open; see `lifting/plain.py`.
+        runs: the ids of the runs. The first one supplies the description of the tool.
+        open: what the copied values leave open; see `lifting/plain.py`.
         text: the whole Request for a mind.
-        name: the name of the tool; empty if it is not yet known.
+        name: the name of the tool, or "" if that is not yet known.
     """
 
     runs: tuple[str, ...]
@@ -149,7 +149,7 @@ class ProgramRequest:
 
     @property
     def title(self) -> str:
-        """The task in one line, for lists of runs: it names the program that is asked for."""
+        """The task in one line, for lists of runs. It names the requested program."""
         of_run = f"a program that does what run {self.runs[0]} did"
         return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 
@@ -177,10 +177,10 @@ def program_request(
 
     Args:
         runs: the runs, each with its recording.
-        points: the points that are open.
+        points: the open points.
         refused: the refused programs that the author wrote before.
         words: what the publisher says about the tool.
-        room: the most estimated tokens of the text.
+        room: the maximum number of estimated tokens in the text.
     """
     recorded = [results for _, results in runs]
     tools = {call.tool.key: call.tool for results in recorded for call in results.calls}
@@ -206,9 +206,9 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text for most models, rather too many than too few: a token of a
-    hash or another random text has about two characters, a word has one or two tokens, and every
-    other character counts as one token.
+    """Estimate the tokens of a text for most models, erring on the high side. In hashes and other
+    random strings, a token has about two characters; a word is one or two tokens; any other
+    character is one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -225,11 +225,11 @@ def estimated_tokens(text: str) -> int:
 
 
 _LONGEST_WORD: Final = 14
-"""A text with more letters than this is not counted as a word."""
+"""Maximum number of letters in a word. Longer sequences do not count as words."""
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
-    """Return the reason why each program was refused, and the text of the last one."""
+    """Return the reasons why programs were refused, and the text of the last program."""
     lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
@@ -237,8 +237,8 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each cut to a length, as long as they fit into `room` tokens; then a line that
-    says how many are left out.
+    """Yield lines, each cut to a length, as long as they fit into `room` tokens, then a line that
+    says how many were left out.
     """
     left_out = 0
     for line in lines:
@@ -254,8 +254,8 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
 
 
 def _heading(words: ToolWords, first: Function) -> list[str]:
-    """Return the words of the publisher and the person: the name of the tool, its description, and
-    the task of the first run.
+    """Return the heading with the words of the publisher and the person: the tool's name, its
+    description, and the task of the first run.
     """
     lines: list[str] = []
     if words.name:
@@ -324,7 +324,7 @@ def _output(results: RecordedResults, length: int) -> str:
 
 
 def _beginning(number: int, function: Function, first: Function) -> list[str]:
-    """Return the messages and the input of a run, without the task, which comes before."""
+    """Return the messages and input of a run, without the task, which is shown earlier."""
     lines = [f"Run {number}:"]
     in_front = _tasks(first)
     for message in function.run.machine.messages:
@@ -376,7 +376,7 @@ def _result(call: RecordedCall, length: int) -> str:
 
 
 def _shown(value: JSON, length: int) -> str:
-    """Return a value as JSON: whole, or its beginning and its length."""
+    """Return a value as JSON, either whole or as its first part and its length."""
     text = encode_text(value)
     if len(text) <= max(length, 60):
         return text

@@ -1,6 +1,4 @@
-"""Program tools: judge a program by recorded runs, and make the tool of a program that they
-accept.
-"""
+"""Program tools: judges a program by recorded runs, and turns an accepted program into a tool."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 _WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
 
 _EXAMPLE: Final = 100
-"""The most characters of an example."""
+"""Maximum length of an example, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class ProgramTrial:
     task.
 
     Attributes:
-        written: the program and the words of its author.
+        written: the program, and its author's words about it.
         functions: the runs as functions.
-        recorded: the results of each run, with the tools of all runs.
+        recorded: the results of each run. Each recording has the tools of all runs.
         inputs: the input that the program gets for each run.
         names: the names of its tools; see `ProgramNames.used_by`.
         calls: the tools that it may call; see `declared_calls`.
@@ -72,7 +70,7 @@ class ProgramTrial:
         functions: Sequence[Function],
         recorded: Sequence[RecordedResults],
     ) -> ProgramTrial:
-        """Make the trial of a program by runs.
+        """Create the trial of a program by runs.
 
         Raises:
             ProgramRefusedError: the inputs do not fit the runs.
@@ -84,12 +82,12 @@ class ProgramTrial:
 
     @property
     def is_own(self) -> bool:
-        """Whether the published run consists of this very program."""
+        """True if the published run consists of this very program."""
         return own_program(self.functions[0]) == self.written.program
 
     @property
     def run(self) -> str:
-        """The id of the run that is published."""
+        """The id of the run to publish."""
         return self.functions[0].run.id
 
     @property
@@ -103,7 +101,7 @@ class ProgramTrial:
         return self.recorded[0].catalogue
 
     def plan(self) -> JSONObject:
-        """Return the published form of the program, without what its runs say about it."""
+        """Return the published form of the program, without what its runs show about it."""
         plan: JSONObject = {
             "program": self.written.program,
             "names": self.names,
@@ -123,10 +121,10 @@ class ValuesInText:
     """The recorded values that the text of a program contains.
 
     Attributes:
-        copied: the values that may differ for other input: values of results, and defaults that
+        copied: the values that may differ for other input: values from results, and defaults that
             only one run had.
-        sent: other texts that the runs sent. Most of them are the same for every input, so they are
-            named, but nobody is asked about them.
+        sent: other strings that the runs sent. Most of them are the same for every input, so they
+            are listed, but nobody is asked about them.
         open_defaults: the parameters whose defaults are among `copied`, unless the author says that
             the default is the same for every input.
     """
@@ -142,7 +140,7 @@ class ValuesInText:
 
 
 def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecision]) -> ValuesInText:
-    """Return the recorded values that a program contains; `decisions` has what its publisher says
+    """Return the recorded values that a program contains. `decisions` holds what the publisher says
     about parameters.
     """
     written = trial.written
@@ -168,18 +166,18 @@ def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecisio
 def _beyond(
     literals: Sequence[RecordedLiteral], named: Sequence[RecordedLiteral]
 ) -> list[RecordedLiteral]:
-    """Return the literals that are not among `named`."""
+    """Return the literals that are not in `named`."""
     lines = {(literal.line, literal.value) for literal in named}
     return [literal for literal in literals if (literal.line, literal.value) not in lines]
 
 
 def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
-    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not name
-    as constants.
+    """Raise `ConstantsOpenError` if a mind's program contains recorded values that the mind did not
+    declare constant.
 
-    One run cannot show whether a value is the same for other input: a program that only writes the
-    values of a run down does what that run did, and nothing else. A person's program is published
-    as it is, and its report names the values.
+    One run cannot show whether a value is the same for other input: a program that merely writes
+    down a run's values does what that run did, and nothing else. A person's program is published as
+    it is, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -194,8 +192,8 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
 
 
 def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program says that a recorded value is the same
-    for every input.
+    """Return whether the author of a program declares that a recorded value is the same for every
+    input.
     """
     return any(same(literal.value, constant) for constant in constants)
 
@@ -207,7 +205,7 @@ class AcceptedProgram:
     Attributes:
         trial: the program and its runs.
         schema: the parameters of its tool.
-        arguments: the input with which it repeats the published run.
+        arguments: the input with which it reproduces the published run.
         judgements: the judgement of each run.
         values: the recorded values that its text contains.
     """
@@ -223,7 +221,7 @@ class AcceptedProgram:
 
         Args:
             plan: see `ProgramTrial.plan`.
-            present: the tools that its calls mean here.
+            present: the tools that its calls refer to here.
             store: holds the ideas that it calls.
         """
         trial = self.trial
@@ -302,11 +300,11 @@ class AcceptedProgram:
 
 
 def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
-    """Return an input schema in which each parameter without a description gets an example: its
-    value in the run.
+    """Return an input schema in which each parameter without a description has its value in the run
+    as an example.
 
-    Everybody whom the tool is shared with sees the example. So it must be a value that the
-    publisher gave the run, and not one that may come from a result, because results are private.
+    Everybody with access to the tool sees the example. So it must be a value that the publisher
+    passed to the run, not one that may come from a result, because results are private.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not isinstance(arguments, dict):
@@ -325,7 +323,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
 
 
 def _is_short(value: JSON) -> bool:
-    """Return whether a value is a text or a number, short enough for an example."""
+    """Return whether a value is a string or a number that is short enough for an example."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     return 0 < len(str(value)) <= _EXAMPLE

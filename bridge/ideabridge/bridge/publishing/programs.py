@@ -1,4 +1,4 @@
-"""Programs: publish a program as a tool, and check that it does what recorded runs did.
+"""Programs: publishes a program as a tool, and checks that it does what recorded runs did.
 
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
 parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
@@ -8,7 +8,7 @@ with effects within each module, and ends with the same output.
 
 - A call that the run repeated may be made once, and a call that only reads may be repeated.
 - A call that failed in the run may be left out, and so may a call of a built-in tool.
-- Sleeping is no call of the run.
+- A sleep does not count as a call of the run.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
 
 SECONDS: Final = 60.0
-"""The most seconds that a program may take with recorded results."""
+"""How long, in seconds, a program may take with recorded results."""
 
 _SHOWN: Final = 400
 _COPIED: Final = 20
-"""The most copied values that are reported."""
+"""How many copied values are reported."""
 
 
 # -- recordings ------------------------------------------------------------------------------------
@@ -93,13 +93,13 @@ class RecordedCall:
     Attributes:
         index: its number in the run.
         tool: the tool that ran.
-        parameters: its parameters with escaped texts, as in the calls of programs.
-        result: its value or its exception, as a program gets it.
+        parameters: its parameters with escaped strings, as in the calls of programs.
+        result: its value or its exception, as a program receives it.
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
         is_used: True if the program has made the call.
-        is_aside: True if it only looks around: it reads with a tool that another run of the same
-            task did not need.
+        is_aside: True if it only looks around, that is, reads with a tool that another run of the
+            same task did not need.
     """
 
     index: int
@@ -113,8 +113,8 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call: the call did not fail, and it does more than look
-        around or shape data, which Python can do as well.
+        """True if a program has to make the call. It need not if the call failed, only looked
+        around, or only shaped data, which Python can do as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -132,11 +132,11 @@ class RecordedResults:
 
     Attributes:
         run: its id.
-        calls: its calls; a call with `_each` is listed once for each item.
+        calls: its calls. A call with `_each` is listed once for each item.
         output: its result.
         catalogue: its tools.
-        output_counts: False if nobody said what its result should be, so that a program may return
-            another one.
+        output_counts: False if nobody specified what its result should be, so that a program may
+            return something else.
         now: the time at which it began, in seconds since 1970.
         seed: the seed of `random`, if a program made the run.
     """
@@ -151,8 +151,8 @@ class RecordedResults:
 
     @classmethod
     def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
-        """Make the recording of a run. If it is a session of direct calls, its output does not
-        count, because nobody said what the result should be.
+        """Create the recording of a run. If the run is a session of direct calls, its output does
+        not count, because nobody specified what the result should be.
         """
         ends = _ends(run)
         reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
@@ -186,8 +186,8 @@ class RecordedResults:
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     """Return the recordings of runs of one task in the form in which they judge one program. Each
-    has the tools of all; a call that only reads, with a tool that not all runs called, is one that
-    the program need not make.
+    has the tools of all runs. The program need not make a call that only reads with a tool that not
+    all runs called.
     """
     catalogue = Catalogue(
         {tool.key: tool for recording in recordings for tool in recording.catalogue.tools}.values()
@@ -212,9 +212,7 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 
 def _ends(run: RecordedRun) -> dict[int, int]:
-    """Return the place of the last event of each call: the event of its end, or of the decision
-    that denied it.
-    """
+    """Return the place of the last event of each call, which ended it or denied it."""
     places: dict[int, int] = {}
     count = 0
     for place, event in enumerate(run.events):
@@ -236,12 +234,12 @@ def _ends(run: RecordedRun) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a recording about a program.
+    """How a program compares with a recording.
 
     Attributes:
-        difference: how the program differs from the run; None if it does what the run did.
-        reached: the places in its text from which it made calls.
-        output: what it returned, if it does what the run did.
+        difference: how the program differs from the run, or None if it does what the run did.
+        reached: the places in the program's text from which it made calls.
+        output: what the program returned, if it does what the run did.
     """
 
     difference: str | None
@@ -251,11 +249,11 @@ class Judgement:
 
 @dataclass(slots=True)
 class _Reproduction:
-    """A program that runs with recorded results.
+    """The running of a program with recorded results.
 
     Attributes:
         recording: the recorded results.
-        difference: how it differs from the recording; None if it does not differ so far.
+        difference: how it differs from the recording, or None if it has not differed so far.
         has_ended: True once the program has ended, or differs.
         reached: the places in its text from which it made calls.
         output: the value that it returned.
@@ -281,8 +279,8 @@ class _Reproduction:
                 self._writes.setdefault(call.tool.module, []).append(call)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
-        """Take the next step of the program. If the program waits, return the number of a call and
-        its recorded result.
+        """Perform the next step of the program. If it waits, return the number of a call and its
+        recorded result.
         """
         match step:
             case Called(number, call, site):
@@ -371,7 +369,7 @@ class _Reproduction:
         if not self._made:
             self._differs("it waits for a result that does not come")
             return None
-        # The program gets the result that came first in the run.
+        # Hand the program the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
@@ -394,7 +392,7 @@ class _Reproduction:
 
 
 def _value_of(handle: Handle) -> JSON:
-    # The recorded calls have values in place of handles.
+    # The recorded calls contain values instead of handles.
     return escaped(handle.value)
 
 
@@ -405,7 +403,7 @@ async def reproduce(
     arguments: JSONObject,
     recording: RecordedResults,
 ) -> Judgement:
-    """Run a program with the results of a recording, in a process of its own, and compare what it
+    """Run a program with the results of a recording, in a separate process, and compare what it
     does with the run.
 
     Args:
@@ -420,7 +418,7 @@ async def reproduce(
     except ProgramError as error:
         return Judgement(str(error))
 
-    # Digests of large parameters take long, so a thread computes them.
+    # Digests of large parameters take long, so compute them in a thread.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
         mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
@@ -472,7 +470,7 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
 
 
 def own_program(function: Function) -> str | None:
-    """Return the program that a run consists of; None if anything else made calls, too."""
+    """Return the program that a run consists of, or None if anything else made calls as well."""
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
@@ -482,7 +480,7 @@ def own_program(function: Function) -> str | None:
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
-    """Return the names of the tools in a program that does what runs did; see
+    """Return the names under which a program that does what runs did calls tools; see
     `ProgramNames.used_by`.
     """
     own = functions[0].run.machine.solution.program
@@ -508,7 +506,7 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # The calls are sorted, so that two versions do not differ because modules listed their tools in
+    # Sort the calls, so that versions do not differ merely because modules listed their tools in
     # another order.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
@@ -524,16 +522,16 @@ def input_schema_of(
     arguments: JSONObject,
     decisions: Mapping[str, ParameterDecision],
 ) -> tuple[JSONObject, JSONObject]:
-    """Return the parameters of a program. If its run was given an input schema for this input, this
-    is the schema; otherwise it is derived from the input and from the members of `input` that the
-    program reads.
+    """Return the parameters of a program. If the run had an input schema for this input, the
+    parameters are that schema. Otherwise they are derived from the input and from the properties of
+    `input` that the program reads.
 
-    `input["x"]` makes a required parameter, and `input.get("x", 5)` an optional one with a default.
-    If `input` is used as a whole, each member that the run was given is required, and others are
-    allowed.
+    `input["x"]` results in a required parameter, and `input.get("x", 5)` in an optional one with a
+    default. If `input` is used as a whole, each property of the run's input is required, and others
+    are allowed.
 
     Returns:
-        (the JSON Schema, the input without members that the program does not read).
+        (the JSON Schema, the input without properties that the program does not read).
 
     Raises:
         PublicationError: a decision is about a parameter that does not exist, or is of a kind that
@@ -552,7 +550,7 @@ def input_schema_of(
 
 
 def _declared_input(function: Function) -> JSONObject | None:
-    """Return the input schema that a run was given; None if it was given none."""
+    """Return the input schema of a run, or None if it has none."""
     for message in function.run.machine.messages:
         if message.type == "input" and not message.instance and message.schema is not None:
             return message.schema
@@ -574,7 +572,7 @@ class _Parameters:
     is_open: bool
 
     def decide(self, name: str, decision: ParameterDecision) -> None:
-        """Change one parameter as its publisher decided.
+        """Change one parameter as the publisher decided.
 
         Raises:
             PublicationError: there is no such parameter, or a program does not allow this kind of
@@ -621,7 +619,7 @@ class _Parameters:
 
 
 def _parameters_read_by(program: str, arguments: JSONObject) -> _Parameters:
-    """Return the parameters that follow from the input and from the members of `input` that a
+    """Return the parameters that follow from the input and from the properties of `input` that a
     program reads.
     """
     needed, optional, is_whole = _members_of_input(program)
@@ -651,8 +649,8 @@ class _Default:
 
 
 def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """(members that a program needs, members that it may have, whether it uses `input`
-    in another way).
+    """(properties of `input` that a program needs, properties that it can use, whether it uses
+    `input` in another way).
     """
     tree = parsed(program)
     if tree is None:
@@ -705,11 +703,11 @@ class RecordedLiteral:
     """A literal of a program that is also a recorded value.
 
     Attributes:
-        line: its line in the program; 0 for a default that was declared beside the program.
+        line: its line in the program, or 0 for a default that was declared separately.
         value: the value.
         place: where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1 (send) at
             text`.
-        parameter: the member of `input` whose default it is; empty if it is not a default.
+        parameter: the property of `input` whose default it is, or "" if it is not a default.
     """
 
     line: int
@@ -731,11 +729,11 @@ def copied_values(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
     """Return the literals of a program that are also values of recorded results, but not of the
-    input; at most 20.
+    input. There are at most 20.
 
-    A value that the run sent before any result had it was not copied: the result repeats it. A key
-    with which a program reads a member, as in `row["name"]` and `row.get("name")`, is not counted
-    as a literal.
+    A value that the run sent before any result contained it was not copied: the result merely
+    repeats it. A key with which a program reads a property, as in `row["name"]` and
+    `row.get("name")`, does not count as a literal.
     """
     tree = parsed(program)
     literals = [] if tree is None else _literals(tree)
@@ -759,12 +757,12 @@ def copied_values(
 def sent_texts(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """Return the texts of a program that its recorded runs sent to a tool, and that are not values
-    of the input; at most 20.
+    """Return the strings of a program that its recorded runs sent to a tool, and that are not
+    values of the input. There are at most 20.
 
-    A text counts if it was a whole value in a call, or if it has a digit and was a part of such a
-    value, like the month in a path. A value of a parameter with an `enum` does not count, because
-    it is not data. Defaults of members of `input` are left to `recorded_defaults`.
+    A string counts if it was a whole value in a call, or if it has a digit and was part of such a
+    value, like the month in a path. Values of parameters with an `enum` do not count, because they
+    are not data. Defaults of properties of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
     if tree is None:
@@ -788,8 +786,8 @@ def sent_texts(
 
 
 def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """Return the places in calls at which a text was sent, alone or as a part of a longer text, by
-    the digests of the texts.
+    """Return the places in calls at which strings were sent, alone or within a longer string, keyed
+    by digest of the string.
     """
     places: dict[str, str] = {}
     left = set(texts)
@@ -814,8 +812,8 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
 
 
 def _is_data_in(text: str, value: str) -> bool:
-    """Return whether a text is a part of another text. It must have a digit, because a word may be
-    a part by chance.
+    """Return whether a string with a digit is part of another string. Without a digit it does not
+    count, because a word may occur by chance.
     """
     return any(map(str.isdigit, text)) and stands_in(text, value)
 
@@ -826,16 +824,17 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return the defaults of members of `input` that only one recorded run has; at most 20.
+    """Return the defaults of properties of `input` that only one recorded run has. There are at
+    most 20.
 
-    Such a default is a text that occurs in the run, even as a part of a longer text that the run
-    sent, or a number that a result had before the run sent it. One run cannot show whether it is
-    right for a caller who passes no value. A value that two runs had does not count. Nor do other
-    numbers, as in a plan: they are sizes and limits.
+    Such a default is a string that occurs in the run, even within a longer string that the run
+    sent, or a number that a result contained before the run sent it. One run cannot show whether it
+    is right for a caller who passes no value. A value that two runs had does not count. Nor do
+    other numbers, which are sizes and limits; plans treat them in the same way.
 
     Args:
         program: the text of the program.
-        stated: the defaults that were declared beside the program, by member.
+        stated: the defaults that were declared separately from the program, keyed by property.
         inputs: the input of each run.
         recordings: the runs.
     """
@@ -876,9 +875,9 @@ def recorded_defaults(
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
-    """Return whether a text or a number may come from a result of a run: a result contains it, as a
-    value or within a text, and the run had not sent it before. Short texts and small numbers do not
-    count.
+    """Return whether a string or number may come from a result of a run: a result contains it, as a
+    value or within a string, and the run had not sent it before. Short strings and small numbers do
+    not count.
     """
     if not _is_telling(value):
         return False
@@ -897,7 +896,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """For each value, by its digest, the end of the first call that was sent the value."""
+    """Return for each value, keyed by digest, when the first call to which it was sent ended."""
     sent: dict[str, int] = {}
     for call in recording.calls:
         for _, value in walk(call.parameters):
@@ -911,8 +910,8 @@ def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[st
 
 
 def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, str]:
-    """Return the places of values in results that came before any call was sent the value, by the
-    digests of the values.
+    """Return the places of values in results that arrived before the value was sent to any call,
+    keyed by digest of the value.
     """
     sent = _first_sent(recording, digests)
     places: dict[str, str] = {}
@@ -933,9 +932,9 @@ def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> d
 def _places_of_texts(
     arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
-    """Return the places of texts in a run, by their digests: in its calls or its input, even within
-    a longer text, or as a whole value in a result. A word within a text of a result does not count,
-    because it may be there by chance.
+    """Return the places of strings in a run, keyed by digest: in its calls or its input, even
+    within a longer string, or as a whole value in a result. A word within a string of a result does
+    not count, because it may occur by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:
@@ -967,8 +966,8 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """Return the texts and numbers of a program that are unlikely to equal a recorded value by
-    chance, in the order of their lines.
+    """Return the strings and numbers of a program that are unlikely to equal a recorded value by
+    chance, ordered by line.
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
@@ -998,7 +997,7 @@ def _literals(tree: ast.Module) -> list[_Literal]:
 
 
 def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (member of `input`, its default) if an expression reads a member with a default:
+    """Yield (property of `input`, its default) if an expression reads a property with a default:
     `input.get("a", 1)`, `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
     """
     match node:
@@ -1021,7 +1020,7 @@ def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _read_member(node: ast.AST) -> str | None:
-    """Return the member that `input["a"]` or `input.get("a")` reads; None for any other
+    """Return the property that `input["a"]` or `input.get("a")` reads, or None for any other
     expression.
     """
     match node:
@@ -1038,7 +1037,9 @@ def _read_member(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A text or a number of a program; `parameter` is the member of `input` whose default it is."""
+    """A string or a number of a program. `parameter` is the property of `input` whose default it
+    is.
+    """
 
     lineno: int
     value: str | int | float
@@ -1046,7 +1047,7 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """False for short texts and small numbers, which may equal others by chance."""
+    """Return False for short strings and small numbers, which may equal others by chance."""
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -1075,7 +1076,7 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """A line that says that no recording made the call, and what follows from this."""
+        """A line that says that no recording made the call, and what this means."""
         then = "; it asks before it runs" if self.changes else ""
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 
@@ -1083,11 +1084,11 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """Return the calls of tools in the text of a program that it made with no recording, as far as
+    """Return the tool calls in a program's text that it did not make with any recording, as far as
     the text shows them.
 
-    When the program runs, only the place of a call counts: a call from a place that is not in
-    `reached` asks first.
+    When the program runs, only the place of a call matters: a call from a place that is not in
+    `reached` asks for approval first.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:
@@ -1111,8 +1112,8 @@ def unreached_sites(
 def _imported_names(
     tree: ast.Module, names: ProgramNames
 ) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """(the modules by their names in the program, (module, function) by the names of
-    imported functions).
+    """Return two mappings: names in the program to modules, and names of imported functions to
+    (module, function).
     """
     modules: dict[str, str] = {}
     functions: dict[str, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""PublishRequest: what the publisher of a run asks for."""
+"""PublishRequest: how the publisher of a run wants it published."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
     """The request to publish what a run did as a tool. Python, the command line, the page and
-    `publish_idea` each make one from what they get. `Bridge.publish` explains the members.
+    `publish_idea` each create one from their arguments. `Bridge.publish` explains the members.
 
     Attributes:
-        ref: the run, or an idea that it made.
+        ref: the run, or an idea that it ended with.
         name: the name of the tool.
-        description: what the tool does; None if its run or its program says so.
+        description: what the tool does, or None if its run or its program says so.
         answer: how a call is answered.
         parameters: what a person decides about parameters, in the form in which it is stored with
             the version.
-        choices: what a person decides about copied values, and other runs of the same task.
-        strict: whether a replay asks before it uses any value that is not determined.
-        or_solve: whether a mind goes on if the plan gives no output.
+        choices: what a person decides about copied values, and the other runs of the same task.
+        strict: whether a replay asks before it uses any undetermined value.
+        or_solve: whether a mind continues if the plan produces no output.
         by: who made the choices.
-        to: the audience, see `read_audience`; None to leave it as it is.
-        program: a program that does what the runs did; None if no program was written for them.
+        to: the audience, see `read_audience`, or None to leave it as it is.
+        program: a program that does what the runs did, or None if none was written for them.
         caller: who publishes.
-        decisions: what `parameters` says, by the names of the parameters.
+        decisions: the decisions in `parameters`, keyed by parameter name.
 
     Raises:
         PublicationError: `answer` is unknown, or `parameters` has another form.
@@ -70,12 +70,14 @@ class PublishRequest:
 
     @property
     def owner(self) -> str | None:
-        """The owner of a new name; None for the owner of the store, who publishes to everybody."""
+        """The owner of a new name, or None for the owner of the store, who publishes to
+        everybody.
+        """
         return None if self.caller == LOCAL else self.caller
 
     def digest_with(self, written: JSONObject) -> str:
-        """Return a digest that is the same for all requests to publish the same program from the
-        same runs, under the same name, for the same audience.
+        """Return a digest of the request. It is the same for all requests to publish the same
+        program from the same runs, under the same name, for the same audience.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.
@@ -86,7 +88,7 @@ class PublishRequest:
 
     @property
     def decides_on_a_run(self) -> bool:
-        """Whether the request decides something that applies only to what a run did."""
+        """True if any decision in the request applies only to what a run did."""
         decides = self.parameters or self.choices.take or self.choices.runs
         return bool(decides or self.strict or self.or_solve or self.program)
 
@@ -106,7 +108,7 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return the request with the words of the program's author, where the publisher says
+        """Return the request, with the words of the program's author wherever the publisher says
         nothing.
         """
         program = self.program
@@ -122,11 +124,11 @@ class PublishRequest:
 def program_to_publish(
     program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
 ) -> ProgramAnswer | None:
-    """Return the program of `Bridge.publish` with the inputs of the runs; None if there is no
+    """Return the program of `Bridge.publish` with the inputs of the runs, or None if there is no
     program.
 
     Raises:
-        PublicationError: `inputs` come without the text of a program.
+        PublicationError: `inputs` is passed without the text of a program.
     """
     if isinstance(program, str):
         return ProgramAnswer(program, None if inputs is None else tuple(inputs))

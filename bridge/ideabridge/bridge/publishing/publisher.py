@@ -17,9 +17,9 @@ refused because something about it is uncertain: it keeps all explanations of a 
 each answer says what it assumes.
 
 Invariants. A plan or program is published only if it is self-consistent (with the recorded results
-it returns the recorded output), and it does not call itself through other ideas. Once the tools are
-known, nothing waits until the version is written, so the plan is stored with the very tools that it
-was checked against. A failed publication stores nothing.
+it returns the recorded output), and it does not call itself through other ideas. From the moment
+when the tools are known, nothing waits until the version is written, so the plan is stored with
+exactly the tools that it was checked against. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ from ideabridge.tools.tool import IDEA
 T = TypeVar("T")
 
 _AWAY: Final = 1000
-"""The most characters in which an error names the modules that are not up."""
+"""Maximum length, in characters, of the list of modules that are not up in an error."""
 
 MAX_AUDIENCE: Final = 100
-"""The most users that one publication can name."""
+"""Maximum number of users that one publication can name."""
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
@@ -200,11 +200,11 @@ class Publisher:
     Attributes:
         bridge: runs plans and programs, and repeats writes that the store refuses.
         store: holds the ideas and the publications.
-        offer: the present tools.
+        offer: the current tools.
         modules: the modules whose tools published plans call.
         configuration: the configuration of the bridge.
         screen: refuses secrets.
-        sandbox: returns the workers that check programs, and run them with recorded results.
+        sandbox: returns the workers that check programs and run them with recorded results.
     """
 
     bridge: _Bridge
@@ -217,12 +217,12 @@ class Publisher:
 
     @property
     def drafting(self) -> Drafting:
-        """Makes the plans of runs."""
+        """Lifts runs into plans."""
         return Drafting(self.store)
 
     @property
     def ways(self) -> Ways:
-        """Decides how calls are answered, and pins the tools that they mean."""
+        """Decides how calls are answered, and pins the tools that they refer to."""
         return Ways(self.store, self.offer, self.bridge.patiently)
 
     async def import_idea(
@@ -302,13 +302,13 @@ class Publisher:
                 unchanged.publication.idea_id, unchanged.publication, unchanged.publication
             )
 
-        # A document with pins keeps them. Without pins, its calls mean the tools that are here.
+        # A document with pins keeps them. Without pins, its calls refer to the tools that are here.
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
         )
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
-        """Return whether a document is what this store would export for a name."""
+        """Return whether a document equals what this store would export for a name."""
         try:
             exports = [
                 self.store.export_idea(name, caller=SEES_ALL, results=results)
@@ -328,11 +328,11 @@ class Publisher:
         hints.
 
         Args:
-            plan: the plan, with an input; None if the idea has none, so that its effects are
+            plan: the plan with an input, or None if the idea has none, so that its effects are
                 unknown.
             name: the name to publish it under.
             caller: the caller who publishes it.
-            where: the member of the document that the plan comes from, for errors.
+            where: the part of the document that contains the plan, for errors.
 
         Raises:
             ModulesAwayError: a module that the plan calls is configured but not up.
@@ -358,7 +358,8 @@ class Publisher:
 
         if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
             try:
-                # A tool that an inner idea lacks may come later, like the tools of the plan itself.
+                # A tool that an inner idea lacks may be added later, like the tools of the plan
+                # itself.
                 with suppress(MeantToolError):
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
@@ -369,7 +370,7 @@ class Publisher:
         return honest_annotations(plan, present, offered)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
-        """Check that a publication may have a name.
+        """Check that a name is free for a publication.
 
         The names of modules are taken, and so are the names of own tools, of built-in tools, and of
         the tools of tool files and modules. A name that is already published stays valid: a module
@@ -454,10 +455,10 @@ class Publisher:
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
         """Return the tool that a run becomes: a program or plan, or else a tool that a mind solves
-        anew, or else the recorded answer. `request.answer` may admit only one of these.
+        anew, or else the recorded answer. `request.answer` may allow only one of these.
 
         Raises:
-            PublicationError: the run cannot become what the request asks for.
+            PublicationError: the run cannot become what is requested.
         """
         outline = run.outline
         if request.program is not None:
@@ -493,7 +494,7 @@ class Publisher:
         """Return the program of a run as a tool, or the reason why it cannot be one.
 
         Raises:
-            PublicationError: the run cannot be a program, and the request admits nothing else.
+            PublicationError: the run cannot be a program, and the request allows nothing else.
         """
         try:
             return await self._program(request, run, ProgramAnswer(program))
@@ -506,7 +507,7 @@ class Publisher:
         """Return the plan of a run as a tool, or the reason why it cannot be one.
 
         Raises:
-            PublicationError: the run cannot be a plan, and the request admits nothing else; or the
+            PublicationError: the run cannot be a plan and the request allows nothing else, or the
                 plan does not fit what a person decided.
         """
         planned: PreparedTool | str = run.no_plan
@@ -552,11 +553,11 @@ class Publisher:
         Args:
             request: the request of the publisher.
             document: the plan as it is published.
-            plan: the same plan, read.
+            plan: the same plan as an object.
             essences: the tools of its run, by digest.
 
         Returns:
-            (the tools that its calls mean here, why it cannot be published with them).
+            (the tools that its calls refer to here, why it cannot be published with them).
         """
         calls = calls_in(document)
         await self.expect_listed(calls, defined_in(document), request.caller)
@@ -572,7 +573,7 @@ class Publisher:
     async def _with_guide(
         self, request: PublishRequest, run: OutlinedRun, task: str, planned: PreparedTool
     ) -> PreparedTool:
-        """Return a plan with a guide, so that a mind goes on if the plan gives no output.
+        """Return a plan with a guide, so that a mind continues if the plan produces no output.
 
         Raises:
             PublicationError: no mind can solve it anew.
@@ -620,13 +621,13 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Return the callers with whom a version is shared if a mind wrote its words: such a mind
-        has read what others wrote.
+        """Return the callers with whom a version is shared if a mind, which has read what others
+        wrote, wrote its words.
 
-        Without a person, a new name is for the publisher alone.
+        Without a person's approval, a new name is for the publisher alone.
 
         Raises:
-            NeedsPersonError: others would see the version, and no person has agreed.
+            NeedsPersonError: others would see the version, and no person has approved that.
         """
         if request.by.kind == "person" or not self.store.users.exist():
             return audience
@@ -721,7 +722,7 @@ class Publisher:
         return judgements
 
     async def _check_form(self, trial: ProgramTrial) -> None:
-        """Raise ProgramRefusedError if a program is malformed. The program of the run itself is not
+        """Raise `ProgramRefusedError` if a program is malformed. The run's own program is not
         checked.
         """
         if trial.is_own:
@@ -745,7 +746,7 @@ class Publisher:
         three times.
 
         Args:
-            request: the request of the publisher. The first run gives the parameters; decisions
+            request: the request of the publisher. The first run supplies the parameters. Decisions
                 about a plan are ignored.
             mind: the mind that writes it; see `choose`.
 
@@ -771,8 +772,8 @@ class Publisher:
         )
 
     async def note_refused(self, run: str, reason: str) -> None:
-        """Note that the program which a mind wrote in a run was refused. The run itself ended
-        well.
+        """Record that the program that a mind wrote in a run was refused, although the run itself
+        ended well.
         """
         await self.bridge.write(
             lambda: self.store.settings.set(REFUSED_PROGRAM + run, reason.encode())
@@ -794,7 +795,7 @@ class Publisher:
             caller: the owner of the runs.
             refused: the refused programs that the author wrote before.
             words: what the publisher says about the tool.
-            room: the most estimated tokens of its text.
+            room: the maximum number of estimated tokens in its text.
         """
         runs: list[tuple[Function, RecordedResults]] = []
         for ref in refs:
@@ -819,8 +820,8 @@ class Publisher:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
             return await self.offer.unreached(needed)
 
-        # This asks twice, because a module may turn out to be needed only after another one has
-        # listed its tools.
+        # Check twice, because another module may turn out to be needed only after one has listed
+        # its tools.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(
                 status.error or f"server {status.name!r} is {status.state}" for status in away
@@ -882,7 +883,7 @@ class Publisher:
         ] or self._published(caller)
         verdicts: list[Verdict] = []
         for before in publications:
-            with suppress(ModulesAwayError):  # the verdict reports it
+            with suppress(ModulesAwayError):  # The verdict reports it.
                 await self.expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
                 await self.expect_listed(
                     calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller
@@ -915,10 +916,10 @@ class Publisher:
         return verdicts
 
     async def _silent_defaults(self, publication: Publication, caller: str) -> list[str]:
-        """Return the notes that are missing in a plan which an earlier version of ideabridge
-        published; see `silent_defaults`.
+        """Return the notes that are missing from a plan published by an earlier version of
+        ideabridge; see `silent_defaults`.
 
-        Only the run of the plan shows them, so a migration cannot add them to plans whose run is
+        Only the plan's run shows them, so a migration could not add them to plans whose run is
         gone.
         """
         plan = publication.plan or {}
@@ -1045,7 +1046,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
     Raises:
         NoFinishedRunError: the run did not end well, so its program can only be published as it was
             written.
-        PublicationError: the run cannot be published with this kind of answer.
+        PublicationError: this kind of answer is impossible for the run.
     """
     answer = request.answer
     if outline.program is not None and request.program is None and not outline.is_done:

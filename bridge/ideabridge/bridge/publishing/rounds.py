@@ -2,10 +2,10 @@
 accept one.
 
 Theory of operation. A mind that saw a run submits a program; `hand_in` publishes it, or says how it
-differs from the run. Each program is journaled as a run of its own, with the Request that the mind
-got and its answer as the Solution. A record in the store lists the runs of these rounds with the
-differences, so the rounds are counted across processes. The record belongs to the run that is to be
-published, whatever the name of the tool, and is emptied once a program is accepted.
+differs from the run. Each program is journaled as a separate run, with the Request that the mind
+received and its answer as the Solution. A record in the store lists the runs of these rounds with
+the differences, so the count holds across processes. The record belongs to the run to publish,
+whatever the name of the tool, and is emptied once a program is accepted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 
 _RECORD: Final = "program_rounds."
-"""The prefix of the keys under which the store keeps the rounds of a run."""
+"""Prefix of the keys under which the store records the rounds of a run."""
 
 
 def _setting_of(request: PublishRequest) -> str:
-    """Return the key under which the store keeps the rounds of a run. Neither another name of the
-    tool nor other additional runs change it, so neither gives further rounds.
+    """Return the key under which the store records the rounds of a run. It does not depend on the
+    tool's name or the additional runs, so changing those does not grant further rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]
@@ -49,7 +49,7 @@ class ProgramRound:
     """A program that was submitted and refused.
 
     Attributes:
-        run: the id of the run that has the Request and the program.
+        run: the id of the run that contains the Request and the program.
         program: the program.
         why: how it differs from the recording.
     """
@@ -88,14 +88,14 @@ class Rounds:
         Args:
             request: the request to publish it.
             answer: the program.
-            run: the run in which the mind wrote it; None if it was submitted without a run, and
-                becomes a run now.
+            run: the run in which the mind wrote it, or None if it was submitted without a run,
+                which is then created.
 
         Raises:
             ConstantsOpenError: the program does what the runs did, but contains recorded values.
                 This does not count as a round.
-            ProgramRefusedError: the program differs from the runs; the message has the difference,
-                and the number of rounds that are left.
+            ProgramRefusedError: the program differs from the runs. The message says how, and how
+                many rounds are left.
             PublicationError: see `Bridge.publish`.
         """
         journaled = run.id if run is not None else await self._journal(request, answer)
@@ -127,7 +127,7 @@ class Rounds:
         return run.id
 
     async def _count(self, request: PublishRequest, refused: ProgramRound) -> int:
-        """Note a refused program, and return the number of refused programs."""
+        """Record a refused program, and return the number of refused programs."""
         counts: list[int] = []
 
         def add(raw: bytes) -> bytes:

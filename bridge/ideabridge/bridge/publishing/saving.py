@@ -1,12 +1,12 @@
-"""Saving: makes tools of ideas that no finished run made.
+"""Saving: turns ideas without a finished run into tools.
 
 Somebody wrote such an idea by hand, or it came from elsewhere, or it is the work of a run that did
-not end well. `read_idea` says what it is, and this file adds what only the tools that are here can
-tell: whether it can run, what it may do, and which definitions its calls mean.
+not end well. `read_idea` determines what it is. This file adds what depends on the tools that are
+here: whether it can run, what it may do, and which definitions its calls refer to.
 
 Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
-for any publication. If a tool that the idea needs is missing here, it is saved nevertheless, with
-the most cautious hints, and the result says what is missing.
+for any publication. If a tool that the idea needs is missing here, the idea is saved nevertheless,
+with the most cautious hints, and the result says what is missing.
 """
 
 from __future__ import annotations
@@ -67,16 +67,14 @@ _MORE_PARAMETERS: Final = (
     "dependentSchemas",
     "if",
 )
-"""The keywords of a schema that may name further parameters."""
+"""Schema keywords that may name further parameters."""
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The parts of a publication that depend on the tools that are here, and the tools that are
-    missing.
-    """
+    """The parts of a publication that depend on the tools here, and the tools that are missing."""
 
     plan: JSONObject | None
     guide: JSONObject | None
@@ -87,7 +85,7 @@ class _Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Saver:
-    """Saves ideas that no finished run of this store made. `Bridge` documents its methods."""
+    """Saves ideas without a finished run in this store. `Bridge` documents its methods."""
 
     publisher: Publisher
 
@@ -142,17 +140,17 @@ class Saver:
         caller: str = LOCAL,
         members: JSONObject | None = None,
     ) -> SavedIdea:
-        """Publish an idea that no finished run made.
+        """Publish an idea without a finished run.
 
         Args:
             written: the idea.
             name: the name of its tool.
-            description: what the tool does; None to use the description of the idea.
+            description: what the tool does, or None to use the description of the idea.
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
             caller: the caller who publishes it.
-            members: the members of the document, so that the document can be written again; None if
-                there is no document.
+            members: the properties of the document, from which it can be restored, or None if there
+                is no document.
 
         Raises:
             PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see
@@ -208,13 +206,13 @@ class Saver:
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
             return SavedIdea(new.idea_id, before, before, prepared.missing)
-        # The calls of the idea mean the tools that are here now.
+        # The calls of the idea refer to the tools that are here now.
         pinned = await publisher.ways.pinned(after, caller)
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_run(self, request: PublishRequest) -> Publication:
-        """Publish what a run did. If no run here says more than the idea itself, publish the idea
-        as it is; see `Bridge.publish`.
+        """Publish what a run did or, if no run here shows more than the idea itself, the idea as it
+        is; see `Bridge.publish`.
         """
         try:
             return await self.publisher.publish(request)
@@ -228,11 +226,11 @@ class Saver:
         return await self._publish_as_it_is(request)
 
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
-        """Publish an idea of which no run here ended well, as it is: its calls as they are written,
-        with every literal as a constant, or else its context and schema, which a mind solves.
+        """Publish an idea without a successful run here as it is: its calls as written, with every
+        literal as a constant, or else its context and schema, which a mind solves.
 
         Raises:
-            PublicationError: the idea cannot become a tool; the message says why, and what would
+            PublicationError: the idea cannot become a tool. The message says why, and what would
                 help.
         """
         document, idea = self._document(request.ref, request.caller)
@@ -258,7 +256,7 @@ class Saver:
         except IdeabridgeError as error:
             if request.answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
-            # The calls need results that the run had before them, or tools that are not here.
+            # The calls need earlier results of the run, or tools that are not here.
             saved = await publish({"answer": "solve", "solution": None})
 
         if saved.publication is None:
@@ -400,8 +398,8 @@ class Saver:
 
 
 def _expect_parameters(plan: Plan) -> None:
-    """Refuse a reference to a member of the input that is no parameter, because no call can pass
-    it.
+    """Raise an error if a reference reads a property of the input that is not a parameter, because
+    no call could pass it.
     """
     schema = plan.input_schema or {}
     declared = schema.get("properties")
@@ -421,7 +419,7 @@ def _expect_parameters(plan: Plan) -> None:
 
 
 def _document_of(stored: StoredIdea) -> JSONObject:
-    """Return a saved idea as a document, with the tools that its schema lists."""
+    """Return a document of a saved idea, with the tools that its schema lists."""
     idea = stored.idea
     tools = tools_in(idea.schema)
     if isinstance(idea.solution, dict):
@@ -447,8 +445,8 @@ def _document_of(stored: StoredIdea) -> JSONObject:
 
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
-    """Return the task of a run that ended before it did anything, as a document, with the plan that
-    it waited to have accepted.
+    """Return the document with the task of a run that ended before it did anything, and the plan
+    that was waiting for acceptance.
 
     Raises:
         PublicationError: the run has not ended, or its beginning cannot be read.
@@ -477,7 +475,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
     proposed = [event for event in recorded.events if isinstance(event, SolutionProposed)]
     if proposed:
-        # This is a plan that nobody accepted.
+        # Nobody accepted this plan.
         output = proposed[-1].output
         if (
             isinstance(output, dict)
@@ -497,7 +495,7 @@ def _need(call: JSONObject) -> Need:
 
 
 def _named(call: JSONObject) -> str:
-    """Return the name by which a pattern chooses the tool of a call."""
+    """Return the name of a call's tool that patterns are compared with."""
     module = call.get("_module")
     if isinstance(module, str) and (module.startswith(IDEA) or module == ANONYMOUS):
         return f"{ANONYMOUS}.solve" if module == ANONYMOUS else module

@@ -1,10 +1,10 @@
-"""Suggestions: finds calls that a caller made more than once, in runs of any kind, and suggests a
-tool for them.
+"""Suggestions: finds calls that a caller made repeatedly, in runs of any kind, and suggests a tool
+for them.
 
 The calls of the latest runs are compared only by their tools: the same tools in the same order
 count as the same work. For the most frequent work, the journals of some of the runs show which
-parameters differed, and which parameters were copied from earlier results. The tool takes the other
-ones as its parameters.
+parameters differed, and which were copied from earlier results. All but the copied ones become
+parameters of the tool.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import ToolKey
 
 MOST_RUNS: Final = 1000
-"""The number of latest runs of a caller that are compared."""
+"""How many of a caller's latest runs are compared."""
 
 MOST_CALLS: Final = 10_000
-"""The most calls that are compared."""
+"""How many calls are compared."""
 
 LONGEST: Final = 12
-"""The most calls of a part of a run that is suggested. A whole run may have more."""
+"""Maximum number of calls in a suggested part of a run. A whole run may have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
-"""The number of occurrences whose journals are read."""
+"""For how many occurrences the journals are read."""
 
 _SECONDS: Final = 5.0
-"""Seconds after which no further suggestion is examined."""
+"""How long, in seconds, suggestions are examined."""
 
 _PAGE: Final = 100
 _LEAVES: Final = 2000
@@ -54,7 +54,7 @@ _HELPERS: Final = frozenset({"pick"})
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Calls of a run, from `first` to `last`, counted from 0; `whole` is true if the run has no
+    """Calls of a run, from `first` to `last`, counted from 0. `whole` is true if the run has no
     other calls.
     """
 
@@ -80,7 +80,7 @@ class Suggestion:
         changes: True if one of the tools may change something.
         parameters: the parameters that the tool would have. Parameters that differed have no
             default and come first.
-        occurrences: the calls that were examined, the latest first.
+        occurrences: the calls that were examined, latest first.
         title: the title of the run with the latest occurrence.
     """
 
@@ -125,12 +125,12 @@ class Suggestion:
 
 
 def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> list[Suggestion]:
-    """Find work that a caller did at least `least` times and that is not a tool yet, the most calls
-    saved first.
+    """Find work that a caller did at least `least` times and that is not a tool yet, ordered by how
+    many calls a tool would save.
 
     Work is suggested if it was done with different arguments, or at least three times. It must also
-    have two calls, or one call that may change something and had some arguments that were always
-    the same. All calls must have succeeded. This reads journals for up to five seconds.
+    consist of at least two calls, or of one call that may change something and always had some of
+    the same arguments. All calls must have succeeded. This reads journals for up to five seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)
@@ -168,8 +168,8 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The calls of a run that succeeded: their tools, and their numbers in the run, which
-    has `count` calls.
+    """The successful calls of a run with `count` calls: their tools, and their numbers in the
+    run.
     """
 
     run: str
@@ -180,7 +180,7 @@ class _Line:
 
 
 _Step: TypeAlias = tuple[int, int]
-"""(the number of a line, the place of a call in the line)."""
+"""(number of a line, place of a call in the line)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ class _Repeated:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """The key for sorting: the more calls are saved, the higher. Single calls come last,
-        because they are mostly parts of other work.
+        """The sort key, which is higher the more calls are saved. Single calls come last, because
+        they are mostly parts of other work.
         """
         size = len(self.tools)
         return size > 1, (len(self.starts) - 1) * size, size
@@ -210,7 +210,7 @@ class _Repeated:
 
 
 def _lines(store: Store, caller: str) -> list[_Line]:
-    """Return the calls of the latest runs, the latest run first."""
+    """Return the calls of the latest runs, latest run first."""
     lines: list[_Line] = []
     after: str | None = None
     calls = 0
@@ -232,9 +232,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 
 def _line_of(store: Store, record: RunRecord) -> _Line:
-    """Return the calls of a run that succeeded. A run that is a part of another run counts as
-    empty.
-    """
+    """Return the successful calls of a run. A run that is part of another run counts as empty."""
     tools: list[str] = []
     origin = record.summary.origin
     if origin is None or "run" not in origin:
@@ -255,13 +253,15 @@ def _calls_in(solution: JSON) -> list[JSONObject]:
 
 
 def _tool_of(call: JSONObject) -> str:
-    """Return the name of a call's tool without its module, which a call need not name."""
+    """Return the name of a call's tool without its module, because calls need not name the
+    module.
+    """
     return re.split(r"[./]", str(call.get("_tool")))[-1]
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
-    """Return every sequence of tools that occurs at least `least` times, the most calls saved
-    first.
+    """Return every sequence of tools that occurs at least `least` times, ordered by how many calls
+    a tool would save.
     """
     starts_of: dict[tuple[str, ...], list[_Step]] = {}
     for number, line in enumerate(lines):
@@ -288,8 +288,8 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """Return whether a sequence repeats a shorter one. It is then a loop, whose number of rounds is
-    accidental.
+    """Return whether a sequence repeats a shorter one. If so, it is a loop whose number of rounds
+    is accidental.
     """
     size = len(tools)
     return any(
@@ -331,7 +331,7 @@ class _Runs:
         self._read: dict[str, RecordedRun | None] = {}
 
     def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
-        """Calls of a run; None unless all are plain calls of tools that succeeded."""
+        """Return calls of a run, or None unless all are plain, successful calls of tools."""
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
 
@@ -364,7 +364,7 @@ class _Work:
 def _examine(
     runs: _Runs, lines: Sequence[_Line], repeated: _Repeated, names: set[str]
 ) -> Suggestion | None:
-    """Return the tool that could do repeated work; None if a tool is not worth it."""
+    """Return the tool that could do repeated work, or None if a tool is not worth it."""
     works: list[_Work] = []
     lost = 0
     for number, start in repeated.starts:
@@ -409,7 +409,9 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls of a run; None if they are not plain, or if a failed call lies between them."""
+    """Read calls of a run. Return None if they are not plain, or a failed call lies between
+    them.
+    """
     first = places[0]
     last = places[-1]
     calls = runs.calls(line.run, places)
@@ -420,7 +422,9 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
 
 
 def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
-    """Return the parameters of the tool, by name: `{"default"?, "at": ["calls.0.city", ...]}`."""
+    """Return the parameters of the tool, keyed by name, each as `{"default"?, "at":
+    ["calls.0.city", ...]}`.
+    """
     slots: list[_Slot] = []
     results = [_Results() for _ in works]
     for place in range(len(works[0])):
@@ -429,7 +433,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             values = [call.parameters.get(key) for call in calls]
             copied = [result.paths(value) for result, value in zip(results, values, strict=True)]
             if copied[0].intersection(*copied[1:]):
-                # The value is always found at the same place of an earlier result, so it is no
+                # The value always occurs at the same place in an earlier result, so it is not a
                 # parameter.
                 continue
 
@@ -459,7 +463,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The places that a parameter of the tool fills, with its value each time."""
+    """The places that a parameter of the tool fills, with its value in each occurrence."""
 
     filled: Filled
     values: list[JSON]
@@ -473,7 +477,7 @@ class _Results:
         self._paths: dict[tuple[str, JSON], set[str]] = {}
 
     def add(self, place: int, value: JSON) -> None:
-        """Note the values of a result."""
+        """Record the values of a result."""
         for number, (path, leaf) in enumerate(_leaves(value, f"†results.{place}")):
             if number >= _LEAVES:
                 break
@@ -505,8 +509,8 @@ def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
 
 
 def _key(value: JSON) -> tuple[str, JSON] | None:
-    """Return a key that distinguishes a value from others; None if the value is too common to show
-    where it is from.
+    """Return a key that identifies a value, or None if the value is too common to show where it
+    comes from.
     """
     if isinstance(value, str):
         return ("text", value) if len(value) > 1 else None
@@ -516,8 +520,8 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
 
 
 def _name(works: Sequence[_Work]) -> str:
-    """Return a name made of the words that all tasks share, without the values of their calls, or
-    else of the names of the tools.
+    """Return a name composed of the words that all tasks share, without the values of their calls,
+    or else of the tools' names.
     """
     tasks: list[tuple[str, set[str]]] = []
     for work in works:
@@ -525,7 +529,7 @@ def _name(works: Sequence[_Work]) -> str:
         for call in work.calls:
             for value in call.parameters.values():
                 words = words_of(_text(value))
-                # A task does not quote a long text. If they share words, this is chance.
+                # A task does not quote a long string. If they share words, that is chance.
                 if len(words) <= _WORDS_OF_VALUE:
                     data.update(words)
 

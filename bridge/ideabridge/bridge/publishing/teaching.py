@@ -1,5 +1,5 @@
-"""Teaching: adds what a replay of a published idea shows to the evidence of the idea, when the run
-has ended.
+"""Teaching: when a replay of a published idea has ended, adds what it shows to the evidence of the
+idea.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 _OPEN: Final = 1_000
-"""The most replays whose end is awaited. Nothing is learned from further ones."""
+"""How many replays are awaited at once. Nothing is learned from further ones."""
 
 
 class Teaching:
-    """The replays of this process that may teach something.
+    """The replays of this process from which something may be learned.
 
-    A replay is examined after its end, when the next idea is called or the bridge closes: its
+    A replay that has ended is examined when the next idea is called or the bridge closes. Its
     values are evidence if the publisher called it and a person confirmed them; see `record_of`.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: list[tuple[Run, Publication]] = []
-        # Replays that have ended, but whose reading was cancelled.
+        # Replays that have ended but whose reading was cancelled.
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
-        """Note that a replay of a version is to be examined after its end."""
+        """Have a replay of a version examined once it has ended."""
         if (publication.plan or {}).get("explained") and len(self._open) < _OPEN:
             self._open.append((run, publication))
 
@@ -59,14 +59,14 @@ class Teaching:
             try:
                 record = await compute_in_thread(self._record_of, run_id, publication)
             except anyio.get_cancelled_exc_class():
-                # The replays that are left are examined at the next call of an idea.
+                # The remaining replays are examined at the next call of an idea.
                 self._ended += ended
                 raise
             ended.pop(0)
             self._add(publication, record)
 
     def learn_at_the_end(self) -> None:
-        """Do the same as `learn` while the bridge closes, when nothing can wait."""
+        """Like `learn`, but without waiting, because the bridge is closing."""
         for run_id, publication in self._take_ended():
             self._add(publication, self._record_of(run_id, publication))
 
@@ -139,14 +139,14 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 
 
 _REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
-"""The only reasons that a document may give. A person reads them in questions, so a document must
-not word them itself.
+"""The only reasons that a document may contain. A person reads them in questions, so a document
+must not use its own wording.
 """
 
 
 def without_claims(document: JSON, before: Publication | None) -> JSON:
-    """Return a document whose plan claims no evidence: each copied value is assumed, whatever the
-    document says.
+    """Return the document with a plan that claims no evidence: each copied value is assumed,
+    whatever the document says.
 
     If the store's own plan of a name is imported again, it keeps what the store knows about it.
     """

@@ -30,7 +30,7 @@ class Verdict:
 
     Attributes:
         name, version, answer: as in the publication.
-        faults: one sentence for each problem; empty if it still works.
+        faults: one sentence for each problem. Empty if it still works.
         notes: what was checked, and what was not.
     """
 
@@ -43,7 +43,7 @@ class Verdict:
 
 async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
     """Check a publication without running anything: whether tools are gone or changed, and whether
-    a plan of calls still does what its run did. Reading the run does not block the event loop; see
+    a plan still does what its run did. Reading the run does not block the event loop; see
     `reading`.
 
     Args:
@@ -65,8 +65,8 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         return verdict
 
     if verdict.faults or "program" in plan or not publication.recording.has_output:
-        # A publication without a recorded output was not made by a run. A program is checked by
-        # `Publisher.verify`, which runs it in the sandbox.
+        # A publication without a recorded output did not come from a run. `Publisher.verify` checks
+        # programs, by running them in the sandbox.
         return verdict
 
     try:
@@ -95,7 +95,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
 
 
 def _run_of(publication: Publication, store: Store) -> str:
-    """Return the id of the run from which a published plan was made.
+    """Return the id of the run from which a published plan was lifted.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.
@@ -111,8 +111,8 @@ def _run_of(publication: Publication, store: Store) -> str:
 
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
-    """Return how a published plan, with the recorded results, differs from its run; None if it does
-    not. `members` are the members of the publication.
+    """Return how a published plan, with the recorded results, differs from its run, or None if it
+    does not. `members` is the content of the publication.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
@@ -136,8 +136,9 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
 
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
-    """Return a sentence for each recorded default that a plan takes without saying so, although a
-    part of it was in an earlier text. Earlier versions of ideabridge published such plans.
+    """Return a sentence for each recorded default that a plan uses without reporting it, although
+    part of the value was copied from an earlier text. Earlier versions of ideabridge published such
+    plans.
 
     Args:
         published: the published plan.
@@ -157,7 +158,7 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
-    """Return why a plan must not be run only to compare its output; None if it may run."""
+    """Return why a plan must not be run just to compare its output, or None if it may run."""
     for place, call in enumerate(calls):
         tool = tools.look_up(call) if isinstance(call, dict) else None
         if tool is None or not isinstance(call, dict):
@@ -171,7 +172,9 @@ def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool)
 
 
 def drift(run: Run, output: JSON) -> str | None:
-    """Compare a run with the recorded output for the same input; return None if they are equal."""
+    """Compare a run with the recorded output for the same input. Return the difference, or None if
+    they are equal.
+    """
     if run.status != "done":
         return f"it has no output: its run {run.id} is {run.status}"
     if run.errors():

@@ -57,13 +57,13 @@ MEMBERS: Final = (
     "tags",
     "$schema",
 )
-"""The members of a document. `$schema` is only for editors."""
+"""Allowed properties of a document. `$schema` is only for editors."""
 
 MAX_TEXT: Final = 4000
-"""The most characters of a description."""
+"""Maximum length of a description, in characters."""
 
 MAX_TOOLS: Final = 1000
-"""The most names and patterns of tools, and the most tags."""
+"""Maximum number of names and patterns of tools, and of tags."""
 
 _TITLE: Final = 200
 _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -76,18 +76,18 @@ class WrittenIdea:
 
     Attributes:
         idea: the triple in the form in which it is stored.
-        name: the name of its tool; None if the document has none.
-        description: what it is for; empty if the document does not say.
+        name: the name of its tool, or None if the document has none.
+        description: what it is for, or "" if the document does not say.
         answer: how its tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: its context.
-        schema: the schema of the output; None if it has none.
+        schema: the schema of the output, or None.
         calls: the calls of its solution.
-        output: the output of its solution, with references; None if it has none.
-        program: the text of its solution if this is a program; otherwise None.
-        tools: names or patterns of the tools that a mind may call; None for the tools that its
+        output: the output of its solution, with references, or None.
+        program: the text of its solution if that is a program, or None.
+        tools: names or patterns of the tools that a mind may call, or None for the tools that its
             calls name.
         tags: words of the author's choice.
-        members: `description`, `schema`, `tools`, `answer` and `tags` as the document has them.
+        members: `description`, `schema`, `tools`, `answer` and `tags` as written in the document.
     """
 
     idea: Idea
@@ -105,8 +105,8 @@ class WrittenIdea:
 
     @property
     def title(self) -> str:
-        """One line for people: the beginning of its description, or of the first text
-        in its context.
+        """One line for people: the first part of its description, or of the first text in its
+        context.
         """
         texts = [str(message.value) for message in self.messages if message.type == "text"]
         lines = [line.strip() for line in "\n".join([self.description, *texts]).splitlines()]
@@ -124,20 +124,20 @@ class WrittenIdea:
 
     @property
     def example(self) -> JSONObject:
-        """The input in its context; empty if there is none."""
+        """The input in its context, or an empty object if it has none."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
         return value if isinstance(value, dict) else {}
 
     @property
     def input_schema(self) -> JSONObject:
-        """The parameters of its tool: the schema of the input in its context, or else a schema that
-        is inferred from the value of the input.
+        """The parameters of its tool: the schema of the input in its context, or else a schema
+        inferred from the input's value.
         """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
     @property
     def output_schema(self) -> JSONObject | None:
-        """The schema of the result of its tool; None if the document does not say."""
+        """The schema of its tool's result, or None if the document does not say."""
         if self.schema is None:
             return {"type": "string"} if self.answer == "solve" else None
         if self.answer == "plan" and self._plan(self.example).output_by_instance:
@@ -149,8 +149,8 @@ class WrittenIdea:
 
     @property
     def has_example(self) -> bool:
-        """Whether the input in its context satisfies the input schema. An author may leave the
-        input empty.
+        """True if the context contains an input that satisfies the input schema. Authors may leave
+        it empty; then there is no example.
         """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
@@ -195,8 +195,8 @@ class WrittenIdea:
         )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """Return the beginning of a run that solves it, see `Publication.guide`. Each of the
-        `tools` is `[module or null, name]`.
+        """Return the guide for a run that solves it; see `Publication.guide`. Each of the `tools`
+        is `[module or null, name]`.
         """
         context: list[JSON] = []
         for message in self.messages:
@@ -215,7 +215,7 @@ class WrittenIdea:
         return guide
 
     def recorded_output(self) -> JSON:
-        """Return the recorded output as a value: in the document, `††` is written for a dagger."""
+        """Return the recorded output as a value. In the document, a dagger is written as `††`."""
         return fill(compile_value(self.output, [], []), lambda _: None)
 
 
@@ -227,11 +227,11 @@ def read_idea(
     Args:
         document: the document, as described at the top of this file.
         name: the name of its tool if the document has none.
-        stored: true if the document was made from an idea of the store, whose solution was checked
-            when it was saved.
+        stored: whether the document was created from an idea in the store, whose solution was
+            checked when it was saved.
 
     Raises:
-        IdeaDocumentError: a member is unknown, missing or malformed; the message says which, and
+        IdeaDocumentError: a property is unknown, missing or malformed. The message says which, and
             what was expected.
         PublicationNameError: the name cannot be published.
         PublicationError: the idea cannot be answered as `answer` says.
@@ -311,7 +311,7 @@ def _check_solution(idea: Idea) -> None:
 
 
 def written_texts(written: WrittenIdea) -> JSONObject:
-    """All texts of a document, which are searched for secrets."""
+    """All strings in a document, which are searched for secrets."""
     solution = written.idea.solution
     return {
         "name": written.name,
@@ -322,7 +322,9 @@ def written_texts(written: WrittenIdea) -> JSONObject:
 
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
-    """Return the document from which an idea was published; None if it was not written by hand."""
+    """Return the document from which an idea was published, or None if the idea was not written by
+    hand.
+    """
     members = publication.recording.written
     if members is None:
         return None
@@ -355,12 +357,13 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
 
 
 def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONObject:
-    """Return a plan that did not run, as a document.
+    """Return a document for a plan that did not run.
 
     Args:
         plan: the plan.
         name: the name of its tool.
-        missing: references to an input that the plan was not given, which become its parameters.
+        missing: references to input values that the plan did not receive, which become its
+            parameters.
     """
     context = dataclasses.replace(plan, description=None).context()
     names = dict.fromkeys(
@@ -493,7 +496,7 @@ def _context(document: JSONObject) -> list[JSON]:
 
 
 def _with_value(message: JSON) -> JSON:
-    """Return the message. An input that has only a schema gets an empty value."""
+    """Return the message, with an empty value if it is an input that has only a schema."""
     if not isinstance(message, dict):
         return message
 
@@ -543,7 +546,7 @@ class _Solution:
 
 
 def _expect_solution_members(solution: JSON) -> None:
-    """Refuse members that a solution does not have."""
+    """Raise an error if a solution has unknown properties."""
     if not isinstance(solution, dict) or "_tool" in solution:
         return
 
@@ -596,10 +599,11 @@ def _requested_answer(document: JSONObject) -> str:
 
 
 def _answer(requested: str, solution: _Solution) -> Answer:
-    """How a call of the idea is answered.
+    """Return how a call of the idea is answered.
 
     Raises:
-        PublicationError: the solution lacks what the requested way needs; the message says what.
+        PublicationError: the solution lacks what the requested way of answering needs. The message
+            says what.
     """
     has_references = _has_references(solution.output)
     if requested != "auto":
@@ -616,7 +620,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
 
 
 def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
-    """What a solution lacks for a way of answering; None if it lacks nothing."""
+    """Return what a solution lacks for a way of answering, or None if it lacks nothing."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:
@@ -655,7 +659,7 @@ def _composed(
     properties = cast("JSONObject", schema["properties"])
     is_any = output_schema is None and answer != "solve"
     if is_any:
-        # Without a schema, an output that calls or a person give may be anything.
+        # Without a schema, an output from calls or from a person may be anything.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
@@ -673,16 +677,14 @@ def _composed(
         return schema, solution.to_json()
 
     if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
-        # An output that may be null is wrapped, as a mind has to write it.
+        # Wrap an output that may be null, as a mind has to do.
         solution = dataclasses.replace(solution, output={"value": solution.output})
 
     return schema, solution.to_json()
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
-    """Return the schema of an output that may be null, and the output, both without the `{"value":
-    ...}` around them.
-    """
+    """Strip the `{"value": ...}` wrapper of a nullable output. Return its schema and the output."""
     if (
         schema is None
         or schema.get("required") != ["value"]
@@ -703,8 +705,7 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
 
     inner = {**properties["value"]}
     if "$ref" in str(inner):
-        # The definition that the schema refers to is outside `value`, so the schema cannot be
-        # unwrapped.
+        # The schema refers to a definition outside `value`, so it cannot be unwrapped.
         return schema, output
 
     return inner, output["value"] if isinstance(output, dict) else None
