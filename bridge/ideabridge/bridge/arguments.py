@@ -65,7 +65,7 @@ def check_approver(approver: object) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Check that an argument is text."""
+    """Check that an argument is a string."""
     if not isinstance(value, str):
         raise ArgumentError.of(name, "text", value)
 
@@ -194,9 +194,9 @@ def read_given_plan(
     Args:
         plan: a `Plan`, or an object that `read_plan` reads.
         calls: the calls.
-        instances: initial states by instance.
+        instances: initial states keyed by instance.
         output: the output, with references.
-        input: the input; its members replace those of the plan's own input.
+        input: the input. Its properties replace those of the plan's own input.
 
     Raises:
         PlanError: the plan is malformed.

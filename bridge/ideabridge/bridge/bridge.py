@@ -1310,8 +1310,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Any]:
-        """Make calls concurrently as one group, and return their values. See `Session.run_all` for
-        details and errors.
+        """Make calls concurrently, all or nothing, and return their values. See `Session.run_all`
+        for details and errors.
 
         Args:
             calls: the calls.

@@ -57,7 +57,7 @@ async def dry_run(plan: Plan, catalogue: Catalogue, settings: Settings) -> JSONO
 
     Raises:
         PlanError: it is malformed.
-        LimitExceededError: its check takes too long or too much memory.
+        LimitExceededError: checking it takes too long or too much memory.
     """
     return cast("JSONObject", await _rehearse(plan, catalogue, settings, "dry_run"))
 
@@ -69,7 +69,7 @@ async def drawing(
 
     Raises:
         PlanError: it is malformed, or the form is unknown.
-        LimitExceededError: its check takes too long or too much memory.
+        LimitExceededError: checking it takes too long or too much memory.
     """
     if form not in FORMS:
         raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")

@@ -2,9 +2,9 @@
 arguments.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
-on this: a word that is executed never counts as data, and a person sees all of it except for a
-secret in it. The tables list the options with a known meaning. Every word after any other option of
-an interpreter counts as executed.
+on this: an executed word never counts as data, and a person is shown the whole word, except for
+secrets in it. The tables list the options with a known meaning. Every word after any other option
+of an interpreter counts as executed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Argument:
 
     Attributes:
         text: the word.
-        option: the option whose value the word is (`--db-path`), or ""; for `--db-path=FILE` the
-            part before `=`.
+        option: the option whose value the word is (`--db-path`, also if the word is
+            `--db-path=FILE`), or "".
         is_code: whether an interpreter or a runner executes the word, or reads it as its own
             option.
         is_inline: whether the word may be program text, as after `sh -c`.
@@ -47,7 +47,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """A program that executes its operand.
+    """How a program that executes its operand reads its arguments.
 
     Attributes:
         operand: script: a file. program: a package or a program, which has its own arguments.
@@ -151,13 +151,13 @@ _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 module."""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
-"""Options with which a runner takes program text."""
+"""Options after which a runner expects program text."""
 
 _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
 """Separates the parts of a word that may name a program, such as the default in `${NAME:-sh}`."""
 
 _SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
-"""The variable with the user's shell. It is often unset when a service starts."""
+"""The variable that names the user's shell. It is often unset when a service starts."""
 
 _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
 
@@ -212,7 +212,7 @@ def _starter(program: str) -> _Starter | None:
 
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
-    """Read the words of a program whose operand is not known. An interpreter may take any of them
+    """Read the words of a program whose operand is not known. An interpreter may treat any of them
     as program text.
     """
     if starter.operand == "program":
@@ -238,8 +238,8 @@ def _starts_scripts(word: str) -> bool:
 
 
 def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
-    """Return the index of the operand; None after an option of unknown meaning, or without an
-    operand.
+    """Return the index of the operand, or None if there is none or an unknown option precedes
+    it.
     """
     if starter.operand == "other":
         return None
@@ -271,7 +271,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
 
 
 def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
-    """Return the kind of the operand: `python -m` has a module, and `npx x.js` has a package."""
+    """Return the kind of the operand: for `python -m` a module, and for `npx x.js` a package."""
     if starter.has_modules and any(
         _MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]
     ):

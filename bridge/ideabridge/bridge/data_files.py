@@ -3,7 +3,7 @@
 Trust covers every file that a definition names. A server's own data changes with each use, so a
 person can confirm that a file is only data. The author of a project may try to pass off code as
 data. So a file can be confirmed only if every word that names it is in a place for data, its name
-has an extension that is not one of code or of a configuration, and the file is, at each start,
+has an extension that is used for neither code nor configuration, and the file is, at each start,
 either absent or an ordinary file that cannot be executed. Trust still covers every other file.
 
 A word without an option's name is in a place for data only after a program or a script of the
@@ -54,7 +54,9 @@ _DATA_SUFFIXES: Final = frozenset(
         ".parquet",
     }
 )
-"""Extensions of data. A file with one of these may also be an argument without an option's name."""
+"""File extensions of data. A file with one of these may also be an argument without an option
+name.
+"""
 
 _CODE_SUFFIXES: Final = frozenset(
     {
@@ -167,7 +169,7 @@ _SETTINGS: Final = re.compile(
     r"|.*(config|conf|settings|options|prefs|preferences)\.jsonc?",
     re.IGNORECASE,
 )
-"""Files of settings with an extension that data can have, too (`.json`)."""
+"""Settings files whose extension (`.json`) is also used for data."""
 
 _SHORT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
@@ -216,7 +218,7 @@ def data_words(
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # In `node inspect` and `tsx watch`, a subcommand takes the place of the script.
+    # In `node inspect` and `tsx watch`, there is a subcommand where the script would be.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):
@@ -253,8 +255,8 @@ def _names_data(name: str) -> bool:
 
 
 def _path(value: str) -> str | None:
-    """Return the path in a value: the whole value, or the part after `sqlite:` and the like; None
-    if it is not the path of data.
+    """Return the path in a value (the whole value, or the part after `sqlite:` and the like), or
+    None if it is not the path of data.
     """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value
@@ -262,7 +264,7 @@ def _path(value: str) -> str | None:
 
 
 def _is_data_path(path: Path) -> bool:
-    """Return whether a file has an extension, and not one of code or of a configuration."""
+    """Return whether a file has an extension that is used for neither code nor configuration."""
     suffix = path.suffix.lower()
     return (
         suffix not in ("", ".")

@@ -9,7 +9,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class PlanError(IdeabridgeError):
-    """A plan cannot run; `errors` has one entry `{"call", "place", "error"}` for each fault."""
+    """A plan cannot run. `errors` has one entry `{"call", "place", "error"}` for each fault."""
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class FinishedRunError(IdeabridgeError):
 
 
 class InterruptedRunError(IdeabridgeError):
-    """The run cannot continue here; the message says why."""
+    """The run cannot continue here. The message says why."""
 
 
 class UnwrittenRunError(IdeabridgeError):
@@ -35,12 +35,12 @@ class UnwrittenRunError(IdeabridgeError):
 
 
 class RunFailedError(IdeabridgeError):
-    """A run has no result, or has to wait for somebody before it has one.
+    """A run has no result, or must wait for somebody before it has one.
 
     Attributes:
         run: the id of the run.
         status: its status.
-        errors: `{"call", "place"?, "error"}` of each call or output that failed.
+        errors: `{"call", "place"?, "error"}` for each call or output that failed.
     """
 
     def __init__(self, message: str, run: str, status: str, errors: list[dict[str, Any]]) -> None:
@@ -83,11 +83,11 @@ class CallError(IdeabridgeError):
 
     Attributes:
         run: the id of the session's run.
-        errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed,
-            in listing order.
-        effects: `{"call", "place", "outcome"}` of each call that may have changed something all the
-            same, because its tool is not read-only. The outcome is `done`, `partly` (some items of
-            `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
+        errors: `{"call", "place", "error": {"kind", "message"}}` for each call that failed, in the
+            order of listing.
+        effects: `{"call", "place", "outcome"}` for each call that may nevertheless have changed
+            something, because its tool is not read-only. The outcome is `done`, `partly` (some
+            items of `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class GroupFailedError(CallError):
 
 
 class NoAlternativeError(CallError):
-    """Every call of `run_any` failed; `errors` has one entry for each."""
+    """Every call of `run_any` failed. `errors` has one entry for each."""
 
 
 class SecretGivenError(IdeabridgeError):
@@ -150,7 +150,7 @@ class NoFinishedRunError(PublicationError):
 
 
 class NoPlanError(PublicationError):
-    """A run cannot become a plan; the message says why."""
+    """A run cannot become a plan. The message says why."""
 
 
 class ProgramRefusedError(PublicationError):
@@ -158,8 +158,8 @@ class ProgramRefusedError(PublicationError):
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program does what the run did, but has recorded values in its text. The author of
-    the program has to say whether they are the same for every input.
+    """A mind's program does what the run did, but its text contains recorded values. The author of
+    the program must declare whether they are the same for every input.
 
     Attributes:
         values: the values.
@@ -171,8 +171,8 @@ class ConstantsOpenError(ProgramRefusedError):
 
 
 class NeedsPersonError(PublicationError):
-    """A person has to agree, because others would see words that a mind wrote.
-    Nothing was published.
+    """A person must approve this first, because others would see words that a mind wrote. Nothing
+    was published.
     """
 
 
@@ -183,7 +183,7 @@ class ModulesAwayError(PublicationError):
 
 
 class NameInUseError(PublicationError):
-    """An import would replace what is published under a name, and nobody has allowed this.
+    """An import would replace what is published under a name, without permission to do so.
 
     Attributes:
         ref: the publication that would be replaced, as NAME@VERSION.
@@ -207,4 +207,4 @@ class MeantToolError(PublicationError):
 
 
 class UnknownPathError(IdeabridgeError):
-    """A caller requested the value of a reference that has none."""
+    """A caller requested the value of a reference that has no value."""

@@ -3,8 +3,8 @@
 A person reads these texts to decide whether to trust a command. So only the secret is hidden; the
 name in front of it, the host of an address and `${VAR}` stay visible. A value with spaces, quotes
 or characters that a shell acts on is shown, because it may be a command, unless it is a header or
-the password of an address. In text that an interpreter executes, such as that of `sh -c`, only a
-value in the form of a secret is hidden. In doubt, a word counts as executed.
+the password of an address. In text that an interpreter executes, such as the argument of `sh -c`,
+only a value that looks like a secret is hidden. In doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _RANDOM: Final = re.compile(
     r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
 )
 _SEGMENT: Final = re.compile(
-    # The quantifiers are possessive, so that a long part that is not a secret is not tried again
-    # from each of its characters.
+    # Possessive quantifiers: a long part that is not a secret fails at once instead of
+    # backtracking.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
-"""A part of the path of an address that looks random."""
+"""A random-looking part of an address's path."""
 
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\]+")
 _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\;|$(){}]+")
@@ -97,7 +97,7 @@ _MEMBER: Final = re.compile(
     r"(?P<value>(?P=quote)(?:(?!(?P=quote))(?:\\.|[^\\]))*(?P=quote)|\[[^\[\]]*\])",
     re.DOTALL,
 )
-"""A member of JSON, or of JSON inside a JSON string, whose value is a text or a list."""
+"""A member of JSON, or of JSON inside a JSON string, whose value is a string or a list."""
 
 _SINGLE: Final = re.compile(r"(?<!\\)'([^'\\]+)'(\s*:\s*')([^'\\]*)(?=')")
 """A member of an object in Python or JavaScript."""
@@ -111,7 +111,7 @@ _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
 
 _CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
 _GOES_ON: Final = frozenset("($`{[\\")
-"""The characters after a value that show that it is an expression, as in `token=require(...)`."""
+"""Characters after a value that mark it as an expression, as in `token=require(...)`."""
 
 _SHELLS: Final = "(?!ssh)[a-z]{0,2}sh|rbash|mksh|pdksh|oksh|loksh|tcsh|yash|xonsh|elvish|nu"
 _INTERPRETER: Final = re.compile(
@@ -164,7 +164,7 @@ _FILE: Final = re.compile(
 _BASE64: Final = re.compile(
     r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{32,}={0,2}"
 )
-"""A secret in base64, which may begin like a path."""
+"""A base64 secret, which may look like the start of a path."""
 
 _COMMAND_NAME: Final = re.compile(
     r"command|cmd|exec|program|helper|script|askpass|preload|options|sock", re.IGNORECASE
@@ -178,7 +178,7 @@ _CODE_NAME: Final = re.compile(
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
 _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _SWITCH: Final = re.compile(r"--(no|disable|enable|skip|allow|with|without)-", re.IGNORECASE)
-"""The beginning of an option that takes no value."""
+"""Prefix of an option that takes no value."""
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
 _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
@@ -534,7 +534,7 @@ class _Mask:
         Args:
             match: a match of the name, the text after it, and the value.
             names: the names that the text contains more than once, so it may read these variables.
-                None: it may read any variable.
+                None if it may read any variable.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
@@ -654,7 +654,7 @@ class _Level:
         is_secret: whether a member around it has the name of a secret.
         is_object: whether it is an object.
         key: the key of the current member.
-        is_behind_key: whether the next text is a value, not a key.
+        is_behind_key: whether the next string is a value, not a key.
         pair_name: the name in `{"name": "TOKEN", "value": "x"}`.
     """
 
@@ -671,7 +671,9 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A text or a number in JSON, from `start` to `end`, and the object or list that it is in."""
+    """A string or a number in JSON, from `start` to `end`, and the object or list that contains
+    it.
+    """
 
     start: int
     end: int
@@ -691,7 +693,7 @@ class _Leaf:
 
 
 def _json_leaves(text: str) -> list[_Leaf]:
-    """Return the texts and numbers of valid JSON in order, with their positions."""
+    """Return the strings and numbers of valid JSON in order, with their positions."""
     leaves: list[_Leaf] = []
     levels = [_Level(is_secret=False, is_object=False)]
     for match in _JSON_TOKEN.finditer(text):
@@ -759,8 +761,8 @@ def _is_scheme(value: str) -> bool:
 
 
 def _read_names(text: str) -> frozenset[str] | None:
-    """Return the names that occur more than once in a text; None if the text may read
-    any variable.
+    """Return the names that occur more than once in a text, or None if the text may read any
+    variable.
     """
     if _READS_ANY.search(text):
         return None
@@ -830,8 +832,8 @@ def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
 
 
 def _interpreter(word: str) -> str | None:
-    """Return the name of an interpreter or a runner without its version; None for any
-    other word.
+    """Return the name of an interpreter or a runner without its version, or None for any other
+    word.
     """
     name = re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe")
     if name in _RUNNERS:

@@ -38,14 +38,17 @@ MIN_LENGTH: Final = 6
 masking would garble."""
 
 _LEAST_BASE64: Final = 7
-"""The minimum length of a form in base64, in characters. Two random texts of seven characters are
-equal once in 4 * 10^12 cases."""
+"""The minimum length of a form in base64, in characters. Two random strings of seven characters are
+equal once in 4 * 10^12 cases.
+"""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(
     r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])"
 )
-"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM of 64."""
+"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM writes lines of
+64.
+"""
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
@@ -56,7 +59,7 @@ _SECRET_NAME: Final = re.compile(
 _ABOUT_SECRETS: Final = re.compile(
     r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE
 )
-"""The end of a name that is about a secret but does not name one: `AUTH_TYPE`."""
+"""Suffix of a name that describes a secret without naming one, such as `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
@@ -101,7 +104,7 @@ class Secrets:
     def __init__(self) -> None:
         with _LOCK:
             _LIVE.add(self)
-        # For each kind, every form of every secret, with the name of the secret.
+        # For each kind, maps every form of every secret to the secret's name.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
         self._is_escaped = False
@@ -134,7 +137,7 @@ class Secrets:
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
 
-        # Note whether JSON escapes a character of any secret.
+        # Record whether JSON escapes a character of any secret.
         self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
 
@@ -145,8 +148,8 @@ class Secrets:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """Hide the value of a header. If it has a scheme, as `Bearer abc` has, hide the second word
-        on its own as well.
+        """Hide the value of a header. If it has a scheme, as in `Bearer abc`, also hide the second
+        word by itself.
         """
         if name.lower() in HARMLESS_HEADERS:
             return
@@ -217,7 +220,7 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without its certain secrets. If it has none, as is usual, this takes a
+        """Return a value without its certain secrets. In the usual case of no secrets, this takes a
         single search.
         """
         finder = self._finder_in(value)
@@ -284,7 +287,7 @@ class _Finder:
     """Finds all forms of all secrets in one pass (Aho-Corasick).
 
     Args:
-        names: the name of the secret, by form.
+        names: the name of the secret, keyed by form.
         is_escaped: whether JSON escapes a character of any secret.
     """
 
@@ -317,7 +320,7 @@ class _Finder:
 
         if _PERCENT.search(data) is None:
             return False
-        # In JSON, a text that mixes escapes and percent-encoding cannot be searched as a whole.
+        # A string in JSON that mixes escapes and percent-encoding cannot be searched as a whole.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
@@ -405,7 +408,7 @@ def _percent_pattern(form: str) -> re.Pattern[str]:
 
 
 def everywhere_masked(text: str) -> str:
-    """Mask the secrets of every configuration in this process."""
+    """Mask the secrets of all configurations in this process."""
     with _LOCK:
         live = list(_LIVE)
     for secrets in live:
@@ -448,7 +451,7 @@ def _clean(text: str) -> str:
 
 
 class _CleanRecords:
-    """Makes clean log records for every handler, including handlers that are added later."""
+    """Creates clean log records for every handler, including handlers that are added later."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make

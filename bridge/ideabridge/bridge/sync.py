@@ -58,7 +58,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
-"""Decides on one call. It is a plain function, which may block, or a coroutine function."""
+"""A plain function, which may block, or a coroutine function, that decides on one call."""
 
 
 class _PlanParts(TypedDict, total=False):
@@ -82,7 +82,9 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """An object in the thread of the event loop, with the portal to that thread."""
+    """Wraps an object that lives in the event loop's thread, and holds the portal to that
+    thread.
+    """
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying
@@ -137,8 +139,8 @@ class Bridge(_Blocking[AsyncBridge]):
     the result of the run.
 
     `approver` may also be a plain function, which runs in another thread. Without an approver, a
-    method raises `RunFailedError` if its run asks. The run stays in the store until somebody
-    decides.
+    method raises `RunFailedError` if its run asks for approval. The run stays in the store until
+    somebody decides.
     """
 
     dry_run = _blocking(AsyncBridge.dry_run)
@@ -195,8 +197,8 @@ class Bridge(_Blocking[AsyncBridge]):
     def run_plan(
         self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]
     ) -> Any:
-        """Run a plan, and return its result. With `plan`, `output` is the type of the result; with
-        `calls`, it is the output of the plan.
+        """Run a plan, and return its result. `output` is the type of the result if `plan` is
+        passed, but the output of the plan if `calls` is passed.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))
@@ -370,7 +372,7 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # Call it in a thread, because it may ask a person while other calls continue.
+        # Call the approver in a thread, because it may ask a person while other calls continue.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

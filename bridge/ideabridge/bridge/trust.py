@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""The size limit of a project file, in bytes. The limit of `trust.json` is four times as large."""
+"""Maximum size of a project file, in bytes. The limit for `trust.json` is four times as large."""
 
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""The maximum number of possible paths that are looked up: one for each word in each folder that it
-may be relative to."""
+"""Maximum number of possible paths that are looked up: one for each word and each folder that the
+word may be relative to.
+"""
 
 HARMLESS: Final = frozenset(
     {
@@ -99,7 +100,7 @@ HARMLESS: Final = frozenset(
         ),
     }
 )
-"""Variables without secrets. A project file may name them without permission."""
+"""Variables without secrets, which a project file may name without permission."""
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -113,8 +114,9 @@ _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 a module."""
 
 _MOST_PROGRAM_NAMES: Final = 20
-"""The maximum number of names of a server's command, including those of link targets, for which its
-arguments are read."""
+"""Maximum number of names of a server's command, including link targets, under which its arguments
+are read.
+"""
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
 """The files that Python and Node execute if they are started with a folder."""
@@ -128,7 +130,9 @@ _NOT_DATA: Final = "not data"
 
 
 class TrustError(IdeabridgeError):
-    """A file cannot be trusted as it is, or trust cannot be stored. The message says why."""
+    """A file cannot be trusted as it is, or a change of trust cannot be saved. The message says
+    why.
+    """
 
 
 # -- reading files ---------------------------------------------------------------------------------
@@ -169,8 +173,8 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
 
 
 def read_own_beginning(path: Path, size: int) -> bytes:
-    """Read up to `size` bytes of a file that no other user can have written. The errors are those
-    of `read_own`, except for a file that is too large.
+    """Read up to `size` bytes of a file that no other user can have written. Raises the errors of
+    `read_own`, except for a file that is too large.
     """
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
@@ -180,9 +184,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """Return the first link on the way from a folder to a path in it that leads out of the folder;
-    None if no link does, or if the path is not in the folder. Whoever made the folder, for example
-    the author of a repository, chose such a link.
+    """Return the first link on the way from a folder to a path in it that leads out of the folder,
+    or None if there is no such link or the path is not in the folder. Such a link was chosen by
+    whoever created the folder, for example the author of a repository.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -206,7 +210,7 @@ def write_own(path: Path, text: str, mode: int = 0o600) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    import tempfile  # the import takes time, and commands that write nothing do not need it
+    import tempfile  # The import takes time, and commands that write nothing do not need it.
 
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
     try:
@@ -247,7 +251,7 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file; None if nobody could, or if the system has
+    """Return how another user could have written a file, or None if nobody could or the system has
     no file modes.
     """
     if sys.platform == "win32":
@@ -281,7 +285,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """The present content of a project file, and the digests of the files that it names.
+    """The current content of a project file, and the digests of the files that it names.
 
     Attributes:
         file: the absolute path.
@@ -289,8 +293,8 @@ class ProjectFile:
         digests: the SHA-256, in hex, of the file and of every file that it names, except for those
             in `data_files`, by path. The path is relative with `/` for a file in its folder, and
             absolute for any other (only tool files).
-        data_files: the files that a person may confirm as data, by path.
-        left: how many bytes of these data files trust may cover.
+        data_files: the files that a person may confirm as data, keyed by path.
+        left: how many bytes of these data files trust may still cover.
     """
 
     file: Path
@@ -306,8 +310,8 @@ class ProjectFile:
         """Return the digests of all files that trust covers.
 
         Args:
-            confirmed: the paths of data files that trust does not cover, because a person confirmed
-                them as data.
+            confirmed: the paths of files that a person confirmed as data, which trust does not
+                cover.
         """
         digests = dict(self.digests)
         left = self.left
@@ -324,7 +328,8 @@ class ProjectFile:
         unreadable.
         """
         content = self._read.get(path, (_UNREADABLE, 0))
-        # Compute each digest only once, so that a person is shown the same one that is stored.
+        # Compute each digest only once, so that the stored digest is the one that the person was
+        # shown.
         if content is not None and content[0] == _UNREADABLE:
             content = self._read[path] = _digest(self.data_files[path].path, left)
         if content is not None and content[1] > left:
@@ -333,15 +338,15 @@ class ProjectFile:
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
         """Return the SHA-256, in hex, over everything that a person trusts: the covered files, and
-        the choice of files that are data.
+        which files are data.
         """
         covered = sorted(self.covered(confirmed).items())
         trusted = {"files": covered, "data": sorted(confirmed)} if confirmed else covered
         return hashlib.sha256(json.dumps(trusted).encode()).hexdigest()
 
     def digest_of(self, path: str) -> str:
-        """Return the digest of a tool file; "" if the file did not exist when the
-        project file was read.
+        """Return the digest of a tool file, or "" if the file did not exist when the project file
+        was read.
         """
         return self.digests.get(_shown(Path(path), self.file.parent), "")
 
@@ -400,7 +405,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         raise too_many
 
     for path, anywhere in named.items():
-        # Most words are not files, so the cheapest test comes first.
+        # Most words are not files, so do the cheapest test first.
         if (
             path in data_files
             or not os.path.lexists(path)
@@ -424,7 +429,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that may be data: those that the content names only as data, by whichever
+    """Return the files that may be data: those that the content names only as data, under any
     path.
     """
     if not named:
@@ -445,7 +450,7 @@ class _Mention:
     Attributes:
         path: the path.
         anywhere: whether the path counts even outside the folder.
-        data_of: the place that names it as data; None: it may be code.
+        data_of: the place that names it as data, or None if it may be code.
     """
 
     path: Path
@@ -565,8 +570,8 @@ def _data_arguments(
     *,
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, place that names it) for each argument that may name data under every name of
-    the command, by its number.
+    """Return (path, place that names it), keyed by argument number, for each argument that may name
+    data under all names of the command.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -584,7 +589,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
 
     Args:
         text: the path.
-        bases: the folders that it may be relative to; the first is that of the project.
+        bases: the folders that it may be relative to, of which the first is the project's.
     """
     # The value of a variable is known only when the server starts.
     if "$" in text or text.startswith("~"):
@@ -605,7 +610,7 @@ def _listed(environment: JSONObject, name: str) -> list[str]:
 
 
 def _texts(value: JSON) -> list[str]:
-    """Return the texts in a list that could be paths."""
+    """Return the strings in a list that are usable as paths."""
     texts: list[str] = []
     for entry in value if isinstance(value, list) else []:
         try:
@@ -649,7 +654,7 @@ def _shown(path: Path, folder: Path) -> str:
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
-    """Return the SHA-256, in hex, and the size of a file; None if it does not exist."""
+    """Return the SHA-256, in hex, and the size of a file, or None if it does not exist."""
     try:
         with _opened(path) as (file, about):
             if not stat.S_ISREG(about.st_mode):
@@ -668,10 +673,10 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """The trust of a person in one project file.
+    """A person's trust in one project file.
 
     Attributes:
-        digests: the digests of all covered files, see `ProjectFile.covered`; empty: the person
+        digests: the digests of all covered files; see `ProjectFile.covered`. Empty if the person
             allowed only variables.
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
@@ -690,8 +695,8 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return the trust in each project file, by its path, and the problem of `trust.json` if it
-    cannot be used.
+    """Return the trust in each project file, keyed by path, and what is wrong with `trust.json` if
+    it cannot be used.
     """
     path = trust_path()
     try:
@@ -729,8 +734,8 @@ def _from_json(value: Any) -> Trusted:
 
 
 def _key(file: Path) -> str:
-    """Return the path with the links of its folder resolved. If the file itself is a link,
-    the link is kept.
+    """Return the path with the links of its folder resolved. If the file itself is a link, it is
+    not followed.
     """
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
@@ -768,9 +773,9 @@ class ProjectTrust:
     """Whether a project file is trusted.
 
     Attributes:
-        found: the present content of the file.
+        found: the current content of the file.
         before: the trust that a person has stored for the file, or None.
-        problem: the problem of `trust.json`, or None.
+        problem: what is wrong with `trust.json`, or None.
     """
 
     found: ProjectFile
@@ -844,7 +849,7 @@ def project_trust(found: ProjectFile) -> ProjectTrust:
 
 
 def is_trusted(file: Path) -> bool:
-    """Return whether a person has trusted exactly the present content of a project file.
+    """Return whether a person has trusted exactly the current content of a project file.
 
     Raises:
         TrustError, OSError: as `look_at`.
@@ -886,8 +891,8 @@ def look_at(file: Path) -> ProjectFile:
 
 
 def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Store that a person trusts exactly this content. This does not change which variables the
-    file may name.
+    """Save that a person trusts exactly this content. This does not change which variables the file
+    may name.
 
     Args:
         found: the content.
@@ -923,7 +928,7 @@ def _why_not_data(found: ProjectFile) -> str:
 
 
 def trust_file(file: Path) -> None:
-    """Trust the present content of a project file. Only a program that wrote the file itself may
+    """Trust the current content of a project file. Only a program that wrote the file itself may
     call this.
 
     Raises:
@@ -938,7 +943,7 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
     """Let a project file name environment variables.
 
     Raises:
-        TrustError: a name is not that of a variable, or the permission cannot be stored.
+        TrustError: a name is not a variable name, or the permission cannot be saved.
     """
     for name in sorted(names):
         if not _NAME.fullmatch(name):
@@ -952,11 +957,11 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
 
 
 def forget(file: Path) -> bool:
-    """Withdraw the trust in a project file, and the permission to name variables. Return whether
-    either existed.
+    """Revoke the trust in a project file and its permission to name variables. Return whether there
+    was anything to revoke.
 
     Raises:
-        TrustError: it cannot be stored.
+        TrustError: the change cannot be saved.
     """
     return _change(file, lambda one: None)
 
@@ -1055,7 +1060,7 @@ def variables_text(names: Sequence[str]) -> str:
 
 
 def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
-    """Return the command that trusts a project file, as a person types it in the current folder.
+    """Return the command that trusts a project file, to be typed in the current folder.
 
     Args:
         file: the project file.
@@ -1096,7 +1101,7 @@ class Untrusted:
 
     Attributes:
         file: the project file.
-        changed: the paths of the files that differ from their trusted content; empty: nothing was
+        changed: the paths of the files that differ from their trusted content. Empty if nothing was
             trusted.
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
@@ -1110,7 +1115,8 @@ class Untrusted:
     keys: tuple[str, ...] = ()
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Tell a person at the command line why the file is not used, and which command trusts it.
+        """Return a text for a person at the command line: why the file is not used, and which
+        command trusts it.
 
         Args:
             anywhere: whether the text may be read in another folder, for example in a host's log.
@@ -1133,9 +1139,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self) -> str:
-        """Tell a model what is missing, and what the user can do. The only thing in the text that
-        comes from the file is the number of its servers: nobody has looked at their names yet, and
-        a name can be a sentence.
+        """Return a text for a model: what is missing, and what the user can do. The only
+        information from the file is the number of its servers: nobody has looked at their names
+        yet, and a name can be a sentence.
         """
         command = trust_command(self.file, anywhere=True)
         # A truncated command could name another folder.

@@ -111,7 +111,7 @@ class Session:
         return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls as one group, concurrently as far as their references allow.
+        """Run calls all or nothing, and concurrently as far as their references allow.
 
         If one fails, the others are cancelled and everything they wrote is discarded. Until all
         have ended, only the calls of the group see what they write.
