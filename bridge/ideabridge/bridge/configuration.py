@@ -806,7 +806,7 @@ def load_configuration(
 
     Args:
         path: a file that must exist. It counts as trusted, and no other file is read.
-        project: the project folder; None: the current one.
+        project: the project folder, or None for the current one.
 
     Raises:
         ConfigurationError: a file cannot be read, can be written by others, is not JSON (the

@@ -141,7 +141,7 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """Return the modules that calls name, or that are known to have their tools; None if any
+        """Return the modules that calls name, or that are known to have their tools, or None if any
         module may have one of these tools. Names of modules that are not configured are left out.
         """
         known = Catalogue(self._offer.known)

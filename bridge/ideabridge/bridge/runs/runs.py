@@ -229,7 +229,7 @@ class Runs:
         handlers: how each type of message changes a Request.
         configuration: the configuration of this process.
         mind: answers the Requests of runs that do not choose another mind.
-        approver: decides on calls that need approval; None if people decide, with `Run.decide`.
+        approver: decides on calls that need approval, or None if people decide with `Run.decide`.
         lease_seconds: how many seconds a lease lasts without a heartbeat, or None for
             `LEASE_SECONDS`.
         notices: reports what other processes have written.
