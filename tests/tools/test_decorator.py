@@ -352,7 +352,7 @@ def test_annotations_that_lead_nowhere_are_told() -> None:
 
 
 def test_a_chosen_name_must_be_safe() -> None:
-    with pytest.raises(ToolDefinitionError, match="'get_it' would"):
+    with pytest.raises(ToolDefinitionError, match="'get_it'"):
         tool(name="Get it")(_noop)
     assert tool_from(_noop, name="get_it").tool.name == "get_it"
 
