@@ -289,6 +289,7 @@ class Layer:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
+        is_own: whether it is the user's own file, which holds in every project.
         variables: the variables that `${NAME}` may name in the file, or None for every variable.
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path, or None
             if tool files are not checked.
@@ -300,6 +301,7 @@ class Layer:
     file: Path
     keys: tuple[str, ...] = ()
     modules: frozenset[str] = frozenset()
+    is_own: bool = False
     variables: Variables | None = None
     digests: Mapping[str, str] | None = None
     replaced: tuple[str, ...] = ()
@@ -518,6 +520,21 @@ class Configuration(BaseModel):
         layer = self.layer_of(module)
         return (self.folder if layer is None else layer.file.parent).absolute()
 
+    def working_folder_of(self, module: str) -> Path:
+        """Return the absolute folder in which a program without `cwd` starts.
+
+        A server of the user's own file starts in the project folder, as it does in other clients.
+        If its arguments or variables name a file beside the user's file, it starts there, so that
+        a file of the same name in a cloned repository never takes the place of the user's.
+        """
+        folder = self.folder_of(module)
+        layer = self.layer_of(module)
+        if layer is None or not layer.is_own:
+            return folder
+        if _names_file_in(folder, self.modules[module]):
+            return folder
+        return self.project.absolute()
+
     def variables_of(self, module: str) -> Variables | None:
         """Return the variables that a module's entry may name, or None for every variable."""
         layer = self.layer_of(module)
@@ -563,6 +580,16 @@ class Configuration(BaseModel):
             if layer.digests is not None and tool_file in layer.digests:
                 return layer.digests[tool_file]
         return None
+
+
+def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
+    """Return whether an argument or a variable of an entry names a file relative to a folder."""
+    for word in (*entry.args, *entry.env.values()):
+        for text in (word, word.partition("=")[2]):
+            # `os.path.isfile` is False for a word that cannot be a path, where `Path` may raise.
+            if not os.path.isabs(text) and os.path.isfile(os.path.join(folder, text)):  # noqa: PTH117, PTH113, PTH118
+                return True
+    return False
 
 
 _NOT_KEYS: Final = (
@@ -784,9 +811,13 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else place_of(parsed.store, folder),
-            "layers": () if source is None else (Layer(source, tuple(top), frozenset(modules)),),
+            "layers": () if source is None else (_layer(source, top, modules),),
         }
     )
+
+
+def _layer(source: Path, top: Mapping[str, JSON], modules: Mapping[str, JSON]) -> Layer:
+    return Layer(source, tuple(top), frozenset(modules), is_own=is_user_file(source))
 
 
 def place_of(store: str, folder: Path) -> str:
@@ -1139,7 +1170,8 @@ def module_fingerprint(configuration: Configuration, name: str) -> str:
     """Return a SHA-256, in hex, over the definition of a module, without its secrets.
 
     It covers the name, the command, its arguments, the address, the allowed and denied tools, the
-    names of headers and environment variables, and, for a program, the folder that it runs in.
+    names of headers and environment variables, and, for a program, the folder of its relative paths
+    and the one that it runs in.
     """
     module = configuration.modules[name]
     identity = cast(
@@ -1151,4 +1183,9 @@ def module_fingerprint(configuration: Configuration, name: str) -> str:
     identity["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
     identity["env"] = cast("list[JSON]", sorted(module.env))
     folder = str(configuration.folder_of(name)) if module.command else None
-    return content_hash({"name": name, "module": identity, "folder": folder})
+    content: JSONObject = {"name": name, "module": identity, "folder": folder}
+    if module.command and module.cwd is None:
+        working_folder = str(configuration.working_folder_of(name))
+        if working_folder != folder:
+            content["working_folder"] = working_folder
+    return content_hash(content)

@@ -140,6 +140,7 @@ class ModuleSurroundings:
 
     Attributes:
         folder: the absolute folder for relative paths in its entry.
+        working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry may use, or None for all.
         secrets: registers every secret value of its entry, and masks it.
         result_bytes: maximum size of one result, in bytes of JSON.
@@ -152,6 +153,7 @@ class ModuleSurroundings:
     """
 
     folder: Path
+    working_folder: Path
     variables: Variables | None
     secrets: Secrets
     result_bytes: int
@@ -493,6 +495,7 @@ class Module:
                 surroundings.folder,
                 surroundings.variables,
                 surroundings.secrets,
+                working_folder=surroundings.working_folder,
             )
         return self._launch
 

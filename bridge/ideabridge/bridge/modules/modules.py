@@ -73,6 +73,10 @@ class ModuleSource(Protocol):
         """Return the absolute folder for relative paths in the entry of a module."""
         ...
 
+    def working_folder_of(self, module: str) -> Path:
+        """Return the absolute folder in which a program without `cwd` starts."""
+        ...
+
     def exposes(self, module: str) -> bool:
         """Return whether clients may call the tools of a module directly."""
         ...
@@ -134,6 +138,7 @@ class Modules:
             for name, entry in configuration.modules.items():
                 surroundings = ModuleSurroundings(
                     folder=configuration.folder_of(name),
+                    working_folder=configuration.working_folder_of(name),
                     variables=configuration.variables_of(name),
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,

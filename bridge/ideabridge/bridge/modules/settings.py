@@ -550,11 +550,14 @@ def expand(
     folder: Path,
     variables: Variables | None,
     secrets: Secrets,
+    *,
+    working_folder: Path | None = None,
 ) -> Launch:
     """Replace `${VAR}` and `${VAR:-default}` by values from the environment; `$${` becomes `${`.
 
-    `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be
-    used, or all if it is None. `secrets` registers every value that must not be shown.
+    `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
+    `folder`. Only `variables` may be used, or all if it is None. `secrets` registers every value
+    that must not be shown.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or not set and without a default; the
@@ -571,8 +574,10 @@ def expand(
     if command.startswith(("~", "./", "../")):
         command = str(folder / Path(command).expanduser())
 
-    cwd = str(folder / Path(launch.cwd).expanduser())
-    return replace(launch, command=command, cwd=cwd)
+    cwd = working_folder or folder
+    if configuration.cwd is not None:
+        cwd = folder / Path(launch.cwd).expanduser()
+    return replace(launch, command=command, cwd=str(cwd))
 
 
 def _filled(

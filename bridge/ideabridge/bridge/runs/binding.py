@@ -164,7 +164,8 @@ class Binding:
             return f"its server {module!r} was chosen under another configuration"
         return (
             f"its server {module!r} starts differently than when the run began (command, "
-            "arguments, folder, address, allowed tools, or the names of headers and variables)"
+            "arguments, working folder, address, allowed tools, or the names of headers and "
+            "variables); if the run began in another project folder, name it with --project"
         )
 
     def _is_bound(self, module: str) -> bool:
