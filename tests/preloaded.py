@@ -50,6 +50,7 @@ MODULES = (
     "ideabridge.server.cli.connecting",
     "ideabridge.server.cli.follow",
     "ideabridge.server.hosts.host",
+    "ideabridge.server.hosts.table",
     "ideabridge.server.main",
     "ideabridge.server.serve",
     "ideabridge.server.transports.http",

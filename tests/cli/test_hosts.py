@@ -18,13 +18,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.bridge.trust import trust_file
 from ideabridge.server.hosts.host import (
-    HOSTS,
     CommentedHostFileError,
     HostEnvironment,
     HostFileError,
-    find_host,
     read_host_document,
 )
+from ideabridge.server.hosts.table import HOSTS, find_host
 from ideabridge.server.hosts.translate import is_ourselves, translate_server
 from ideabridge.server.main import main
 from ideabridge.tools.documents import blank_comments

@@ -82,7 +82,7 @@ def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
 
 
 def _hosts(incomplete: str) -> Completions:
-    from ideabridge.server.hosts.host import HOSTS
+    from ideabridge.server.hosts.table import HOSTS
 
     return [(host.name, host.title) for host in HOSTS if host.name.startswith(incomplete)]
 

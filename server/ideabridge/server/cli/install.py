@@ -13,12 +13,13 @@ import typer
 from ideabridge.server.cli.console import ExitCode, print_json, say, show_line
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from ideabridge.server.hosts.host import HostFile
 
-HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, cursor or vscode.")]
+HostArgument = Annotated[
+    str, typer.Argument(metavar="HOST", help="A client, such as claude-code or cursor.")
+]
 
 
 @command("config", "project", "store", "json")
@@ -45,15 +46,16 @@ def install(
         SERVER_NAME,
         CommentedHostFileError,
         HostEnvironment,
-        find_host,
         read_host_document,
     )
+    from ideabridge.server.hosts.table import find_host
 
     chosen = find_host(host)
     places = HostEnvironment(project=options.folder())
     file = chosen.target(places, scope)
-    entry = chosen.entry([*executable(), "serve", *_arguments(options, scope)])
-    document = read_host_document(file.path)
+    words = [*executable(), "serve", *_arguments(options, scope)]
+    entry = chosen.entry(words)
+    document = read_host_document(file.path, file.format)
     before = file.servers(document.content).get(SERVER_NAME)
     content = file.with_server(document.content, SERVER_NAME, entry)
     result: JSONObject = {
@@ -95,22 +97,19 @@ def install(
     else:
         say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
         _show_entry(file, entry)
-        if chosen.command is not None:
+        if shell_command := chosen.shell_command(scope, words):
             say("or run:")
-            show_line(shlex.join(chosen.command(scope, entry)))
+            show_line(shlex.join(shell_command))
 
     return ExitCode.FAILED if refusal else ExitCode.DONE
 
 
 def _show_entry(file: HostFile, entry: JSONObject) -> None:
     """Print the entry of ideabridge, nested in the keys under which the file lists its servers."""
+    from ideabridge.server.hosts.block import paste_block
     from ideabridge.server.hosts.host import SERVER_NAME
 
-    part: JSONObject = {SERVER_NAME: entry}
-    for key in reversed(file.keys):
-        part = {key: part}
-
-    show_line(readable_json(part, 2))
+    show_line(paste_block(file, SERVER_NAME, entry))
 
 
 def _arguments(options: Options, scope: str) -> list[str]:

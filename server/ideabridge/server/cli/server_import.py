@@ -28,7 +28,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations
-    from ideabridge.server.hosts.host import Host, HostDocument, HostEnvironment
+    from ideabridge.server.hosts.host import HostDocument, HostEnvironment
+    from ideabridge.server.hosts.table import Host
 
 
 @app.command("import")
@@ -187,7 +188,8 @@ def _plan_import(
     """
     from ideabridge.bridge.trust import may_be_trusted
     from ideabridge.server.hosts.adopt import find_servers, movable, removals
-    from ideabridge.server.hosts.host import HostEnvironment, find_host
+    from ideabridge.server.hosts.host import HostEnvironment
+    from ideabridge.server.hosts.table import find_host
 
     host = find_host(host_name)
     targets = _targets(options)

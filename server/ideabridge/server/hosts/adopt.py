@@ -17,7 +17,6 @@ from ideabridge.bridge.configuration import ConfigurationError, parse_configurat
 from ideabridge.bridge.masking import hidden_in
 from ideabridge.bridge.modules.settings import with_own_keys
 from ideabridge.server.hosts.host import (
-    Host,
     HostDocument,
     HostEnvironment,
     HostFile,
@@ -26,6 +25,7 @@ from ideabridge.server.hosts.host import (
     read_host_document,
 )
 from ideabridge.server.hosts.relative import relative_places
+from ideabridge.server.hosts.table import Host
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import visible
@@ -156,7 +156,7 @@ def find_servers(
     read: dict[Path, HostDocument] = {}
     for file in host.files(environment):
         if file.path not in read:
-            read[file.path] = read_host_document(file.path)
+            read[file.path] = read_host_document(file.path, file.format)
 
         content = read[file.path].content
         inputs = _inputs(content)
@@ -383,7 +383,7 @@ def removals(
         if file.path in edits:
             document, content = edits[file.path]
         else:
-            document = read_host_document(file.path)
+            document = read_host_document(file.path, file.format)
             document.check_strict()
             content = document.content
 

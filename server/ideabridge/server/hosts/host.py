@@ -1,5 +1,5 @@
-"""Hosts: the programs that run assistants, and the JSON files in which they list MCP servers
-(`docs/hosts.md`).
+"""Files of hosts: the programs that run assistants, and list MCP servers in files
+(`docs/hosts.md`). `table.py` says which host has which files.
 
 A host's file is parsed leniently, and parts of it are changed without losing the rest. Odd values,
 such as half of a surrogate pair in a recorded conversation, are preserved.
@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -22,10 +22,9 @@ from typing import Any, Final, Literal, cast
 import platformdirs
 
 from ideabridge.bridge.trust import TrustError, link_out, read_plain, write_own
-from ideabridge.tools.documents import blank_comments
+from ideabridge.tools.documents import blank_comments, read_written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import did_you_mean
 
 
 class HostFileError(IdeabridgeError):
@@ -33,16 +32,14 @@ class HostFileError(IdeabridgeError):
 
 
 class CommentedHostFileError(HostFileError):
-    """A host's file has comments or trailing commas, which writing would lose."""
-
-
-class UnknownHostError(IdeabridgeError):
-    """There is no host with this name. The message names similar ones."""
+    """A host's file has comments or another format than JSON, which writing would lose."""
 
 
 Scope = Literal["local", "project", "user"]
-"""local: this project, for this user only (Claude Code). project: the project's own file. user:
-everywhere."""
+"""local: this project, for this user only. project: the project's own file. user: everywhere."""
+
+FileFormat = Literal["json", "jsonc", "toml", "yaml"]
+"""jsonc: the host reads JSON with comments and trailing commas."""
 
 SERVER_NAME: Final = "ideabridge"
 """The name of ideabridge in a host's configuration."""
@@ -79,11 +76,20 @@ class HostFile:
         path: the file.
         scope: who uses the servers of the file.
         keys: the keys that lead to the object.
+        format: the format that the host reads there.
+        is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
+            object.
+        is_current: whether `install` may write to the file.
+        new_content: what a new file contains besides the servers.
     """
 
     path: Path
     scope: Scope
     keys: tuple[str, ...]
+    format: FileFormat = "json"
+    is_list: bool = False
+    is_current: bool = True
+    new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def servers(self, content: JSONObject) -> JSONObject:
         """Return the servers in the file's content, keyed by name; empty if the content has no such
@@ -92,6 +98,9 @@ class HostFile:
         servers: JSON = content
         for key in self.keys:
             servers = servers.get(key) if isinstance(servers, dict) else None
+
+        if self.is_list and isinstance(servers, list):
+            return _by_name(servers)
         return servers if isinstance(servers, dict) else {}
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
@@ -104,97 +113,22 @@ class HostFile:
         return _put(content, self.keys, others)
 
 
+def _by_name(servers: list[JSON]) -> JSONObject:
+    """Return the servers of a list, keyed by name."""
+    named = [server for server in servers if isinstance(server, dict)]
+    return {
+        str(server["name"]): {key: value for key, value in server.items() if key != "name"}
+        for server in named
+        if server.get("name")
+    }
+
+
 def _put(content: JSONObject, keys: tuple[str, ...], value: JSON) -> JSONObject:
     first, *rest = keys
     if rest:
         below = content.get(first)
         value = _put(below if isinstance(below, dict) else {}, tuple(rest), value)
     return {**content, first: value}
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A program that runs assistants.
-
-    Attributes:
-        name: the name of the host on the command line.
-        title: the name of the host in texts.
-        files: the places that the host reads; the first one wins.
-        typed: whether an entry needs a `type`.
-        command: returns the shell command that adds ideabridge as `install` would; None if the host
-            has no such command.
-    """
-
-    name: str
-    title: str
-    files: Callable[[HostEnvironment], list[HostFile]]
-    typed: bool
-    command: Callable[[Scope, JSONObject], list[str]] | None = None
-
-    def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """Return the file that `install` writes to."""
-        return next(file for file in self.files(environment) if file.scope == scope)
-
-    def entry(self, command: list[str]) -> JSONObject:
-        """Return the entry for ideabridge in the host's file: the program and its arguments."""
-        words: list[JSON] = [*command[1:]]
-        kind: JSONObject = {"type": "stdio"} if self.typed else {}
-        return {**kind, "command": command[0], "args": words}
-
-
-def _claude_code(environment: HostEnvironment) -> list[HostFile]:
-    folder = environment.variables.get("CLAUDE_CONFIG_DIR")
-    own = (Path(folder).expanduser() if folder else environment.home) / ".claude.json"
-    return [
-        HostFile(own, "local", ("projects", str(environment.project), "mcpServers")),
-        HostFile(environment.project / ".mcp.json", "project", ("mcpServers",)),
-        HostFile(own, "user", ("mcpServers",)),
-    ]
-
-
-def _claude_command(scope: Scope, entry: JSONObject) -> list[str]:
-    words = [str(entry["command"])]
-    arguments = entry["args"]
-    words += [str(word) for word in arguments] if isinstance(arguments, list) else []
-    return ["claude", "mcp", "add", "--scope", scope, SERVER_NAME, "--", *words]
-
-
-def _cursor(environment: HostEnvironment) -> list[HostFile]:
-    return [
-        HostFile(environment.project / ".cursor" / "mcp.json", "project", ("mcpServers",)),
-        HostFile(environment.home / ".cursor" / "mcp.json", "user", ("mcpServers",)),
-    ]
-
-
-def _vscode(environment: HostEnvironment) -> list[HostFile]:
-    if environment.platform == "darwin":
-        base = environment.home / "Library" / "Application Support"
-    elif environment.platform == "win32":
-        base = Path(
-            environment.variables.get("APPDATA") or environment.home / "AppData" / "Roaming"
-        )
-    else:
-        base = Path(environment.variables.get("XDG_CONFIG_HOME") or environment.home / ".config")
-    return [
-        HostFile(environment.project / ".vscode" / "mcp.json", "project", ("servers",)),
-        HostFile(base / "Code" / "User" / "mcp.json", "user", ("servers",)),
-    ]
-
-
-HOSTS: Final = (
-    Host("claude-code", "Claude Code", _claude_code, typed=True, command=_claude_command),
-    Host("cursor", "Cursor", _cursor, typed=False),
-    Host("vscode", "VS Code", _vscode, typed=True),
-)
-
-
-def find_host(name: str) -> Host:
-    """Return the host with this name. Raise `UnknownHostError` if there is none."""
-    hosts = {host.name: host for host in HOSTS}
-    if name in hosts:
-        return hosts[name]
-    hint = did_you_mean(name, list(hosts)) or f" Known: {', '.join(hosts)}"
-    raise UnknownHostError(f"unknown host {name[:40]!r}.{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +148,12 @@ class HostDocument:
     strict: bool = True
 
     def check_strict(self) -> None:
-        """Raise `CommentedHostFileError` if writing would lose comments or trailing commas."""
+        """Raise `CommentedHostFileError` if writing would lose comments or trailing commas, or
+        another format than JSON.
+        """
         if not self.strict:
+            if self.path.suffix in (".toml", ".yaml", ".yml"):
+                raise CommentedHostFileError(f"{self.path}: is not JSON, and is not written")
             raise CommentedHostFileError(
                 f"{self.path}: has comments or trailing commas, which writing would lose"
             )
@@ -309,40 +247,68 @@ def _free(target: Path) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def read_host_document(path: Path) -> HostDocument:
-    """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
+def read_host_document(path: Path, file_format: FileFormat = "json") -> HostDocument:
+    """Read a host's file. JSON may have comments and trailing commas, as in VS Code's files.
 
     Raises:
-        HostFileError: the file cannot be read or is not a JSON object. The message contains line
-            and column.
+        HostFileError: the file cannot be read or does not contain an object. The message contains
+            line and column.
     """
     try:
         text = _read_text(path)
     except FileNotFoundError:
-        return HostDocument(path, None, {})
+        return HostDocument(path, None, {}, strict=file_format in ("json", "jsonc"))
     except UnicodeDecodeError:
         raise HostFileError(f"{path}: is not UTF-8") from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
 
     if not text.strip():
-        return HostDocument(path, text, {})
+        return HostDocument(path, text, {}, strict=file_format in ("json", "jsonc"))
 
-    strict = True
+    strict = False
+    match file_format:
+        case "toml":
+            content = _parse_toml(path, text)
+        case "yaml":
+            content = _parse_yaml(path, text)
+        case _:
+            content, strict = _parse_json(path, text)
+
+    if not isinstance(content, dict):
+        raise HostFileError(f"{path}: expected an object")
+    return HostDocument(path, text, content, strict)
+
+
+def _parse_json(path: Path, text: str) -> tuple[JSON, bool]:
+    """Return the value of a JSON text, and whether it has neither comments nor trailing commas."""
     try:
-        content = _parse(text)
+        return _parse(text), True
     except ValueError:
-        strict = False
         try:
-            content = _parse(blank_comments(text))
+            return _parse(blank_comments(text)), False
         except (ValueError, RecursionError) as error:
             raise HostFileError(f"{path}: is not JSON: {_where(error)}") from None
     except RecursionError:
         raise HostFileError(f"{path}: nests too deeply") from None
 
-    if not isinstance(content, dict):
-        raise HostFileError(f"{path}: expected an object")
-    return HostDocument(path, text, content, strict)
+
+def _parse_toml(path: Path, text: str) -> JSON:
+    import tomllib
+
+    try:
+        # Dates and times of TOML become strings.
+        content = json.loads(json.dumps(tomllib.loads(text), default=str))
+    except (ValueError, RecursionError) as error:
+        raise HostFileError(f"{path}: is not TOML: {error}") from None
+    return cast("JSON", content)
+
+
+def _parse_yaml(path: Path, text: str) -> JSON:
+    try:
+        return read_written(text, what=str(path), name="host.yaml")
+    except IdeabridgeError as error:
+        raise HostFileError(str(error)) from None
 
 
 def _read_text(path: Path) -> str:

@@ -334,7 +334,8 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 def check_hosts(findings: Findings, project: Path) -> None:
     """Check which hosts on this machine are configured to use ideabridge."""
-    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_host_document
+    from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, read_host_document
+    from ideabridge.server.hosts.table import HOSTS
 
     places = HostEnvironment(project=project)
     for host in HOSTS:
@@ -342,7 +343,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
         other_servers = 0
         for file in host.files(places):
             try:
-                servers = file.servers(read_host_document(file.path).content)
+                document = read_host_document(file.path, file.format)
+                servers = file.servers(document.content)
             except IdeabridgeError as error:
                 findings.add(f"host {host.name}", str(error), wrong=True)
                 continue
