@@ -52,13 +52,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -594,6 +598,69 @@ class Trial:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a trial has counted and measured.
+
+    Attributes:
+        counts: how often each thing happened.
+        violations: what must not have happened.
+        slowest: the longest times, in seconds, keyed by what was measured.
+        unanswered: why requests to the cluster were not answered, and how often.
+    """
+
+    counts: Counter[str]
+    violations: list[str]
+    slowest: dict[str, float]
+    unanswered: Counter[str]
+
+
+def run_apart(run_trial: Callable[[Path], Trial]) -> Outcome:
+    """Run a trial in a process and a folder of its own.
+
+    A trial forks, and in the end it runs programs in its own process. These start threads of
+    native code, after which a process cannot be forked safely. So no two trials share a process.
+    """
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_send_outcome, args=(run_trial, sending))
+    process.start()
+    sending.close()
+    outcome: Outcome | None
+    try:
+        outcome = receiving.recv()
+    except EOFError:
+        outcome = None
+
+    process.join()
+    if outcome is None:
+        raise RuntimeError(f"a trial broke off with exit code {process.exitcode}")
+    return outcome
+
+
+def _send_outcome(run_trial: Callable[[Path], Trial], sending: Connection) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trial = run_trial(Path(folder))
+
+    sending.send(Outcome(trial.counts, trial.violations, trial.slowest, trial.unanswered))
+
+
+def crash_processes(folder: Path, events: int, seed: int, kinds: Sequence[str]) -> Trial:
+    """Let events happen to processes that drive runs on one store."""
+    trial = Trial(folder, events, seed, kinds)
+    trial.disturb()
+    anyio.run(trial.last_life)
+    return trial
+
+
+def crash_servers(folder: Path, kills: int, seed: int) -> Trial:
+    """Kill servers that share a store."""
+    trial = Trial(folder, 0, seed)
+    asyncio.run(trial.disturb_servers(kills))
+    anyio.run(trial.last_life)
+    return trial
+
+
 def crash_cluster(folder: Path, events: int, seed: int, *, postgres: bool) -> Trial:
     """Let events happen to a cluster; with `postgres`, PostgreSQL alone crashes."""
     server = PostgresServer(durable=True)
@@ -684,38 +751,37 @@ def main() -> int:
     counts: Counter[str] = Counter()
     violations: list[str] = []
     while left > 0:
-        with tempfile.TemporaryDirectory() as folder:
-            trial = Trial(Path(folder), min(left, AT_MOST), seed, options.only)
-            trial.disturb()
-            anyio.run(trial.last_life)
-
-        left -= trial.events
-        counts += trial.counts
-        violations.extend(f"seed {seed}: {violation}" for violation in trial.violations)
+        number = min(left, AT_MOST)
+        outcome = run_apart(partial(crash_processes, events=number, seed=seed, kinds=options.only))
+        left -= number
+        counts += outcome.counts
+        violations.extend(f"seed {seed}: {violation}" for violation in outcome.violations)
+        seconds = time.monotonic() - began
+        print(
+            f"{options.events - left} of {options.events} events, {len(violations)} violations, "
+            f"{seconds:.0f} s",
+            file=sys.stderr,
+        )
         seed += 1
 
     figures: dict[str, float] = {}
     if options.servers:
-        with tempfile.TemporaryDirectory() as folder:
-            trial = Trial(Path(folder), 0, seed, options.only)
-            asyncio.run(trial.disturb_servers(options.servers))
-            anyio.run(trial.last_life)
-
-        counts += trial.counts
-        figures = trial.slowest
-        violations.extend(f"servers, seed {seed}: {violation}" for violation in trial.violations)
+        outcome = run_apart(partial(crash_servers, kills=options.servers, seed=seed))
+        counts += outcome.counts
+        figures = outcome.slowest
+        violations.extend(f"servers, seed {seed}: {violation}" for violation in outcome.violations)
 
     skipped = None
     if options.cluster and programs() is None:
         skipped = "the cluster: PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed"
     elif options.cluster:
-        with tempfile.TemporaryDirectory() as folder:
-            trial = crash_cluster(Path(folder), options.cluster, seed, postgres=options.postgres)
-
-        counts += trial.counts
-        figures |= trial.slowest
-        unanswered = trial.unanswered
-        violations.extend(f"cluster, seed {seed}: {violation}" for violation in trial.violations)
+        outcome = run_apart(
+            partial(crash_cluster, events=options.cluster, seed=seed, postgres=options.postgres)
+        )
+        counts += outcome.counts
+        figures |= outcome.slowest
+        unanswered = outcome.unanswered
+        violations.extend(f"cluster, seed {seed}: {violation}" for violation in outcome.violations)
 
     figures["seconds"] = time.monotonic() - began
     rows = rows_of(
