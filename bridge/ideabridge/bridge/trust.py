@@ -203,9 +203,22 @@ def link_out(path: Path, folder: Path) -> Path | None:
     return None
 
 
-def write_own(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file in one step. Readers see either the old content or all of `text`, even after a
+def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
+    """Replace a file in one step. Readers see either the old content or all of `data`, even after a
     crash of the system.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with staged(path, data.encode() if isinstance(data, str) else data) as new:
+        new.chmod(mode)
+        new.replace(path)
+
+
+@contextmanager
+def staged(path: Path, data: bytes) -> Generator[Path]:
+    """Write a new file beside a path, which only the user can read, and return its path. The caller
+    moves it to the path; otherwise it is removed at the end.
 
     Raises:
         OSError: it cannot be written.
@@ -215,15 +228,13 @@ def write_own(path: Path, text: str, mode: int = 0o600) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
+        yield Path(name)
+    finally:
+        with suppress(FileNotFoundError):
             Path(name).unlink()
-        raise
 
 
 @contextmanager
@@ -971,7 +982,7 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
     key = _key(file.absolute())
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(path.with_name(f"{path.name}.lock")):
+        with locked(path.with_name(f"{path.name}.lock")):
             trusted, problem = read_trusted()
             if problem is not None:
                 raise TrustError(problem)
@@ -1004,8 +1015,10 @@ def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Hold the lock that processes take to change `trust.json`."""
+def locked(path: Path) -> Generator[None]:
+    """Hold a lock, so that processes that change the same files take turns. `path` is the file of
+    the lock.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":

@@ -1,0 +1,312 @@
+"""Changes of one item between brackets: in an object or a list of JSON, in a mapping or a sequence
+of YAML that is written with brackets, and in an inline table of TOML.
+
+A format finds the items and their positions. The functions here add, replace and remove one item
+of the text, with its comma and its line; they change nothing else. Between the items of all these
+formats are only blanks, commas and comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/|#[^\r\n]*", re.DOTALL)
+_BLANKS: Final = re.compile(r"[ \t]*")
+_BLANK_OR_COMMENT: Final = re.compile(r"(?:[ \t]+|//[^\r\n]*|/\*.*?\*/|#[^\r\n]*)*", re.DOTALL)
+_FIRST_INDENT: Final = re.compile(r"^([ \t]+)[^\s*/#]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """A part of a text that is replaced, from `start` to `end`."""
+
+    start: int
+    end: int
+    new: str
+
+
+def spliced(text: str, splices: list[Splice]) -> str:
+    """Return the text with parts replaced. The parts are in order and do not overlap."""
+    parts: list[str] = []
+    done = 0
+    for splice in splices:
+        parts += [text[done : splice.start], splice.new]
+        done = splice.end
+
+    return "".join([*parts, text[done:]])
+
+
+@dataclass(frozen=True, slots=True)
+class TextItem:
+    """One member of an object, or one element of a list, in a text.
+
+    Attributes:
+        name: the key of the member, or the `name` in the element; None if it has none.
+        start: where its key begins, or the element.
+        value_start: where its value begins.
+        end: where its value ends.
+    """
+
+    name: str | None
+    start: int
+    value_start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bracketed:
+    """An object or a list in a text.
+
+    Attributes:
+        start: the position of the opening bracket.
+        end: the position after the closing bracket.
+        items: its items, in the order of the text.
+    """
+
+    start: int
+    end: int
+    items: tuple[TextItem, ...]
+
+    def find(self, name: str) -> TextItem | None:
+        """Return the last item with a name, because readers use the last of several."""
+        named = [item for item in self.items if item.name == name]
+        return named[-1] if named else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an item is written.
+
+    Attributes:
+        indent: the blanks before the item on its own line; None if it shares a line with others.
+        unit: what each level is indented by.
+        newline: the line break of the text.
+        compact: whether the text has no blank after commas and colons.
+    """
+
+    indent: str | None
+    unit: str
+    newline: str
+    compact: bool
+
+
+Render = Callable[[Layout], str]
+"""Writes an item, without a comma and without the blanks before its first line."""
+
+
+def newline_of(text: str) -> str:
+    """Return the line break that a text uses."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def unit_of(text: str, default: str = "  ") -> str:
+    """Return what the first indented line of a text is indented by."""
+    first = _FIRST_INDENT.search(text)
+    return first.group(1) if first else default
+
+
+def line_indent(text: str, place: int) -> str:
+    """Return the blanks at the beginning of the line of a position."""
+    start = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
+    return text[start : min(_blanks_end(text, start), place)]
+
+
+def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = False) -> str:
+    """Return the text with an item added behind the last item.
+
+    Args:
+        text: the text.
+        inside: the object or list that receives the item.
+        render: writes the item.
+        one_line: whether the format allows no line break between these brackets.
+    """
+    if not inside.items:
+        return _with_first_item(text, inside, render, one_line=one_line)
+
+    last = inside.items[-1]
+    layout = layout_of(text, inside, last, one_line=one_line)
+    comma = _comma(text, last.end, inside.end - 1)
+    place = last.end if comma is None else comma + 1
+    splices: list[Splice] = []
+    if comma is None:
+        splices.append(Splice(place, place, ","))
+
+    if layout.indent is None:
+        before = "" if layout.compact else " "
+    else:
+        # A comment behind the last item belongs to that item.
+        place = _comments_end(text, place)
+        before = layout.newline + layout.indent
+
+    after = "" if comma is None else ","
+    splices.append(Splice(place, place, f"{before}{render(layout)}{after}"))
+    return spliced(text, splices)
+
+
+def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
+    interior = text[inside.start + 1 : inside.end - 1]
+    is_root = not text[: inside.start].strip()
+    if interior:
+        own_line = "\n" in interior
+    else:
+        own_line = is_root or "\n" in text.strip()
+
+    newline = newline_of(text)
+    unit = unit_of(text)
+    compact = not own_line and not interior and _is_compact(text)
+    if one_line or not own_line:
+        layout = Layout(None, unit, newline, compact)
+        place = inside.start + 1 + len(interior.rstrip()) if interior.strip() else inside.start + 1
+        place = _blanks_end(text, place)
+        return spliced(text, [Splice(place, place, render(layout))])
+
+    outer = line_indent(text, inside.start)
+    layout = Layout(outer + unit, unit, newline, compact)
+    place = inside.start + 1 + len(interior.rstrip())
+    closing = "" if interior else newline + outer
+    new = f"{newline}{layout.indent}{render(layout)}{closing}"
+    return spliced(text, [Splice(place, place, new)])
+
+
+def with_value(
+    text: str, inside: Bracketed, item: TextItem, render: Render, *, one_line: bool = False
+) -> str:
+    """Return the text with the value of an item replaced by what `render` writes."""
+    layout = layout_of(text, inside, item, one_line=one_line)
+    if layout.indent is None and not one_line and "\n" in text[item.value_start : item.end]:
+        indent = line_indent(text, item.start)
+        layout = Layout(indent, layout.unit, layout.newline, layout.compact)
+
+    return spliced(text, [Splice(item.value_start, item.end, render(layout))])
+
+
+def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
+    """Return the text without an item, its comma and the line break before it. Comments around the
+    item stay.
+    """
+    number = inside.items.index(item)
+    is_last = number == len(inside.items) - 1
+    following = inside.end - 1 if is_last else inside.items[number + 1].start
+    comma = _comma(text, item.end, following)
+    splices: list[Splice] = []
+    if comma is None and number > 0:
+        before = _comma(text, inside.items[number - 1].end, item.start)
+        if before is not None:
+            splices.append(Splice(before, before + 1, ""))
+
+    end = item.end
+    if comma is not None:
+        if text[end:comma].strip(" \t"):
+            splices.append(Splice(comma, comma + 1, ""))
+        else:
+            end = comma + 1
+
+    if len(inside.items) == 1 and _is_alone(text, inside, item, end):
+        return spliced(text, [Splice(inside.start + 1, inside.end - 1, "")])
+
+    start, end = _span(text, inside, number, end)
+    return spliced(text, _merged([*splices, Splice(start, end, "")]))
+
+
+def _is_alone(text: str, inside: Bracketed, item: TextItem, end: int) -> bool:
+    """Return whether the brackets hold nothing but an item on its own lines."""
+    before = text[inside.start + 1 : item.start]
+    after = text[end : inside.end - 1]
+    return "\n" in before and not before.strip() and not after.strip()
+
+
+def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int]:
+    """Return the part of the text that goes with an item: the item to `end`, and blanks."""
+    start = inside.items[number].start
+    is_last = number == len(inside.items) - 1
+    following = inside.end - 1 if is_last else inside.items[number + 1].start
+    left = len(text[:start].rstrip(" \t"))
+    starts_line = text[left - 1] in "\r\n"
+    right = _blanks_end(text, end)
+    ends_line = text[right] in "\r\n"
+    if starts_line and ends_line:
+        return _before_break(text, left), end
+
+    if starts_line and is_last and right == following:
+        before = _before_break(text, left)
+        preceding = inside.items[number - 1].end if number > 0 else inside.start + 1
+        comments = list(_COMMENT.finditer(text, preceding, before))
+        # A comment to the end of its line needs the line break.
+        if not comments or comments[-1].end() < before or comments[-1].group().startswith("/*"):
+            return before, end
+        return start, end
+
+    if is_last and not starts_line:
+        return (left if number > 0 else start), end
+    if right == following and not ends_line:
+        return start, right
+    return start, end
+
+
+def _blanks_end(text: str, place: int) -> int:
+    blanks = _BLANKS.match(text, place)
+    return blanks.end() if blanks else place
+
+
+def _before_break(text: str, place: int) -> int:
+    """Return the position before the line break that ends at `place`."""
+    if text[place - 2 : place] == "\r\n":
+        return place - 2
+    return max(place - 1, 0)
+
+
+def _merged(splices: list[Splice]) -> list[Splice]:
+    """Return removals in order, with those that overlap as one."""
+    merged: list[Splice] = []
+    for splice in sorted(splices, key=lambda splice: splice.start):
+        if merged and splice.start <= merged[-1].end:
+            before = merged.pop()
+            merged.append(Splice(before.start, max(before.end, splice.end), ""))
+        else:
+            merged.append(splice)
+
+    return merged
+
+
+def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = False) -> Layout:
+    """Return the layout of one of the items between brackets."""
+    newline = newline_of(text)
+    compact = _is_compact(text)
+    left = len(text[: item.start].rstrip(" \t"))
+    if one_line or left == 0 or text[left - 1] not in "\r\n":
+        return Layout(None, unit_of(text), newline, compact)
+
+    indent = text[left : item.start]
+    outer = line_indent(text, inside.start)
+    unit = indent.removeprefix(outer) if indent.startswith(outer) else ""
+    return Layout(indent, unit or unit_of(text), newline, compact)
+
+
+def _is_compact(text: str) -> bool:
+    """Return whether a text of one line has no blanks after its colons."""
+    return "\n" not in text.strip() and '": ' not in text and '":' in text
+
+
+def _comma(text: str, start: int, end: int) -> int | None:
+    """Return the position of the comma between two items, outside comments."""
+    place = start
+    while place < end:
+        comment = _COMMENT.match(text, place)
+        if comment is not None:
+            place = comment.end()
+        elif text[place] == ",":
+            return place
+        else:
+            place += 1
+
+    return None
+
+
+def _comments_end(text: str, place: int) -> int:
+    """Return the end of the comments that begin on the same line, or `place` if there are none."""
+    behind = _BLANK_OR_COMMENT.match(text, place)
+    end = behind.end() if behind else place
+    return place + len(text[place:end].rstrip(" \t"))

@@ -1,0 +1,98 @@
+"""A change of one entry, and what every format does with it in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+
+class UneditableError(IdeabridgeError):
+    """A text cannot be edited without changing more of it. The message says what is in the way, and
+    does not name the file.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """An entry that is put into a file, or removed from it.
+
+    Attributes:
+        keys: the keys that lead to the object of all entries.
+        name: the name of the entry.
+        entry: the entry; None removes it.
+        listed: whether the entries are a list of objects with a `name` where the file has none yet.
+            Where it has, the file decides.
+    """
+
+    keys: tuple[str, ...]
+    name: str
+    entry: JSON
+    listed: bool = False
+
+
+def entry_value(change: EntryChange, *, listed: bool) -> JSON:
+    """Return the value that stands in the file: in a list, the entry with its name."""
+    if not listed:
+        return change.entry
+    entry = change.entry if isinstance(change.entry, dict) else {}
+    return {"name": change.name, **entry}
+
+
+def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
+    """Return the value that a file lacks: the objects below `keys`, with the entry in the last."""
+    value: JSON
+    if change.listed:
+        value = [entry_value(change, listed=True)]
+    else:
+        value = {change.name: change.entry}
+
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def key_path(keys: Sequence[str]) -> str:
+    """Return how a message names the place that keys lead to."""
+    return ".".join(keys) or "the file"
+
+
+def changed(content: JSON, change: EntryChange) -> JSON:
+    """Return the content of a file after a change, as every reader of the file must see it."""
+    return _changed(content, change.keys, change)
+
+
+def _changed(content: JSON, keys: Sequence[str], change: EntryChange) -> JSON:
+    if keys:
+        whole = content if isinstance(content, dict) else {}
+        below = whole.get(keys[0])
+        if below is None and change.entry is None:
+            return content
+        if below is None:
+            return {**whole, keys[0]: nested(keys[1:], change)}
+        return {**whole, keys[0]: _changed(below, keys[1:], change)}
+
+    if isinstance(content, list):
+        return _changed_list(content, change)
+
+    others = content if isinstance(content, dict) else {}
+    if change.entry is None:
+        return {name: value for name, value in others.items() if name != change.name}
+    return {**others, change.name: change.entry}
+
+
+def _changed_list(items: list[JSON], change: EntryChange) -> list[JSON]:
+    places = [
+        number
+        for number, item in enumerate(items)
+        if isinstance(item, dict) and item.get("name") == change.name
+    ]
+    if change.entry is None:
+        return [item for number, item in enumerate(items) if number not in places]
+
+    value = entry_value(change, listed=True)
+    if not places:
+        return [*items, value]
+    return [value if number == places[-1] else item for number, item in enumerate(items)]

@@ -1,0 +1,235 @@
+"""The text of a host's file, in which one entry changes at a time.
+
+`read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return an edited
+text, and check that the new text says what the old one said, with this change only.
+`HostText.write` puts it into the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from ideabridge.bridge.trust import TrustError, read_plain
+from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, changed
+from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remove_json
+from ideabridge.server.hosts.editing.writing import replace_file
+from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
+from ideabridge.tools.encoding import JSON, JSONObject
+
+HostFormat = Literal["json", "jsonc"]
+"""The notation of a host's file. Comments and trailing commas are read in both kinds of JSON."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class _Notation:
+    """What the formats differ in.
+
+    Attributes:
+        title: the name of the notation in messages.
+        parse: returns the value of a text, or raises `ValueError` or `RecursionError`.
+        put: returns a text with an entry.
+        remove: returns a text without an entry, which keys and a name lead to.
+    """
+
+    title: str
+    parse: Callable[[str], JSON]
+    put: Callable[[str, EntryChange], str]
+    remove: Callable[[str, Sequence[str], str], str]
+
+
+_JSON: Final = _Notation("JSON", parse_json, put_json, remove_json)
+_NOTATIONS: Final[dict[HostFormat, _Notation]] = {"json": _JSON, "jsonc": _JSON}
+
+
+@dataclass(frozen=True, slots=True)
+class HostText:
+    """The text of a host's file, with the changes that were made to it.
+
+    Attributes:
+        path: the file.
+        format: the notation of the file.
+        before: the bytes of the file when it was read; None if there was no file.
+        text: the text, without a byte order mark.
+        content: what the text says.
+        changes: the changes since the file was read.
+    """
+
+    path: Path
+    format: HostFormat
+    before: bytes | None
+    text: str
+    content: JSONObject
+    changes: tuple[EntryChange, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there was a file when it was read."""
+        return self.before is not None
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the text."""
+        mark = _BOM if self.before is not None and self.before.startswith(_BOM) else b""
+        return mark + self.text.encode()
+
+    def with_entry(
+        self, keys: Sequence[str], name: str, entry: JSON, *, listed: bool = False
+    ) -> HostText:
+        """Return the text with an entry added, or replaced if it is there. Everything else keeps
+        its bytes.
+
+        Args:
+            keys: the keys that lead to the object of all entries. Objects that are missing on the
+                way are added.
+            name: the name of the entry.
+            entry: the entry, which is not null.
+            listed: whether a file that has no entries yet lists them as objects with a `name`.
+
+        Raises:
+            HostFileError: the file cannot be edited without changing more of it.
+        """
+        return self._changed(EntryChange(tuple(keys), name, entry, listed))
+
+    def without_entry(self, keys: Sequence[str], name: str, *, parents: int = 0) -> HostText:
+        """Return the text without an entry; the same text if it has no such entry.
+
+        Args:
+            keys: the keys that lead to the object of all entries.
+            name: the name of the entry.
+            parents: how many of the objects around the entry are removed, too, if they are empty
+                then: those that were added with it.
+
+        Raises:
+            HostFileError: the file cannot be edited without changing more of it.
+        """
+        edited = self._changed(EntryChange(tuple(keys), name, None))
+        if parents and keys and not edited.entries(keys):
+            return edited.without_entry(keys[:-1], keys[-1], parents=parents - 1)
+        return edited
+
+    def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
+        """Return the entries that keys lead to, by name; empty if there are none."""
+        value: JSON = self.content
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+
+        if isinstance(value, list):
+            named: dict[str, JSON] = {}
+            for item in value:
+                name = item.get("name") if isinstance(item, dict) else None
+                if isinstance(name, str):
+                    named[name] = item
+            return named
+        return value if isinstance(value, dict) else {}
+
+    def missing_parents(self, keys: Sequence[str]) -> int:
+        """Return how many of the objects that keys lead through are not in the file."""
+        value: JSON = self.content
+        for depth, key in enumerate(keys):
+            value = value.get(key) if isinstance(value, dict) else None
+            if value is None:
+                return len(keys) - depth
+        return 0
+
+    def write(self, *, private: bool = False, project: Path | None = None) -> Path | None:
+        """Put the text into the file. Return the path of the backup, or None if there was no file.
+
+        The file keeps its owner, its permissions, and the link that leads to it. Only the owner
+        can read a new file, because such files contain tokens. If another program has written the
+        file since it was read, the changes are made in what it wrote.
+
+        Args:
+            private: whether to make the file readable only by its owner from now on.
+            project: the folder of the project that the file belongs to. No symbolic link may lead
+                out of it.
+
+        Raises:
+            HostFileError: the file cannot be written, or a symbolic link leads out of the project.
+        """
+        return replace_file(self.path, self._rewritten, private=private, project=project)
+
+    def _rewritten(self, now: bytes | None) -> bytes:
+        """Return the bytes to write where the file has the bytes `now`."""
+        if now == self.before:
+            return self.data
+
+        edited = _read(self.path, self.format, now)
+        for change in self.changes:
+            edited = edited._changed(change)
+        return edited.data
+
+    def _changed(self, change: EntryChange) -> HostText:
+        notation = _NOTATIONS[self.format]
+        expected = changed(self.content, change)
+        try:
+            if change.entry is None:
+                text = notation.remove(self.text, change.keys, change.name)
+            else:
+                text = notation.put(self.text, change)
+        except UneditableError as error:
+            raise HostFileError(f"{self.path}: {error}") from None
+
+        try:
+            content = notation.parse(text)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict) or not _equal(content, expected):
+            raise HostFileError(
+                f"{self.path}: {change.name!r} cannot be changed there without changing more of "
+                "the file; edit it by hand"
+            )
+        return replace(self, text=text, content=content, changes=(*self.changes, change))
+
+
+def _equal(value: JSON, other: JSON) -> bool:
+    """Return whether two values are the same JSON. Python takes 1, 1.0 and True for equal."""
+    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noqa: A002
+    """Read a host's file. A file that does not exist, or has only blanks, reads as an empty object.
+
+    Raises:
+        HostFileError: the file cannot be read, is not a regular file, or is not an object in its
+            notation. The message contains line and column.
+    """
+    try:
+        data = read_plain(path, MAX_BYTES)
+    except FileNotFoundError:
+        data = None
+    except TrustError as error:
+        raise HostFileError(str(error)) from None
+    except OSError as error:
+        raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return _read(path, format, data)
+
+
+def _read(path: Path, notation_name: HostFormat, data: bytes | None) -> HostText:
+    try:
+        text = (data or b"").removeprefix(_BOM).decode()
+    except UnicodeDecodeError:
+        raise HostFileError(f"{path}: is not UTF-8") from None
+
+    notation = _NOTATIONS[notation_name]
+    try:
+        content = notation.parse(text) if text.strip() else {}
+    except ValueError as error:
+        raise HostFileError(f"{path}: is not {notation.title}: {_where(error)}") from None
+    except RecursionError:
+        raise HostFileError(f"{path}: nests too deeply") from None
+
+    if not isinstance(content, dict):
+        raise HostFileError(f"{path}: expected an object")
+    return HostText(path, notation_name, data, text, content)
+
+
+def _where(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    return str(error)
