@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
@@ -38,6 +40,10 @@ sys.dont_write_bytecode = False
 # Every HTTP client of the tests and of the SDK would read the certificates of the system again,
 # which takes 30 ms; most tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
+
+# The commands write the logs of servers into the state folder, whose real one no test touches.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ideabridge-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # The files of thousands of stores are kept in memory, if there is room: each waits for the
 # disk otherwise.

@@ -31,6 +31,7 @@ from ideabridge.bridge.minds.settings import (
     ShownSettings,
     expanded_model,
 )
+from ideabridge.bridge.modules.server_log import log_file
 from ideabridge.bridge.modules.settings import (
     HINTS,
     SYNONYMS,
@@ -431,6 +432,12 @@ class Configuration(BaseModel):
     )
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 
+    logs: Path | None = Field(
+        default=None,
+        exclude=True,
+        description="The folder for the logs of servers; null: no logs are written.",
+    )
+
     layers: tuple[Layer, ...] = Field(
         default=(), exclude=True, description="The files it came from, the lowest first."
     )
@@ -534,6 +541,13 @@ class Configuration(BaseModel):
         if _names_file_in(folder, self.modules[module]):
             return folder
         return self.project.absolute()
+
+    def log_file_of(self, module: str) -> Path | None:
+        """Return the file for the log of a module, or None if no log is written."""
+        if self.logs is None:
+            return None
+        layer = self.layer_of(module)
+        return log_file(self.logs, module, None if layer is None else layer.file)
 
     def variables_of(self, module: str) -> Variables | None:
         """Return the variables that a module's entry may name, or None for every variable."""

@@ -65,6 +65,7 @@ from ideabridge.bridge.modules.offering import Kind, Offering, event_of
 from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_pages
 from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
+from ideabridge.bridge.modules.server_log import ServerLog
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
@@ -123,6 +124,7 @@ class Tap:
         handshake: sees the first messages.
         oddities: receives notes on what is repaired or skipped.
         on_event: called for a change notification, which is then not forwarded.
+        log: receives log messages, or None.
 
     Attributes:
         ended: set when the other side has ended the connection.
@@ -139,7 +141,9 @@ class Tap:
         handshake: Handshake,
         oddities: Oddities,
         on_event: Callable[[ServerEvent], None],
+        log: ServerLog | None = None,
     ) -> None:
+        self._log = log
         self._transport = transport
         self._backchannel = backchannel
         self._repairs = Repairs(oddities)
@@ -258,6 +262,8 @@ class Tap:
 
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/message":
             self._backchannel.logged(message.params or {})
+            if self._log is not None:
+                self._log.add_message(message.params or {})
 
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._backchannel.answered(message.id)
@@ -413,6 +419,7 @@ class ConnectionStart:
         watched: the resources whose changes are reported; the owner of the connection changes it.
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
+        log: the log file of the module, or None.
         on_ask: called when the module sends a question the way that versions with a handshake do.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -428,6 +435,7 @@ class ConnectionStart:
     exposed: bool
     watched: Set[str]
     log_level: types.LoggingLevel | None
+    log: ServerLog | None
     on_ask: Callable[[], None]
     on_event: Callable[[ServerEvent], None]
     on_listing: Callable[[Listing], None]
@@ -475,7 +483,11 @@ class Connection:
         transport: StdioTransport | HTTPTransport
         if start.kind == "stdio":
             transport = self._stdio = StdioTransport(
-                module, start.launch, self.oddities, max_line_bytes=start.max_bytes
+                module,
+                start.launch,
+                self.oddities,
+                max_line_bytes=start.max_bytes,
+                log=start.log,
             )
         else:
             transport = self._http = HTTPTransport(
@@ -495,6 +507,7 @@ class Connection:
             Handshake(connect_timeout),
             self.oddities,
             lambda event: self._heard(event),
+            start.log,
         )
         self.client = Client(
             self._tap,

@@ -63,6 +63,7 @@ from ideabridge.bridge.modules.requests import (
     SessionLostError,
     lost_session,
 )
+from ideabridge.bridge.modules.server_log import ServerLog
 from ideabridge.bridge.modules.settings import (
     DEFAULT_SENDS,
     Era,
@@ -146,6 +147,7 @@ class ModuleSurroundings:
         result_bytes: maximum size of one result, in bytes of JSON.
         exposed: True if clients may call its tools directly.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
+        log: its log file, or None.
         authorize: returns the object that gets its tokens, or None if it needs no tokens.
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
@@ -159,6 +161,7 @@ class ModuleSurroundings:
     result_bytes: int
     exposed: bool
     quotes: Callable[[], bool]
+    log: ServerLog | None
     authorize: Callable[[str, Launch], Authorization | None]
     on_change: Callable[[str], None]
     on_event: Callable[[str, ServerEvent], None]
@@ -605,6 +608,7 @@ class Module:
             exposed=surroundings.exposed,
             watched=self._watched,
             log_level=self._log_level,
+            log=surroundings.log,
             on_ask=lambda: self._limiter.lower(1),
             on_event=lambda event: surroundings.on_event(self.name, event),
             on_listing=self._take_listing,
@@ -693,7 +697,18 @@ class Module:
         self._error = error
         self._settled.set()
         if changed:
+            self._log_state()
             self._surroundings.on_change(self.name)
+
+    def _log_state(self) -> None:
+        """Note in the log that the module is up, or why it is not."""
+        log = self._surroundings.log
+        if log is None or (self._closed and self._state == "down"):
+            return
+        if self._error is not None:
+            log.add("ideabridge", str(self._error).splitlines(), level="error")
+        elif self._state == "up":
+            log.add("ideabridge", [f"{self.name} is up"], level="info")
 
     async def settle(self) -> None:
         """Wait until the module is no longer connecting."""

@@ -77,6 +77,10 @@ class ModuleSource(Protocol):
         """Return the absolute folder in which a program without `cwd` starts."""
         ...
 
+    def log_file_of(self, module: str) -> Path | None:
+        """Return the file for the log of a module, or None if no log is written."""
+        ...
+
     def exposes(self, module: str) -> bool:
         """Return whether clients may call the tools of a module directly."""
         ...
@@ -134,8 +138,10 @@ class Modules:
         if configuration.modules:
             # Importing the SDK takes longer than anything else, and is not needed without modules.
             from ideabridge.bridge.modules.module import Module, ModuleSurroundings
+            from ideabridge.bridge.modules.server_log import ServerLog
 
             for name, entry in configuration.modules.items():
+                log_file = configuration.log_file_of(name)
                 surroundings = ModuleSurroundings(
                     folder=configuration.folder_of(name),
                     working_folder=configuration.working_folder_of(name),
@@ -144,6 +150,7 @@ class Modules:
                     result_bytes=configuration.limits.result_bytes,
                     exposed=configuration.exposes(name),
                     quotes=lambda: self.quotes(),
+                    log=None if log_file is None else ServerLog(log_file),
                     authorize=self._authorize,
                     on_change=self._note_change,
                     on_event=lambda module, event: self.on_event(module, event),

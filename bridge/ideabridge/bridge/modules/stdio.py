@@ -39,6 +39,7 @@ from ideabridge.bridge.modules.errors import ModuleConnectError
 from ideabridge.bridge.modules.messages import MessageReader, Replaced, answer_instead
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import TransportStreams
+from ideabridge.bridge.modules.server_log import ServerLog
 from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
@@ -536,8 +537,10 @@ class StdioTransport:
         oddities: Oddities,
         *,
         max_line_bytes: int = MAX_LINE_BYTES,
+        log: ServerLog | None = None,
     ) -> None:
         self._module = module
+        self._log = log
         self._reader = MessageReader(oddities, joins_lines=True)
         self._launch = launch
         self._limit = max_line_bytes
@@ -737,11 +740,19 @@ class StdioTransport:
                 OSError,
             ):
                 chunk = b""
+            if self._log is not None and len(chunk) > _LAST_BYTES:
+                self._log.add("stderr", [f"({len(chunk) - _LAST_BYTES:,} bytes are left out)"])
+
             # Only the last lines are stored, so skip the beginning of a large chunk.
+            texts: list[str] = []
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
-                text = line.head if isinstance(line, LongLine) else line
-                if text.strip():
-                    self._stderr.append(text.strip().decode("utf-8", "replace")[:_SHOWN])
+                data = line.head if isinstance(line, LongLine) else line
+                if data.strip():
+                    texts.append(data.rstrip().decode("utf-8", "replace"))
+
+            self._stderr.extend(text.strip()[:_SHOWN] for text in texts)
+            if self._log is not None and texts:
+                self._log.add("stderr", texts)
             if not chunk:
                 return
 

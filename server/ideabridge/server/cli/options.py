@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import typer
 
@@ -78,6 +78,15 @@ LimitOption = Annotated[
 AfterOption = Annotated[
     str | None, typer.Option("--after", metavar="CURSOR", help="Continue after this cursor.")
 ]
+ScopeOption = Annotated[
+    Literal["user", "project"] | None,
+    typer.Option(
+        "--scope",
+        "-s",
+        metavar="SCOPE",
+        help="user: your own configuration, for all projects. project: this project's file.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
@@ -87,6 +96,7 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "tools": (ToolsOption, None),
     "allow_all": (AllowAllOption, False),
     "json": (JsonOption, False),
+    "scope": (ScopeOption, None),
 }
 
 
@@ -104,6 +114,7 @@ class Options:
     tools: tuple[Path, ...] = ()
     allow_all: bool = False
     json: bool = False
+    scope: Literal["user", "project"] | None = None
     _loaded: list[Configuration] = field(default_factory=list, compare=False)
 
     @property
@@ -246,6 +257,7 @@ class Options:
                 raise UsageError(f"--tools: {file} is not a file")
 
         changes: dict[str, Any] = {
+            "logs": _log_folder(),
             "store": self.place or loaded.store or default_store(),
             "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
         }
@@ -259,6 +271,13 @@ class Options:
             changes["also"] = ()
 
         return loaded.model_copy(update=changes)
+
+
+def _log_folder() -> Path:
+    """Return the folder for the logs of servers, in the user's state folder."""
+    import platformdirs
+
+    return platformdirs.user_state_path("ideabridge") / "logs"
 
 
 def _merged(before: Options, after: dict[str, Any]) -> Options:

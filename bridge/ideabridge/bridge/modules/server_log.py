@@ -1,0 +1,331 @@
+"""ServerLog: the log file of one server, which holds what the server wrote to standard error, the
+log messages that it sent, and when it was up.
+
+The file is in the user's state folder, and only its owner can read it. Each line is one JSON
+object. Several processes may write the same file: each appends whole lines, and whoever finds it
+full moves it aside, under a lock. Secrets are masked before anything is written. A server that
+writes too much loses lines, and the log says how many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from ideabridge.bridge.masking import shown_json
+from ideabridge.bridge.secrets import everywhere_masked
+
+logger: Final = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 1024 * 1024
+"""Size at which a log file is moved aside. One earlier file is kept, so that a log has at most
+twice this size.
+"""
+
+MAX_LINE: Final = 2000
+"""Maximum number of characters of a line that is kept."""
+
+_BURST_BYTES: Final = 256 * 1024
+_BYTES_PER_SECOND: Final = 8 * 1024
+"""How many bytes a server may write at once, and how fast it may write more."""
+
+_MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
+"""Stands for a secret that is masked already."""
+
+_MESSAGE_LINES: Final = 100
+"""Maximum number of lines of one log message."""
+
+LogSource = Literal["stderr", "message", "ideabridge"]
+"""stderr: a line that the server wrote to standard error. message: a log message of the protocol.
+ideabridge: what ideabridge notes about the server.
+"""
+
+LEVELS: Final = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""The levels of log messages, the mildest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLogLine:
+    """One line of the log of a server.
+
+    Attributes:
+        time: seconds since 1970.
+        process: the id of the process of ideabridge that was connected to the server.
+        source: where the line comes from.
+        text: the text, with secrets masked.
+        level: the level of a log message, or None for a line of standard error.
+        logger: the name that a log message gives for its origin, or "".
+    """
+
+    time: float
+    process: int
+    source: LogSource
+    text: str
+    level: str | None = None
+    logger: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON; members without a value are left out."""
+        value: dict[str, Any] = {
+            "time": round(self.time, 3),
+            "process": self.process,
+            "source": self.source,
+            "text": self.text,
+        }
+        if self.level is not None:
+            value["level"] = self.level
+        if self.logger:
+            value["logger"] = self.logger
+        return value
+
+    def is_at_least(self, level: str) -> bool:
+        """Return whether this is a message of at least a level."""
+        return self.level in LEVELS and LEVELS.index(self.level) >= LEVELS.index(level)
+
+
+def log_file(folder: Path, name: str, source: Path | None) -> Path:
+    """Return the path of a server's log. Servers of the same name in different configurations have
+    different logs.
+
+    Args:
+        folder: the folder of the logs.
+        name: the name of the server.
+        source: the configuration that contains its entry.
+    """
+    digest = hashlib.sha256(f"{source}\0{name}".encode("utf-8", "surrogateescape")).hexdigest()
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:40]
+    return folder / f"{plain}-{digest[:12]}.jsonl"
+
+
+class ServerLog:
+    """Writes the log of one server. A log that cannot be written never disturbs the server.
+
+    Args:
+        path: the file. Its folder is created with the first line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = float(_BURST_BYTES)
+        self._filled = time.monotonic()
+        self._dropped = 0
+        self._has_failed = False
+
+    def add(
+        self,
+        source: LogSource,
+        lines: Sequence[str],
+        *,
+        level: str | None = None,
+        logger_name: str = "",
+    ) -> None:
+        """Append lines. Secrets in them are masked, also those that span several lines."""
+        masked = everywhere_masked("\n".join(line[:MAX_LINE] for line in lines))
+        texts = [_without_tokens(line) for line in masked.split("\n") if line.strip()]
+        now = time.time()
+        process = os.getpid()
+        written: list[ServerLogLine] = []
+        for text in texts:
+            line = ServerLogLine(now, process, source, text[:MAX_LINE], level, logger_name[:100])
+            if self._has_room(len(text)):
+                written.append(line)
+            else:
+                self._dropped += 1
+
+        if written and self._dropped:
+            note = f"{self._dropped} lines were left out, because the server wrote too many"
+            written.insert(0, ServerLogLine(now, process, "ideabridge", note, "warning"))
+            self._dropped = 0
+
+        if written:
+            self._append(written)
+
+    def add_message(self, message: Mapping[str, Any]) -> None:
+        """Append a log message of the protocol.
+
+        Args:
+            message: the parameters of the notification, as the server sent them.
+        """
+        level = message.get("level")
+        origin = message.get("logger")
+        self.add(
+            "message",
+            _text_of(message.get("data")).splitlines()[:_MESSAGE_LINES],
+            level=level if level in LEVELS else "info",
+            logger_name=origin if isinstance(origin, str) else "",
+        )
+
+    def _has_room(self, size: int) -> bool:
+        """Take `size` bytes from what the server may write now. Return False if it is too much."""
+        now = time.monotonic()
+        refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
+        self._left = min(refilled, float(_BURST_BYTES))
+        self._filled = now
+        if self._left < size:
+            return False
+        self._left -= size
+        return True
+
+    def _append(self, lines: Sequence[ServerLogLine]) -> None:
+        data = b"".join(
+            json.dumps(line.to_json(), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            for line in lines
+        )
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = _open_with_room(self._path, len(data))
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.warning("%s: cannot be written: %s", self._path, error.strerror or error)
+
+
+def _without_tokens(line: str) -> str:
+    """Hide what looks like a secret in a line, such as a token that the server got by itself."""
+    parts = _MASKED.split(line)
+    return "".join(
+        part if number % 2 else str(shown_json(part)) for number, part in enumerate(parts)
+    )
+
+
+def _text_of(data: object) -> str:
+    """Return the data of a log message as text; of a large value, its beginning."""
+    if isinstance(data, str):
+        return data[: _MESSAGE_LINES * MAX_LINE]
+
+    parts: list[str] = []
+    size = 0
+    try:
+        for part in json.JSONEncoder(ensure_ascii=False).iterencode(data):
+            parts.append(part[:MAX_LINE])
+            size += len(part)
+            if size > MAX_LINE:
+                break
+    except RecursionError:
+        parts.append("...")
+    return "".join(parts)
+
+
+def _open_with_room(path: Path, size: int) -> int:
+    """Open a log for appending. If it has no room for `size` bytes, move it aside first."""
+    descriptor = _open_to_append(path)
+    status = os.fstat(descriptor)
+    if status.st_size + size <= MAX_BYTES:
+        return descriptor
+
+    os.close(descriptor)
+    with suppress(FileNotFoundError):
+        # Another process may have moved the full file aside already.
+        if path.stat().st_ino == status.st_ino:
+            path.replace(_earlier(path))
+    return _open_to_append(path)
+
+
+def _open_to_append(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # A link in place of the file would lead to a file of somebody's choice.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    return os.open(path, flags, 0o600)
+
+
+def _earlier(path: Path) -> Path:
+    """Return the path of the log that was full before this one began."""
+    return path.with_suffix(".1.jsonl")
+
+
+class ServerLogReader:
+    """Reads the log of one server, from its beginning on, while processes write it.
+
+    Args:
+        path: the file, which need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._offset = 0
+
+    def earlier(self) -> list[ServerLogLine]:
+        """Return the lines of the log that was full before this one began."""
+        return _lines_in(self._read(_earlier(self._path), 0)[0])
+
+    def new(self) -> list[ServerLogLine]:
+        """Return the lines that were added since the last call."""
+        lines: list[ServerLogLine] = []
+        inode = _inode(self._path)
+        if self._inode not in (0, inode) and _inode(_earlier(self._path)) == self._inode:
+            # The file was moved aside since the last call.
+            lines += _lines_in(self._read(_earlier(self._path), self._offset)[0])
+
+        if inode != self._inode:
+            self._inode = inode
+            self._offset = 0
+
+        data, self._offset = self._read(self._path, self._offset)
+        return lines + _lines_in(data)
+
+    @staticmethod
+    def _read(path: Path, offset: int) -> tuple[bytes, int]:
+        """Return the whole lines after an offset, and the offset after them."""
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(4 * MAX_BYTES)
+        except FileNotFoundError:
+            return b"", 0
+        end = data.rfind(b"\n") + 1
+        return data[:end], offset + end
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _lines_in(data: bytes) -> list[ServerLogLine]:
+    """Return the lines of a log. What is not a line of a log, such as the rest of a line that a
+    full disk cut, is left out.
+    """
+    lines: list[ServerLogLine] = []
+    for row in data.splitlines():
+        try:
+            value = cast("dict[str, Any]", json.loads(row))
+            level = value.get("level")
+            lines.append(
+                ServerLogLine(
+                    float(value["time"]),
+                    int(value["process"]),
+                    value["source"],
+                    str(value["text"]),
+                    None if level is None else str(level),
+                    str(value.get("logger", "")),
+                )
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+
+    return lines
