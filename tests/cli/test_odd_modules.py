@@ -50,7 +50,7 @@ def test_the_notes_of_a_module_that_is_tested_are_shown(capsys: pytest.CaptureFi
 def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["servers", "test", "odd", "count"]) == 1
+    assert main(["servers", "test", "odd", "count", "--yes"]) == 1
     said = capsys.readouterr().err
     assert "answered against its own schema" in said
     assert 'sent, and checked by nobody: {"structuredContent":{"number":"7"}' in said

@@ -282,7 +282,9 @@ def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
     (tmp_path / "elsewhere").mkdir()
     assert main(["servers", "test", "Git", "Delete_Repo", "-i", "x=all", *options]) == 2
     assert "nobody deletes here" in capsys.readouterr().err
-    assert main(["servers", "test", "Git", "commit", "-i", "x=all", *options]) == 0
+    assert main(["servers", "test", "Git", "commit", "-i", "x=all", *options]) == 2
+    assert "says ask for tool 'commit'" in capsys.readouterr().err
+    assert main(["servers", "test", "Git", "commit", "-i", "x=all", "--yes", *options]) == 0
 
 
 # -- only persons decide ---------------------------------------------------------------------------

@@ -161,6 +161,12 @@ COMMANDS = (
         ["servers", "test", name]
         for name in ("option", "shell-option", "address", "missing", "docker")
     ),
+    *(
+        ["servers", "list", name, *more]
+        for name in ("option", "address", "missing")
+        for more in ([], ["--json"])
+    ),
+    ["servers", "logs", "option"],
 )
 
 

@@ -27,10 +27,15 @@ from ideabridge.server.cli import (
     run_plan,
     runs,
     serve,
+    server_entries,
     server_import,
+    server_logs,
+    server_sign_ins,
     servers,
     sharing,
     stores,
+    tool_changes,
+    tools,
     trust,
     users,
     writing,
@@ -147,8 +152,21 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "store query 'SELECT * FROM run_list WHERE kind=:k' -p k=plan --csv",
     ),
     "store vacuum": ("store vacuum",),
-    "servers": ("servers list", "servers test git git_log -i repo_path=."),
-    "servers list": ("servers list", "servers list --json"),
+    "servers": (
+        "servers add git -- uvx mcp-server-git --repository .",
+        "servers list",
+        "servers test git git_log -i repo_path=.",
+    ),
+    "servers add": (
+        "servers add git -- uvx mcp-server-git --repository .",
+        "servers add shop -e 'TOKEN=${SHOP_TOKEN}' -- npx -y shop-server",
+        "servers add tickets --url https://tickets.example/mcp",
+    ),
+    "servers remove": ("servers remove git", "servers remove git --scope project"),
+    "servers enable": ("servers enable git",),
+    "servers disable": ("servers disable git",),
+    "servers logs": ("servers logs git", "servers logs git --follow", "servers logs git -n 200"),
+    "servers list": ("servers list", "servers list git", "servers list --json"),
     "servers test": ("servers test git", "servers test git git_log -i repo_path=. -i max_count=3"),
     "servers accept": ("servers accept git", "servers accept --own --yes"),
     "servers login": (
@@ -357,7 +375,11 @@ def root(
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
+assert server_entries.app is servers.app
 assert server_import.app is servers.app
+assert server_logs.app is servers.app
+assert server_sign_ins.app is servers.app
+assert tool_changes.app is servers.app
 app.command("serve")(serve.serve)
 app.command("worker")(serve.work)
 app.command("ui")(serve.show_ui)
@@ -373,7 +395,7 @@ app.add_typer(users.app, name="users")
 app.add_typer(servers.app, name="servers")
 # The earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)
-app.add_typer(servers.tools_app, name="tools")
+app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)

@@ -1,14 +1,17 @@
-"""`ideabridge servers` (the MCP servers behind ideabridge) and `ideabridge tools` (the tools that
-plans can call).
+"""`ideabridge servers list` and `test`: the MCP servers behind ideabridge.
+
+The other commands of the group are in `server_entries.py`, `server_logs.py`, `server_sign_ins.py`,
+`server_import.py` and `tool_changes.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+import shlex
+import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
@@ -19,53 +22,53 @@ from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
     confirm,
-    first_line,
     print_json,
     print_table,
     print_value,
-    read_line,
     report,
+    row_lines,
     say,
     show_line,
+    terminal_width,
 )
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
-from ideabridge.server.cli.stores import open_bridge, open_store
+from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.names import printable, shown_name
+from ideabridge.tools.names import readable_json, shown_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
-    from ideabridge.bridge.loop.event import Via
-    from ideabridge.bridge.modules.authorization import Person
-    from ideabridge.bridge.modules.device import DeviceCode, DevicePerson
     from ideabridge.bridge.modules.module import Module
-    from ideabridge.bridge.modules.settings import (
-        AuthorizationSettings,
-        ModuleConfiguration,
-        ModuleStatus,
-    )
-    from ideabridge.bridge.modules.sign_ins import ModuleUser
-    from ideabridge.bridge.runs.pins import ChangedTool
+    from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.tools.tool import Tool
 
-
-_CONNECT_SECONDS: Final = 60.0
-"""Extra seconds that a sign-in may take, on top of the time that the person has."""
+_TITLE_WIDTH: Final = 9
+"""Width, in columns, of the titles in the details of a server."""
 
 app = typer.Typer(
-    help="List, test, sign in to and import the MCP servers behind ideabridge.",
+    help="Add, list, test, sign in to and import the MCP servers behind ideabridge.",
     no_args_is_help=True,
 )
 
 
 @app.command("list")
 @command("config", "project", "json")
-async def list_servers(options: Options) -> int:
-    """Connect to every configured server and show its state. Exit code 1 if one failed."""
+async def list_servers(
+    options: Options,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[SERVER]", help="Only this server, in detail.")
+    ] = None,
+) -> int:
+    """Connect to every configured server and show its state, or to one and show everything about
+    it. Exit code 1 if one failed.
+    """
+    configuration = options.configuration()
+    if name is not None:
+        return await _show_server(configuration, name, as_json=options.json)
+
     from ideabridge.server.cli.connecting import Connecting
 
-    configuration = options.configuration()
     rows: Rows | None = None
     if configuration.modules and not options.json:
         titles = ("server", "state", "kind", "protocol", "tools", "took", "program")
@@ -75,13 +78,12 @@ async def list_servers(options: Options) -> int:
         if rows is None:
             return
 
-        is_well = _is_well(status)
-        rows.add(_row(status), None if is_well else "red")
+        rows.add(_row(status), None if is_well(status) else "red")
         _say_notes(status)
         users = signed_in_users(status.name)
         if users:
             say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
-        if not is_well:
+        if not is_well(status):
             report(status.error or f"server {status.name!r} has not answered yet")
 
     with Connecting(configuration) as connecting:
@@ -102,19 +104,166 @@ async def list_servers(options: Options) -> int:
             for status in statuses
         ]
         print_json({"configuration": source, "modules": listed, "names": list[JSON](notes)})
-    elif statuses:
+    elif not statuses:
+        _say_none_configured(configuration)
+    else:
         for note in notes:
             say(note, "yellow")
-    elif configuration.untrusted is not None:
+
+    return ExitCode.DONE if all(map(is_well, statuses)) else ExitCode.FAILED
+
+
+def _say_none_configured(configuration: Configuration) -> None:
+    if configuration.untrusted is not None:
         say("no servers are configured")
+        return
+
+    missing = f"{configuration.project / 'ideabridge.json'}, which does not exist"
+    say(
+        f"no servers are configured in {configuration.source or missing}; `ideabridge servers "
+        "import HOST` adds those of a client, `ideabridge servers add` a single one"
+    )
+
+
+async def _show_server(configuration: Configuration, name: str, *, as_json: bool) -> int:
+    """Connect to one server and print everything about it."""
+    from ideabridge.server.cli.connecting import Connecting
+
+    only = configuration.with_only([name])
+    with Connecting(only) as connecting:
+        from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.modules.sign_ins import signed_in_users
+
+        async with Modules(only) as modules:
+            await connecting.wait(modules)
+            status = modules[name].status()
+            tools = [tool.origin[1] for tool in modules.tools()]
+
+    shown = _ShownServer(only, status, tools, signed_in_users(name))
+    if as_json:
+        print_json(shown.to_json())
     else:
-        missing = f"{configuration.project / 'ideabridge.json'}, which does not exist"
-        say(
-            f"no servers are configured in {configuration.source or missing}; `ideabridge "
-            "servers import HOST` adds those of a host"
+        for title, text in shown.lines():
+            for line in row_lines((title, text), (_TITLE_WIDTH,), terminal_width(), cut=False):
+                show_line(line)
+        if not is_well(status):
+            report(status.error or f"server {name!r} has not answered yet")
+
+    return ExitCode.DONE if is_well(status) else ExitCode.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownServer:
+    """Everything about one server.
+
+    Attributes:
+        configuration: the configuration that contains its entry.
+        status: its status.
+        tools: the names of its tools.
+        users: the users of ideabridge who are signed in to it.
+    """
+
+    configuration: Configuration
+    status: ModuleStatus
+    tools: list[str]
+    users: list[str]
+
+    @property
+    def entry(self) -> JSONObject:
+        """The entry, without its secrets."""
+        from ideabridge.bridge.masking import shown_definition
+
+        entry = self.configuration.modules[self.status.name]
+        return shown_definition(
+            cast("JSONObject", entry.model_dump(mode="json", exclude_defaults=True))
         )
 
-    return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
+    @property
+    def file(self) -> Path | None:
+        """The configuration file that contains the entry."""
+        layer = self.configuration.layer_of(self.status.name)
+        return None if layer is None else layer.file
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which it runs, or None for a server over HTTP."""
+        module = self.configuration.modules[self.status.name]
+        if module.command is None:
+            return None
+        if module.cwd is None:
+            return self.configuration.working_folder_of(self.status.name)
+        return self.configuration.folder_of(self.status.name) / Path(module.cwd).expanduser()
+
+    def to_json(self) -> JSONObject:
+        """Return what `--json` prints."""
+        log_file = self.configuration.log_file_of(self.status.name)
+        return {
+            "module": {**_status_json(self.status), "users": list[JSON](self.users)},
+            "configuration": None if self.file is None else str(self.file),
+            "entry": self.entry,
+            "folder": None if self.folder is None else str(self.folder),
+            "tools": list[JSON](self.tools),
+            "log": None if log_file is None else str(log_file),
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return (title, text) for each line that a person reads."""
+        status = self.status
+        state = status.state
+        if status.seconds is not None:
+            state += f", connected in {status.seconds:.2f} s"
+
+        lines = [("server", status.name), ("state", state)]
+        if self.file is not None:
+            lines.append(("file", str(self.file)))
+        lines.append(("starts" if self.folder else "calls", started_by(self.entry)))
+        if self.folder is not None:
+            lines.append(("in", str(self.folder)))
+
+        lines += [("with", text) for text in _settings(self.entry)]
+        if status.state == "up":
+            lines.append(("program", _program(status) or "unnamed"))
+            lines.append(("protocol", f"MCP {status.protocol_version}, over {status.kind}"))
+            names = ", ".join(map(shown_name, self.tools))
+            lines.append(("tools", f"{len(self.tools)}: {names}" if self.tools else "none"))
+        if self.users:
+            lines.append(("signed in", ", ".join(self.users)))
+
+        lines += [("note", note) for note in status.notes]
+        lines.append(("log", f"ideabridge servers logs {shlex.quote(status.name)}"))
+        return lines
+
+
+def _settings(entry: JSONObject) -> list[str]:
+    """Return a text for each setting of an entry, except for what `started_by` shows."""
+    texts: list[str] = []
+    for key, value in entry.items():
+        if key in ("command", "args", "url", "cwd", "disabled"):
+            continue
+        if isinstance(value, dict):
+            texts += [f"{key} {inner}={_plain(part)}" for inner, part in value.items()]
+        else:
+            texts.append(f"{key} {_plain(value)}")
+
+    return texts
+
+
+def _plain(value: JSON) -> str:
+    return value if isinstance(value, str) else encode_text(value)
+
+
+def started_by(entry: JSONObject) -> str:
+    """Return the command line or the address of a server, without its secrets."""
+    from ideabridge.bridge.masking import shown_definition
+
+    shown = shown_definition(entry)
+    if "command" not in shown:
+        return str(shown.get("url", ""))
+    arguments = shown.get("args")
+    words = [str(shown["command"])]
+    if isinstance(arguments, list):
+        words += map(str, arguments)
+    return shlex.join(words)
 
 
 def _say_notes(status: ModuleStatus) -> None:
@@ -123,7 +272,8 @@ def _say_notes(status: ModuleStatus) -> None:
         say(f"  {status.name}: {note}", "dim")
 
 
-def _is_well(status: ModuleStatus) -> bool:
+def is_well(status: ModuleStatus) -> bool:
+    """Return whether a server is as its entry wants it: up or disabled."""
     return status.state in ("up", "disabled")
 
 
@@ -158,8 +308,15 @@ async def check_server(
     input: InputOption = None,  # noqa: A002
     # `--arguments` is the earlier name of --input.
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Call a tool that may change something unasked.")
+    ] = False,
 ) -> int:
-    """Connect to one server, and list its tools or call one of them."""
+    """Connect to one server, say how long that took, and list its tools or call one of them.
+
+    A tool that may change something is called only after a question, or with --yes: one that does
+    not say that it only reads, unless the rules of `approval` allow it.
+    """
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
 
     words = [*(input or ()), *(arguments or ())]
@@ -193,31 +350,38 @@ async def check_server(
 
         for definition in modules.tools():
             if tool in (definition.name, definition.remote_name):
-                _check_call(configuration, definition, tool, parameters)
+                asks = _check_call(configuration, definition, tool, parameters)
+                if asks and not yes and not _confirmed(asks, tool, parameters, options):
+                    say("nothing was called", "yellow")
+                    return ExitCode.FAILED
 
+        began = time.monotonic()
         result = await _call(module, tool, parameters)
+        seconds = time.monotonic() - began
         # The call may have added notes.
         status = module.status()
         if options.json:
-            print_json({"module": _status_json(status), "tool": tool, "result": result})
+            called: JSONObject = {"tool": tool, "result": result, "seconds": round(seconds, 3)}
+            print_json({"module": _status_json(status), **called})
         else:
             print_value(result)
             _say_notes(status)
+            say(f"{shown_name(tool)} answered in {seconds:.2f} s", "green")
 
         return ExitCode.DONE
 
 
 def _check_call(
     configuration: Configuration, definition: Tool, name: str, parameters: JSONObject
-) -> None:
-    """Check the parameters of a call, and whether the configuration denies it. A call that would
-    need approval may run, because a person typed it.
+) -> str:
+    """Check the parameters of a call, and whether the configuration denies it. Return why a person
+    is asked before it, or "".
 
     Raises:
         UsageError: the call is denied.
         ValidationError: the parameters do not fit the schema.
     """
-    from ideabridge.bridge.loop.policy import direct_policy
+    from ideabridge.bridge.loop.policy import direct_policy, policy_named
     from ideabridge.tools.schema import Validator
 
     policy = direct_policy(configuration.approval_setting, definition.name)
@@ -226,6 +390,25 @@ def _check_call(
         raise UsageError(f"{name} is denied by the configuration: {verdict.why}")
 
     Validator(definition.parameters, what=f"parameters of {name}").check(parameters)
+    in_plan = policy_named(configuration.approval_setting)(definition, {})
+    if in_plan.verdict == "allow":
+        return ""
+    return in_plan.why or f"the rules of `approval` ask about {name}"
+
+
+def _confirmed(why: str, tool: str, parameters: JSONObject, options: Options) -> bool:
+    """Ask the person at the terminal whether to make a call.
+
+    Raises:
+        UsageError: nobody is at a terminal to ask.
+    """
+    if options.json or not at_terminal():
+        raise UsageError(f"{why}: to call it without a question, add --yes")
+
+    say(f"{why}. It would be called with:")
+    for line in readable_json(parameters, 2).splitlines():
+        say(f"  {line}")
+    return confirm(f"Call {shown_name(tool)}?")
 
 
 async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
@@ -254,221 +437,9 @@ def _print_tools(status: ModuleStatus, tools: list[Tool], *, as_json: bool) -> N
     program = _program(status) or "unnamed server"
     say(
         f"{status.name}: {status.state}, {program}, MCP {status.protocol_version}, "
-        f"{len(tools)} tools",
+        f"{counted(len(tools), 'tool')}, connected in {status.seconds or 0:.2f} s",
         "green",
     )
-
-
-UserOption = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        metavar="USER",
-        help="A user of ideabridge on this store. Default: whoever starts it.",
-    ),
-]
-
-
-@app.command("login")
-@command("config", "project", "store", "json")
-async def log_in(
-    options: Options,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
-    user: UserOption = None,
-    no_browser: Annotated[
-        bool,
-        typer.Option(
-            "--no-browser",
-            help="Print the address, and read the one where the browser ends up from stdin.",
-        ),
-    ] = False,
-    device: Annotated[
-        bool,
-        typer.Option(
-            "--device", help="Print an address and a code, to enter with a browser on any device."
-        ),
-    ] = False,
-) -> int:
-    """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
-    can use it.
-
-    Over SSH and in containers, --device needs no browser on this machine. With --user, only the
-    calls of this user use the sign-in. Exit code 1 if the server asks for no sign-in.
-    """
-    from ideabridge.bridge.modules.modules import Modules
-    from ideabridge.server.asking.signing_in import SECONDS
-
-    if device and no_browser:
-        raise UsageError("give --device or --no-browser: with --device, no address is pasted")
-
-    configuration = options.configuration()
-    entry = Modules(configuration)[name].configuration
-    _check_sign_in(name, entry, user)
-    module_user: ModuleUser | None = None
-    if user is not None:
-        module_user = _module_user(options, user)
-
-    patient = entry.model_copy(
-        update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False}
-    )
-    configuration = configuration.model_copy(update={"modules": {name: patient}})
-    token_place: str | None = None
-    async with _person(entry.auth, no_browser=no_browser, device=device) as person:
-        for at_once in (False, True):
-            async with Modules(
-                configuration, person=person, at_once=at_once, user=module_user
-            ) as modules:
-                await modules[name].ready(SECONDS + _CONNECT_SECONDS)
-                authorization = modules[name].authorization
-                if authorization is not None:
-                    token_place = authorization.signed_in
-
-            if token_place is not None:
-                break
-
-    signed_in = token_place is not None
-    if options.json:
-        print_json({"module": name, "user": user, "signed_in": signed_in, "kept_in": token_place})
-    elif signed_in:
-        say(f"{_subject(user)}signed in to {name}; the tokens are in {token_place}", "green")
-    else:
-        say(f"{name} asks for no sign-in")
-
-    return ExitCode.DONE if signed_in else ExitCode.FAILED
-
-
-def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
-    """Raise `UsageError` if a person, or this user, cannot sign in to a server."""
-    if entry.url is None:
-        raise UsageError(f"{name} is a program: it signs in by itself")
-    if any(header.lower() == "authorization" for header in entry.headers):
-        raise UsageError(
-            f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it"
-        )
-
-    if entry.auth is not None and entry.auth.grant == "client_credentials":
-        raise UsageError(
-            f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client"
-        )
-
-    if user is not None and not entry.has_sign_ins:
-        raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
-
-
-def _subject(user: str | None) -> str:
-    """Return the start of a sentence about a sign-in. It names the user, unless that is whoever
-    starts ideabridge.
-    """
-    if user is None:
-        return ""
-    return f"{user} is "
-
-
-def _module_user(options: Options, name: str) -> ModuleUser:
-    """Return an active user of the store. Raise `UnknownUserError` if nobody has this name, and
-    `UserError` if the user is not active.
-    """
-    from ideabridge.bridge.modules.sign_ins import ModuleUser
-    from ideabridge.bridge.store.errors import UserError
-
-    with open_store(options) as store:
-        state = store.users.get(name).state
-        if state != "active":
-            raise UserError(f"{name!r} is {state}: only an active user can sign in")
-        return ModuleUser(name, store.settings.sign_in_key(make=True))
-
-
-@asynccontextmanager
-async def _person(
-    settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
-) -> AsyncGenerator[Person | DevicePerson]:
-    """Yield the person who signs in, using the browser or the device that the options name."""
-    from ideabridge.bridge.modules.device import DevicePerson
-    from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
-
-    redirect_uri = None if settings is None else settings.redirect_uri
-    if device:
-        yield DevicePerson(_show_code)
-    elif no_browser:
-        yield PastingPerson(
-            redirect_uri or unused_address(), _show_address_to_paste, lambda: read_line("> ")
-        )
-    else:
-        async with browser_person(redirect_uri, _show_address) as person:
-            yield person
-
-
-def _show_address(url: str) -> None:
-    say("open this address in a browser on this machine, if none opens:")
-    # The link stays on one line for copying, however wide the terminal is.
-    sys.stderr.write(f"  {printable(url)}\n")
-
-
-def _show_address_to_paste(url: str) -> None:
-    say("open this address in a browser:")
-    sys.stderr.write(f"  {printable(url)}\n")
-    say(
-        "After that the browser is sent to an address that it cannot open. Paste that address here:"
-    )
-
-
-def _show_code(code: DeviceCode) -> None:
-    say("open this address in a browser on any device, and enter the code there:")
-    sys.stderr.write(f"  address: {printable(code.address)}\n     code: {printable(code.code)}\n")
-    if code.complete is not None:
-        say("or open this address, which contains the code, and compare the code there:")
-        sys.stderr.write(f"  {printable(code.complete)}\n")
-
-    if code.stranger is not None:
-        say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
-        say(
-            "sign in only if the page names the server or that host, and asks "
-            "for rights that you expect"
-        )
-
-    say(
-        f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s",
-        "dim",
-    )
-
-
-@app.command("logout")
-@command("json")
-def log_out(
-    options: Options,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
-    user: UserOption = None,
-) -> int:
-    """Delete the tokens of one person for servers with this name. Exit code 1 if no tokens are
-    stored.
-    """
-    from ideabridge.bridge.modules.sign_ins import forget_sign_ins, signed_in_users
-
-    addresses = forget_sign_ins(name, user)
-    others = signed_in_users(name)
-    if options.json:
-        print_json(
-            {
-                "module": name,
-                "user": user,
-                "signed_out": list[JSON](addresses),
-                "users": list[JSON](others),
-            }
-        )
-        return ExitCode.DONE if addresses else ExitCode.FAILED
-
-    for address in addresses:
-        say(f"{_subject(user)}signed out of {name} at {address}", "green")
-
-    if not addresses and user is None:
-        say(f"nobody is signed in to {name}")
-    elif not addresses:
-        say(f"{user} is not signed in to {name}")
-
-    if others:
-        say(f"still signed in to {name} (--user signs them out): {', '.join(others)}", "dim")
-
-    return ExitCode.DONE if addresses else ExitCode.FAILED
 
 
 def signature(schema: JSONObject) -> str:
@@ -482,171 +453,3 @@ def signature(schema: JSONObject) -> str:
         required = []
 
     return ", ".join(name if name in required else f"[{name}]" for name in properties)
-
-
-@app.command("accept")
-@command("config", "project", "store", "tools", "json")
-async def accept_changes(
-    options: Options,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SERVER]", help="The server, or idea:NAME for the calls of an idea by an idea."
-        ),
-    ] = None,
-    own: Annotated[
-        bool, typer.Option("--own", help="The tools of the tool files instead of a server's.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> int:
-    """Show each change in the tools of a server, and let published ideas call the tools as they are
-    now.
-
-    Until then, a call of a tool whose schema or behaviour hints have changed is refused.
-    """
-    from ideabridge.bridge.loop.event import LOCAL_USER, Decider
-    from ideabridge.server.cli.connecting import connected
-
-    if own == (name is not None):
-        raise UsageError("give a SERVER, or --own")
-
-    module = name or ""
-    async with connected(open_bridge(options)) as bridge:
-        changed = await bridge.changed_tools(module)
-        differences = _differences(changed)
-        if not options.json:
-            _print_differences(differences)
-
-        accepted = bool(changed) and yes
-        via: Via = "command"
-        if changed and not yes and not options.json:
-            if not at_terminal():
-                raise UsageError("nothing was accepted: look at the differences, then add --yes")
-
-            accepted = confirm("Let them call it as it is now?")
-            via = "terminal"
-
-        if accepted:
-            bridge.accept(changed, by=Decider("person", via, LOCAL_USER))
-
-    if options.json:
-        entries: list[JSON] = [
-            {
-                "tool": difference.tool,
-                "differences": list[JSON](difference.lines),
-                "ideas": list[JSON](difference.ideas),
-            }
-            for difference in differences
-        ]
-        print_json({"module": module, "changed": entries, "accepted": accepted})
-    elif not changed:
-        say("no tool that a published idea calls has changed", "green")
-    elif accepted:
-        say("accepted", "green")
-    else:
-        say("nothing was accepted", "yellow")
-
-    return ExitCode.DONE if accepted or not changed else ExitCode.FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """How a tool has changed since the ideas that call it were published.
-
-    Attributes:
-        tool: the tool.
-        lines: the changes, one per line.
-        ideas: the published ideas that call it, as NAME@VERSION.
-    """
-
-    tool: str
-    lines: list[str]
-    ideas: list[str]
-
-
-def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """Group the changes: ideas share one difference if a tool has changed for them in the same
-    way.
-    """
-    differences: dict[tuple[str, ...], _Difference] = {}
-    for change in changed:
-        label = change.pin.label
-        difference = differences.setdefault(
-            (label, *change.lines), _Difference(label, change.lines, [])
-        )
-        difference.ideas.append(f"{change.publication.name}@{change.publication.version}")
-
-    return list(differences.values())
-
-
-def _print_differences(differences: list[_Difference]) -> None:
-    for difference in differences:
-        verb = "calls" if len(difference.ideas) == 1 else "call"
-        show_line(f"{difference.tool}, which {', '.join(difference.ideas)} {verb}:", "bold")
-        for line in difference.lines:
-            show_line(f"  {line}")
-
-
-def _has_words(tool: Tool, words: list[str]) -> bool:
-    text = f"{tool.module} {tool.name} {tool.description}".lower()
-    return all(word.lower() in text for word in words)
-
-
-tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
-
-
-@tools_app.command("list")
-@command("config", "project", "tools", "json")
-async def list_tools(
-    options: Options,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Only tools with all these words."),
-    ] = None,
-    schemas: Annotated[
-        bool, typer.Option("--schemas", help="Print parameter schemas too.")
-    ] = False,
-) -> int:
-    """List the tools that plans can call: the Python tools, then those of the servers.
-
-    Exit code 1 if no tool has the words.
-    """
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.connecting import connected
-
-    words = words or []
-    async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
-        tools = [tool for tool in bridge.tools() if _has_words(tool, words)]
-        no_match = bool(words) and not tools
-        down = [status for status in bridge.modules.statuses() if not _is_well(status)]
-        code = ExitCode.FAILED if down or no_match else ExitCode.DONE
-        if options.json:
-            definitions: list[JSON] = [tool.to_json() for tool in tools]
-            errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
-            print_json({"tools": definitions, "errors": errors})
-            return code
-
-        if no_match:
-            condition = "the word" if len(words) == 1 else "all the words"
-            say(f"no tool has {condition} {' '.join(words)}")
-        elif schemas:
-            for tool in tools:
-                show_line(f"{tool.name}  ({tool.module or 'here'})")
-                print_value(tool.parameters)
-        else:
-            effects = {True: "reads", False: "changes", None: "?"}
-            rows = [
-                (
-                    tool.name,
-                    tool.module or "",
-                    effects[tool.annotations.read_only],
-                    first_line(tool.description),
-                )
-                for tool in tools
-            ]
-            print_table(("tool", "server", "does", "description"), rows)
-
-        for status in down:
-            report(status.error or f"server {status.name!r} has not answered yet")
-
-        return code

@@ -108,6 +108,18 @@ def trust(
     return ExitCode.DONE
 
 
+def ask_about(file: Path, project: Path) -> bool:
+    """Ask the person at the terminal whether to trust a project file as it is now, unless it is
+    trusted. Return whether it is trusted afterwards.
+    """
+    from ideabridge.bridge.configuration import user_configuration
+
+    standing, parsed = _read(file)
+    if standing.is_trusted:
+        return True
+    return ask(standing, parsed, user_configuration(project), standing.data)
+
+
 def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> None:
     """Raise `UsageError` if the options exclude each other."""
     if sum((shows, remove, trusts)) > 1:

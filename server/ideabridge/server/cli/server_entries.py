@@ -1,0 +1,494 @@
+"""`ideabridge servers add`, `remove`, `enable` and `disable`: change one entry of an
+`ideabridge.json`.
+
+The user's own file is trusted as it is. A project's file is used only after a person has trusted
+its exact content, so a server that these commands add or enable there starts only after that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, say
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.servers import app, started_by
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import nearest
+
+if TYPE_CHECKING:
+    from ideabridge.server.hosts.host import HostDocument
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OFF: Final = ("disabled", "enabled")
+"""The keys that say whether a server is used."""
+
+ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server.")]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A configuration file, one entry of which changes.
+
+    Attributes:
+        document: the file and its content.
+        scope: whose file it is: the user's own, the project's, or the one that --config names.
+        project: the project folder that the file belongs to, or None.
+        in_repository: whether a repository may hold the file, so that no secret is written to it.
+    """
+
+    document: HostDocument
+    scope: Literal["user", "project", "file"]
+    project: Path | None
+    in_repository: bool
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return self.document.path
+
+    @property
+    def title(self) -> str:
+        """The file in a sentence."""
+        if self.scope == "user":
+            return f"your own configuration, {self.path}"
+        if self.scope == "project":
+            return f"the project's configuration, {self.path}"
+        return str(self.path)
+
+    @property
+    def servers(self) -> JSONObject:
+        """The entries of the file, by name."""
+        servers = self.document.content.get("mcpServers")
+        return servers if isinstance(servers, dict) else {}
+
+    def entry(self, name: str) -> JSONObject:
+        """Return one entry. Raise `UsageError` if it is not an object."""
+        entry = self.servers[name]
+        if not isinstance(entry, dict):
+            raise UsageError(f"{self.path}: mcpServers.{name} is not an object; change it by hand")
+        return entry
+
+    def write(self, name: str, entry: JSONObject | None) -> Path | None:
+        """Put an entry into the file, or remove it. Return the path of the backup, if there was a
+        file.
+
+        Raises:
+            HostFileError: the file cannot be written.
+        """
+        servers = dict(self.servers)
+        if entry is None:
+            del servers[name]
+        else:
+            servers[name] = entry
+
+        return self.document.write(
+            {**self.document.content, "mcpServers": servers},
+            private=self.scope == "user",
+            shared=self.in_repository,
+            project=self.project,
+        )
+
+
+def _read_files(options: Options) -> list[EntryFile]:
+    """Return the files that `--config` and `--scope` leave: the user's own first."""
+    from ideabridge.bridge.configuration import is_user_file, user_file
+    from ideabridge.bridge.trust import FILE_NAME
+
+    if options.config is not None:
+        if options.scope is not None:
+            raise UsageError("give --config or --scope, not both")
+        file = options.config.expanduser().absolute()
+        if is_user_file(file):
+            return [_read_file(file, "user", None)]
+        if options.project_file() is not None:
+            return [_read_file(file, "project", options.folder())]
+        return [_read_file(file, "file", None)]
+
+    files: list[EntryFile] = []
+    if options.scope != "project":
+        files.append(_read_file(user_file(), "user", None))
+
+    project_file = options.folder() / FILE_NAME
+    if options.scope != "user" and not is_user_file(project_file):
+        files.append(_read_file(project_file, "project", options.folder()))
+
+    if not files:
+        raise UsageError(f"--scope project: {project_file} is your own configuration")
+    return files
+
+
+def _read_file(
+    path: Path, scope: Literal["user", "project", "file"], project: Path | None
+) -> EntryFile:
+    from ideabridge.bridge.trust import repository_of
+    from ideabridge.server.hosts.host import read_host_document
+
+    in_repository = repository_of(Path(os.path.realpath(path)).parent) is not None
+    document = read_host_document(path)
+    return EntryFile(document, scope, project, in_repository or scope == "project")
+
+
+def _file_of(options: Options, name: str) -> EntryFile:
+    """Return the file that has a server.
+
+    Raises:
+        UsageError: no file has it, or both have it and `--scope` does not say which one is meant.
+    """
+    files = _read_files(options)
+    having = [file for file in files if name in file.servers]
+    if len(having) > 1:
+        places = " and ".join(str(file.path) for file in having)
+        raise UsageError(f"{places} have a server {name!r}: add --scope user or --scope project")
+
+    if not having:
+        known = dict.fromkeys(known for file in files for known in file.servers)
+        near = nearest(name, known)
+        names = ", ".join(near or known) or "none"
+        hint = f"nearest: {names}" if near else f"there are: {names}"
+        places = " or ".join(str(file.path) for file in files)
+        raise UsageError(f"no server {name[:100]!r} in {places}; {hint}")
+
+    return having[0]
+
+
+@app.command("add")
+@command("config", "project", "scope", "json")
+def add_server(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new server.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="After --, the command that starts it, with its arguments; or its address.",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The address of a server over HTTP.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env",
+            "-e",
+            metavar="KEY=VALUE",
+            help="A variable of its environment; may be repeated. ${VAR} names one of yours.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="An HTTP header of each request; may be repeated.",
+        ),
+    ] = None,
+    cwd: Annotated[
+        str | None,
+        typer.Option(
+            "--cwd",
+            metavar="DIR",
+            help="The folder in which it runs. Default: the project folder.",
+        ),
+    ] = None,
+) -> int:
+    """Add a server to your own configuration, or with --scope project to that of the project.
+
+    A server of your own is used from the next start of ideabridge on. The project's configuration
+    has to be trusted first. No secret is written into a file that a repository may hold.
+    """
+    if options.config is None and options.scope is None:
+        file = _read_files(_with_user_scope(options))[0]
+    else:
+        file = _read_files(options)[0]
+
+    if name in file.servers:
+        raise UsageError(
+            f"{file.path} has a server {name!r} already; `ideabridge servers remove {name}` "
+            "removes it"
+        )
+
+    entry = _new_entry(words or [], url, env or [], header or [])
+    _set_places(entry, cwd, file)
+    hidden = _check_entry(name, entry, file)
+    outcome = _change(options, file, name, entry, starts=True)
+    if options.json:
+        print_json(outcome.to_json(name, entry))
+        return ExitCode.DONE
+
+    say(f"{name} is in {file.title}", "green")
+    say(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
+    _say_backup(outcome)
+    if hidden:
+        places = ", ".join(hidden)
+        say(f"  {places}: kept in that file, which only you can read, and never shown", "dim")
+
+    _say_unfound(entry)
+    _say_next(name, outcome)
+    return ExitCode.DONE
+
+
+def _with_user_scope(options: Options) -> Options:
+    import dataclasses
+
+    return dataclasses.replace(options, scope="user")
+
+
+def _new_entry(words: list[str], url: str | None, env: list[str], header: list[str]) -> JSONObject:
+    """Return the entry that a command line describes.
+
+    Raises:
+        UsageError: the command line does not say how to reach a server, or says it twice.
+    """
+    if url is None and len(words) == 1 and words[0].lower().startswith(("http://", "https://")):
+        url = words[0]
+        words = []
+
+    if url is not None and words:
+        raise UsageError("give --url or a command, not both")
+    if url is not None:
+        entry: JSONObject = {"url": url}
+        headers: JSONObject = dict(_header(text) for text in header)
+        if headers:
+            entry["headers"] = headers
+    elif words:
+        arguments: list[JSON] = [*words[1:]]
+        entry = {"command": words[0], "args": arguments} if arguments else {"command": words[0]}
+        if header:
+            raise UsageError("--header goes with --url: a program gets variables, by --env")
+    else:
+        raise UsageError(
+            "give the command after --, or the address: `ideabridge servers add NAME -- npx -y "
+            "some-server`, `ideabridge servers add NAME --url https://example.com/mcp`"
+        )
+
+    variables: JSONObject = dict(_variable(text) for text in env)
+    if variables:
+        entry["env"] = variables
+    return entry
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not _VARIABLE.fullmatch(name):
+        # The text may be a secret.
+        raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes a variable of yours on")
+    return name, value
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise UsageError("--header: expected 'NAME: VALUE'")
+    return name.strip(), value.strip()
+
+
+def _set_places(entry: JSONObject, cwd: str | None, file: EntryFile) -> None:
+    """Write the paths of the command line, which are relative to the current folder, as the file
+    needs them.
+    """
+    command_word = entry.get("command")
+    if isinstance(command_word, str) and _is_relative_path(command_word):
+        entry["command"] = _place(command_word, file)
+    if cwd is not None:
+        entry["cwd"] = _place(cwd, file)
+
+
+def _is_relative_path(word: str) -> bool:
+    has_folder = "/" in word or os.sep in word
+    return has_folder and not word.startswith(("~", "$")) and not Path(word).is_absolute()
+
+
+def _place(text: str, file: EntryFile) -> str:
+    """Return a path for an entry: relative in the file of a project that contains it, so that the
+    file works in other clones, and absolute otherwise.
+    """
+    if text.startswith(("~", "$")):
+        return text
+
+    path = Path(os.path.normpath(Path.cwd() / text))
+    if file.project is not None and path.is_relative_to(file.path.parent):
+        return f"./{path.relative_to(file.path.parent).as_posix()}"
+    return str(path)
+
+
+def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
+    """Return the places of secrets in an entry.
+
+    Raises:
+        ConfigurationError: the entry is not one of a server.
+        UsageError: a repository may hold the file, and the entry has a secret.
+    """
+    from ideabridge.bridge.configuration import parse_configuration
+    from ideabridge.bridge.masking import hidden_in
+
+    parse_configuration({"mcpServers": {name: entry}}, project=Path.cwd())
+    places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
+    if places and file.in_repository:
+        holds = "holds" if len(places) == 1 else "hold"
+        raise UsageError(
+            f"{', '.join(places)} {holds} what looks like a secret, and a repository may hold "
+            f"{file.path}. Write ${{VAR}} in its place, and set the variable"
+        )
+    return places
+
+
+def _say_unfound(entry: JSONObject) -> None:
+    """Report a command that is not found here."""
+    command_word = entry.get("command")
+    if not isinstance(command_word, str) or "$" in command_word:
+        return
+    if shutil.which(os.path.expanduser(command_word)) is None:  # noqa: PTH111 - there may be no home
+        say(f"  {command_word} is not found on this machine, so the server cannot start", "yellow")
+
+
+@app.command("remove")
+@command("config", "project", "scope", "json")
+def remove_server(options: Options, name: ServerArgument) -> int:
+    """Remove a server from your own configuration, or from the project's. A backup is kept."""
+    file = _file_of(options, name)
+    outcome = _change(options, file, name, None, starts=False)
+    if options.json:
+        print_json(outcome.to_json(name, None))
+        return ExitCode.DONE
+
+    say(f"{name} is removed from {file.title}", "green")
+    _say_backup(outcome)
+    _say_trust(outcome)
+    return ExitCode.DONE
+
+
+@app.command("enable")
+@command("config", "project", "scope", "json")
+def enable_server(options: Options, name: ServerArgument) -> int:
+    """Use a server that was disabled."""
+    return _switch(options, name, is_on=True)
+
+
+@app.command("disable")
+@command("config", "project", "scope", "json")
+def disable_server(options: Options, name: ServerArgument) -> int:
+    """Keep a server in the configuration, but do not use it."""
+    return _switch(options, name, is_on=False)
+
+
+def _switch(options: Options, name: str, *, is_on: bool) -> int:
+    file = _file_of(options, name)
+    before = file.entry(name)
+    was_on = not (before.get("disabled") is True or before.get("enabled") is False)
+    state = "enabled" if is_on else "disabled"
+    if was_on == is_on:
+        if options.json:
+            print_json(_Outcome(file, None, changed=False).to_json(name, before))
+        else:
+            say(f"{name} is {state} already in {file.title}")
+        return ExitCode.DONE
+
+    entry: JSONObject = {key: value for key, value in before.items() if key not in _OFF}
+    if not is_on:
+        entry["disabled"] = True
+
+    outcome = _change(options, file, name, entry, starts=is_on)
+    if options.json:
+        print_json(outcome.to_json(name, entry))
+        return ExitCode.DONE
+
+    say(f"{name} is {state} in {file.title}", "green")
+    _say_backup(outcome)
+    if is_on:
+        _say_next(name, outcome)
+    else:
+        _say_trust(outcome)
+    return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a command has done to a file.
+
+    Attributes:
+        file: the file, as it was before.
+        backup: where its former content is, or None if it did not exist or was not changed.
+        changed: whether it was changed.
+        is_trusted: whether the file is used as it is now.
+    """
+
+    file: EntryFile
+    backup: Path | None
+    changed: bool = True
+    is_trusted: bool = True
+
+    def to_json(self, name: str, entry: JSONObject | None) -> JSONObject:
+        """Return what `--json` prints. `entry` is the entry as it is now."""
+        from ideabridge.bridge.masking import shown_definition
+
+        return {
+            "server": name,
+            "file": str(self.file.path),
+            "scope": self.file.scope,
+            "entry": None if entry is None else shown_definition(entry),
+            "changed": self.changed,
+            "backup": None if self.backup is None else str(self.backup),
+            "trusted": self.is_trusted,
+        }
+
+
+def _change(
+    options: Options, file: EntryFile, name: str, entry: JSONObject | None, *, starts: bool
+) -> _Outcome:
+    """Write a changed entry, and deal with the trust in a project's file.
+
+    Args:
+        options: the shared options.
+        file: the file.
+        name: the name of the server.
+        entry: the new entry, or None to remove it.
+        starts: whether the server starts from now on. If it does not, a file that was trusted
+            stays trusted, because the change only takes something away.
+    """
+    from ideabridge.bridge.trust import is_trusted, trust_file
+    from ideabridge.server.cli.trust import ask_about
+
+    if file.scope != "project":
+        return _Outcome(file, file.write(name, entry))
+
+    was_trusted = file.path.is_file() and is_trusted(file.path)
+    backup = file.write(name, entry)
+    if was_trusted and not starts:
+        trust_file(file.path)
+        return _Outcome(file, backup)
+
+    trusts = at_terminal() and not options.json and ask_about(file.path, options.folder())
+    return _Outcome(file, backup, is_trusted=trusts)
+
+
+def _say_backup(outcome: _Outcome) -> None:
+    if outcome.backup is not None:
+        say(f"  the file as it was: {outcome.backup}", "dim")
+
+
+def _say_trust(outcome: _Outcome) -> None:
+    """Name the command that trusts a project's file, if it is not trusted."""
+    from ideabridge.bridge.trust import trust_command
+
+    if not outcome.is_trusted:
+        file = outcome.file.path
+        say(
+            f"  the file is not trusted; to look at it and trust it: {trust_command(file)}",
+            "yellow",
+        )
+
+
+def _say_next(name: str, outcome: _Outcome) -> None:
+    _say_trust(outcome)
+    if outcome.is_trusted:
+        say(f"  to try it: ideabridge servers test {name}", "dim")
+        say("  clients that are running see it after they are restarted", "dim")

@@ -1,0 +1,237 @@
+"""`ideabridge servers login` and `logout`: signing in to servers over HTTP (OAuth)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ideabridge.server.cli.console import ExitCode, UsageError, print_json, read_line, say
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.servers import app
+from ideabridge.server.cli.stores import open_store
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import printable
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.authorization import Person
+    from ideabridge.bridge.modules.device import DeviceCode, DevicePerson
+    from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleConfiguration
+    from ideabridge.bridge.modules.sign_ins import ModuleUser
+
+_CONNECT_SECONDS: Final = 60.0
+"""Extra seconds that a sign-in may take, on top of the time that the person has."""
+
+UserOption = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="USER",
+        help="A user of ideabridge on this store. Default: whoever starts it.",
+    ),
+]
+
+
+@app.command("login")
+@command("config", "project", "store", "json")
+async def log_in(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    user: UserOption = None,
+    no_browser: Annotated[
+        bool,
+        typer.Option(
+            "--no-browser",
+            help="Print the address, and read the one where the browser ends up from stdin.",
+        ),
+    ] = False,
+    device: Annotated[
+        bool,
+        typer.Option(
+            "--device", help="Print an address and a code, to enter with a browser on any device."
+        ),
+    ] = False,
+) -> int:
+    """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
+    can use it.
+
+    Over SSH and in containers, --device needs no browser on this machine. With --user, only the
+    calls of this user use the sign-in. Exit code 1 if the server asks for no sign-in.
+    """
+    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.asking.signing_in import SECONDS
+
+    if device and no_browser:
+        raise UsageError("give --device or --no-browser: with --device, no address is pasted")
+
+    configuration = options.configuration()
+    entry = Modules(configuration)[name].configuration
+    _check_sign_in(name, entry, user)
+    module_user: ModuleUser | None = None
+    if user is not None:
+        module_user = _module_user(options, user)
+
+    patient = entry.model_copy(
+        update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False}
+    )
+    configuration = configuration.model_copy(update={"modules": {name: patient}})
+    token_place: str | None = None
+    async with _person(entry.auth, no_browser=no_browser, device=device) as person:
+        for at_once in (False, True):
+            async with Modules(
+                configuration, person=person, at_once=at_once, user=module_user
+            ) as modules:
+                await modules[name].ready(SECONDS + _CONNECT_SECONDS)
+                authorization = modules[name].authorization
+                if authorization is not None:
+                    token_place = authorization.signed_in
+
+            if token_place is not None:
+                break
+
+    signed_in = token_place is not None
+    if options.json:
+        print_json({"module": name, "user": user, "signed_in": signed_in, "kept_in": token_place})
+    elif signed_in:
+        say(f"{_subject(user)}signed in to {name}; the tokens are in {token_place}", "green")
+    else:
+        say(f"{name} asks for no sign-in")
+
+    return ExitCode.DONE if signed_in else ExitCode.FAILED
+
+
+def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
+    """Raise `UsageError` if a person, or this user, cannot sign in to a server."""
+    if entry.url is None:
+        raise UsageError(f"{name} is a program: it signs in by itself")
+    if any(header.lower() == "authorization" for header in entry.headers):
+        raise UsageError(
+            f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it"
+        )
+
+    if entry.auth is not None and entry.auth.grant == "client_credentials":
+        raise UsageError(
+            f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client"
+        )
+
+    if user is not None and not entry.has_sign_ins:
+        raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
+
+
+def _subject(user: str | None) -> str:
+    """Return the start of a sentence about a sign-in. It names the user, unless that is whoever
+    starts ideabridge.
+    """
+    if user is None:
+        return ""
+    return f"{user} is "
+
+
+def _module_user(options: Options, name: str) -> ModuleUser:
+    """Return an active user of the store. Raise `UnknownUserError` if nobody has this name, and
+    `UserError` if the user is not active.
+    """
+    from ideabridge.bridge.modules.sign_ins import ModuleUser
+    from ideabridge.bridge.store.errors import UserError
+
+    with open_store(options) as store:
+        state = store.users.get(name).state
+        if state != "active":
+            raise UserError(f"{name!r} is {state}: only an active user can sign in")
+        return ModuleUser(name, store.settings.sign_in_key(make=True))
+
+
+@asynccontextmanager
+async def _person(
+    settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
+) -> AsyncGenerator[Person | DevicePerson]:
+    """Yield the person who signs in, using the browser or the device that the options name."""
+    from ideabridge.bridge.modules.device import DevicePerson
+    from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
+
+    redirect_uri = None if settings is None else settings.redirect_uri
+    if device:
+        yield DevicePerson(_show_code)
+    elif no_browser:
+        yield PastingPerson(
+            redirect_uri or unused_address(), _show_address_to_paste, lambda: read_line("> ")
+        )
+    else:
+        async with browser_person(redirect_uri, _show_address) as person:
+            yield person
+
+
+def _show_address(url: str) -> None:
+    say("open this address in a browser on this machine, if none opens:")
+    # The link stays on one line for copying, however wide the terminal is.
+    sys.stderr.write(f"  {printable(url)}\n")
+
+
+def _show_address_to_paste(url: str) -> None:
+    say("open this address in a browser:")
+    sys.stderr.write(f"  {printable(url)}\n")
+    say(
+        "After that the browser is sent to an address that it cannot open. Paste that address here:"
+    )
+
+
+def _show_code(code: DeviceCode) -> None:
+    say("open this address in a browser on any device, and enter the code there:")
+    sys.stderr.write(f"  address: {printable(code.address)}\n     code: {printable(code.code)}\n")
+    if code.complete is not None:
+        say("or open this address, which contains the code, and compare the code there:")
+        sys.stderr.write(f"  {printable(code.complete)}\n")
+
+    if code.stranger is not None:
+        say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
+        say(
+            "sign in only if the page names the server or that host, and asks "
+            "for rights that you expect"
+        )
+
+    say(
+        f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s",
+        "dim",
+    )
+
+
+@app.command("logout")
+@command("json")
+def log_out(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    user: UserOption = None,
+) -> int:
+    """Delete the tokens of one person for servers with this name. Exit code 1 if no tokens are
+    stored.
+    """
+    from ideabridge.bridge.modules.sign_ins import forget_sign_ins, signed_in_users
+
+    addresses = forget_sign_ins(name, user)
+    others = signed_in_users(name)
+    if options.json:
+        print_json(
+            {
+                "module": name,
+                "user": user,
+                "signed_out": list[JSON](addresses),
+                "users": list[JSON](others),
+            }
+        )
+        return ExitCode.DONE if addresses else ExitCode.FAILED
+
+    for address in addresses:
+        say(f"{_subject(user)}signed out of {name} at {address}", "green")
+
+    if not addresses and user is None:
+        say(f"nobody is signed in to {name}")
+    elif not addresses:
+        say(f"{user} is not signed in to {name}")
+
+    if others:
+        say(f"still signed in to {name} (--user signs them out): {', '.join(others)}", "dim")
+
+    return ExitCode.DONE if addresses else ExitCode.FAILED

@@ -1,0 +1,89 @@
+"""`ideabridge tools`: the tools that plans can call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import (
+    ExitCode,
+    first_line,
+    print_json,
+    print_table,
+    print_value,
+    report,
+    say,
+    show_line,
+)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.servers import is_well
+from ideabridge.tools.encoding import JSON
+
+if TYPE_CHECKING:
+    from ideabridge.tools.tool import Tool
+
+
+def _has_words(tool: Tool, words: list[str]) -> bool:
+    text = f"{tool.module} {tool.name} {tool.description}".lower()
+    return all(word.lower() in text for word in words)
+
+
+app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
+
+
+@app.command("list")
+@command("config", "project", "tools", "json")
+async def list_tools(
+    options: Options,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only tools with all these words."),
+    ] = None,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="Print parameter schemas too.")
+    ] = False,
+) -> int:
+    """List the tools that plans can call: the Python tools, then those of the servers.
+
+    Exit code 1 if no tool has the words.
+    """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
+
+    words = words or []
+    async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
+        tools = [tool for tool in bridge.tools() if _has_words(tool, words)]
+        no_match = bool(words) and not tools
+        down = [status for status in bridge.modules.statuses() if not is_well(status)]
+        code = ExitCode.FAILED if down or no_match else ExitCode.DONE
+        if options.json:
+            definitions: list[JSON] = [tool.to_json() for tool in tools]
+            errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
+            print_json({"tools": definitions, "errors": errors})
+            return code
+
+        if no_match:
+            condition = "the word" if len(words) == 1 else "all the words"
+            say(f"no tool has {condition} {' '.join(words)}")
+        elif schemas:
+            for tool in tools:
+                show_line(f"{tool.name}  ({tool.module or 'here'})")
+                print_value(tool.parameters)
+        else:
+            effects = {True: "reads", False: "changes", None: "?"}
+            rows = [
+                (
+                    tool.name,
+                    tool.module or "",
+                    effects[tool.annotations.read_only],
+                    first_line(tool.description),
+                )
+                for tool in tools
+            ]
+            print_table(("tool", "server", "does", "description"), rows)
+
+        for status in down:
+            report(status.error or f"server {status.name!r} has not answered yet")
+
+        return code

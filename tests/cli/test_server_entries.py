@@ -1,0 +1,233 @@
+"""`servers add`, `remove`, `enable`, `disable`, `list NAME`, `test` and `logs`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from ideabridge.bridge.configuration import user_file
+from ideabridge.bridge.trust import is_trusted
+from ideabridge.server.main import main
+from tests import preloaded
+from tests.trusting import write_own, write_trusted
+
+from .conftest import EXECUTABLE, Run
+from .terminal import Terminal
+
+OWN_SERVER = Path(__file__).with_name("own_server.py")
+TOKEN = "ghp_abcdefgh12345678AAAA"
+START = [sys.executable, "-I", str(OWN_SERVER)]
+
+
+def servers_in(file: Path) -> dict[str, Any]:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    return content["mcpServers"]
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*words[:2], "--json", *words[2:]]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_server_is_added_and_can_be_called(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["servers", "add", "own", "-e", f"OWN_TOKEN={TOKEN}", "--", *START]) == 0
+    printed = capsys.readouterr()
+    assert TOKEN not in printed.out + printed.err
+    assert "env.OWN_TOKEN: kept in that file" in printed.err
+    assert stat.S_IMODE(user_file().stat().st_mode) == 0o600
+    assert servers_in(user_file()) == {
+        "own": {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": TOKEN}}
+    }
+    assert told(capsys, "servers", "test", "own", "where")["result"] == str(Path.cwd())
+    shown = told(capsys, "servers", "list", "own")
+    assert (shown["module"]["state"], shown["folder"]) == ("up", str(Path.cwd()))
+    assert shown["tools"] == ["where", "save", "speak"]
+    assert shown["entry"]["env"] == {"OWN_TOKEN": "ghp_•••"}
+    assert main(["servers", "add", "own", "--", "other"]) == 2
+    assert "has a server 'own' already" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "entry"),
+    [
+        (["--", "npx", "-y", "some-server"], {"command": "npx", "args": ["-y", "some-server"]}),
+        (["https://x.example/mcp"], {"url": "https://x.example/mcp"}),
+        (
+            ["--url", "https://x.example/mcp", "-H", "X-Team: ours", "--header", "Accept: a/b"],
+            {"url": "https://x.example/mcp", "headers": {"X-Team": "ours", "Accept": "a/b"}},
+        ),
+        (
+            ["--env", "A=1", "-e", "B=x=y", "--cwd", "~/data", "--", "run"],
+            {"command": "run", "env": {"A": "1", "B": "x=y"}, "cwd": "~/data"},
+        ),
+    ],
+)
+def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None:
+    write_own({"order": "all", "mcpServers": {"other": {"command": "x"}}})
+    assert main(["servers", "add", "new", *words]) == 0
+    content = json.loads(user_file().read_text(encoding="utf-8"))
+    assert content == {"order": "all", "mcpServers": {"other": {"command": "x"}, "new": entry}}
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["x"], "give the command after --, or the address"),
+        (["x", "--url", "http://a", "--", "run"], "give --url or a command, not both"),
+        (["x", "-e", "secret-word", "--", "run"], "--env: expected KEY=VALUE"),
+        (["x", "-H", "A: b", "--", "run"], "--header goes with --url"),
+        (["x", "-e", "A=b", "--url", "http://a"], "only goes with 'command'"),
+        (["idea:x", "--", "run"], "this name is taken"),
+        (["x", "--scope", "project", "-e", f"TOKEN={TOKEN}", "--", "run"], "env.TOKEN holds what"),
+    ],
+)
+def test_what_cannot_be_added_changes_nothing(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["servers", "add", *words]) == 2
+    said = capsys.readouterr().err
+    assert text in said
+    assert "secret-word" not in said
+    assert not user_file().exists()
+    assert not Path("ideabridge.json").exists()
+
+
+def test_a_server_of_the_project_needs_a_person(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_trusted(project, {"mcpServers": {"old": {"command": "x"}}})
+    (project / "tool").mkdir()
+    (project / "tool" / "run").write_text("", encoding="utf-8")
+    words = ["servers", "add", "new", "--scope", "project", "--cwd", "tool", "--", "./tool/run"]
+    assert told(capsys, *words)["trusted"] is False
+    assert servers_in(file)["new"] == {"command": "./tool/run", "cwd": "./tool"}
+    assert not is_trusted(file)
+
+
+def test_taking_something_away_keeps_the_trust_of_a_project(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_trusted(
+        project, {"mcpServers": {"one": {"command": "x"}, "two": {"command": "y", "enabled": True}}}
+    )
+    assert told(capsys, "servers", "disable", "two")["trusted"] is True
+    assert servers_in(file)["two"] == {"command": "y", "disabled": True}
+    assert told(capsys, "servers", "remove", "one")["trusted"] is True
+    assert list(servers_in(file)) == ["two"]
+    assert is_trusted(file)
+    assert told(capsys, "servers", "enable", "two")["trusted"] is False
+    assert servers_in(file)["two"] == {"command": "y"}
+    assert not is_trusted(file)
+    assert told(capsys, "servers", "enable", "two")["changed"] is False
+
+
+def test_a_file_that_was_not_trusted_is_not_trusted_by_taking_something_away(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project / "ideabridge.json"
+    entries = {"one": {"command": "x"}, "two": {"command": "y"}}
+    file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    assert told(capsys, "servers", "remove", "one")["trusted"] is False
+    assert not is_trusted(file)
+
+
+def test_a_name_in_both_files_needs_a_scope(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_own({"mcpServers": {"git": {"command": "mine"}}})
+    file = write_trusted(project, {"mcpServers": {"git": {"command": "theirs"}}})
+    assert main(["servers", "disable", "git"]) == 2
+    assert "add --scope user or --scope project" in capsys.readouterr().err
+    assert main(["servers", "remove", "git", "--scope", "user"]) == 0
+    assert servers_in(user_file()) == {}
+    assert list(servers_in(file)) == ["git"]
+    assert main(["servers", "remove", "gti"]) == 2
+    assert "no server 'gti' in" in capsys.readouterr().err
+
+
+def test_a_tool_that_may_change_something_is_called_only_after_a_question(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_own({"mcpServers": {"own": {"command": START[0], "args": START[1:]}}})
+    words = ["servers", "test", "own", "save", "-i", "text=kept"]
+    assert main(words) == 2
+    assert "does not say that it is read-only: to call it" in capsys.readouterr().err
+    assert not (project / "saved.txt").exists()
+    assert told(capsys, *words, "--yes")["seconds"] >= 0
+    assert (project / "saved.txt").read_text(encoding="utf-8") == "kept"
+    (project / "saved.txt").unlink()
+
+    terminal = Terminal(project, words)
+    terminal.read_until("Call save?")
+    assert '"text": "kept"' in terminal.seen
+    terminal.type("n")
+    assert terminal.end()[0] == 1
+    assert not (project / "saved.txt").exists()
+    write_own(
+        {
+            "mcpServers": {"own": {"command": START[0], "args": START[1:]}},
+            "approval": {"rules": [{"module": "own", "then": "allow"}]},
+        }
+    )
+    assert main(words) == 0
+
+
+@pytest.mark.usefixtures("project")
+def test_the_log_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": TOKEN}}
+    write_own({"mcpServers": {"own": entry, "silent": {"command": "/no/such/program"}}})
+    assert main(["servers", "logs", "own"]) == 1
+    assert "has written nothing yet" in capsys.readouterr().err
+    for text in ("hello", f"with {TOKEN}", "sk-ant-api03-abcdefgh12345678"):
+        assert main(["servers", "test", "own", "speak", "-i", f"text={text}"]) == 0
+
+    log = told(capsys, "servers", "logs", "own")
+    lines = [(line["source"], line["text"]) for line in log["lines"]]
+    assert ("stderr", "own server starts with [secret:OWN_TOKEN]") in lines
+    assert ("stderr", "hello") in lines
+    assert ("message", "said with [secret:OWN_TOKEN]") in lines
+    assert ("ideabridge", "own is up") in lines
+    assert "12345678" not in Path(log["file"]).read_text(encoding="utf-8")
+    assert stat.S_IMODE(Path(log["file"]).stat().st_mode) == 0o600
+    warnings = told(capsys, "servers", "logs", "own", "--level", "warning", "-n", "2")["lines"]
+    assert [line["level"] for line in warnings] == ["warning", "warning"]
+    assert main(["servers", "test", "silent"]) == 1
+    failed = told(capsys, "servers", "logs", "silent")["lines"][-1]
+    assert (failed["level"], "/no/such/program" in failed["text"]) == ("error", True)
+
+
+def test_a_log_is_followed(project: Path, ideabridge: Run) -> None:
+    write_own({"mcpServers": {"own": {"command": START[0], "args": START[1:]}}})
+    ideabridge("servers", "test", "own", "speak", "-i", "text=earlier")
+    following = subprocess.Popen(
+        preloaded.python(EXECUTABLE, "servers", "logs", "own", "--follow"),
+        cwd=project,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with following:
+        assert following.stdout is not None
+        read_until(following.stdout, "said earlier")
+        ideabridge("servers", "test", "own", "speak", "-i", "text=followed")
+        read_until(following.stdout, "said followed")
+        following.send_signal(signal.SIGINT)
+    assert following.returncode == 130
+
+
+def read_until(stream: IO[str], text: str) -> None:
+    """Read lines until one contains `text`."""
+    for line in stream:
+        if text in line:
+            return
+    pytest.fail(f"the output ended before {text!r}")
