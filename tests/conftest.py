@@ -37,6 +37,9 @@ LONG_LIMIT = 3600
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# No test reads or writes the keyring of this machine.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
 # Every HTTP client of the tests and of the SDK would read the certificates of the system again,
 # which takes 30 ms; most tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)

@@ -4,7 +4,6 @@ withdraws tokens.
 
 import json
 import stat
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -397,7 +396,7 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
             "no backend on this system)"
         )
         assert sign_ins.read() == sign_in_there
-        monkeypatch.setitem(sys.modules, "keyring", keyring)
+        keyrings.use(monkeypatch, keyring)
         sign_ins.write(sign_in_there)
         keyrings.without_backend(monkeypatch)
         assert forget_sign_ins("tickets") == [server.url]

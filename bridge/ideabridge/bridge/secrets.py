@@ -8,8 +8,6 @@ credentials, unless they have the name of a secret (`TOKEN`).
 `mask` removes all of these values from errors and logs. A secret is certain if its place or its
 name says so. Results are data that a plan continues to use, so `redact` removes only certain
 secrets from them. Tasks and calls are refused only for certain secrets, too (`places`).
-
-The keyring of the system may hold keys and sign-ins.
 """
 
 from __future__ import annotations
@@ -22,15 +20,12 @@ import logging
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
 from ideabridge.tools.encoding import JSON, encode
-from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
@@ -492,53 +487,3 @@ def _redacted(value: JSON, finder: _Finder) -> JSON:
     if isinstance(value, dict):
         return {finder.replaced(key): _redacted(item, finder) for key, item in value.items()}
     return value
-
-
-class KeyringError(IdeabridgeError):
-    """The keyring fails, for example because it is locked. The message comes from the keyring."""
-
-
-class NoKeyringError(IdeabridgeError):
-    """No keyring is available: the package `keyring` is not installed, or has no backend on this
-    system.
-    """
-
-
-class Keyring:
-    """The entries of ideabridge in the keyring of the system, which the package `keyring` reads and
-    writes.
-
-    Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
-    keyring fails.
-    """
-
-    _SERVICE: Final = "ideabridge"
-
-    def read(self, name: str) -> str | None:
-        """Return the text that is stored under a name, or None."""
-        text: object = self._call("get_password", name)
-        return text if isinstance(text, str) else None
-
-    def write(self, name: str, text: str) -> None:
-        """Store a text under a name."""
-        self._call("set_password", name, text)
-
-    def delete(self, name: str) -> None:
-        """Delete the text under a name."""
-        self._call("delete_password", name)
-
-    def _call(self, function: str, *arguments: str) -> Any:
-        if find_spec("keyring") is None:
-            raise NoKeyringError("the package keyring is not installed")
-
-        try:
-            keyring: Any = import_module("keyring")
-        except Exception as error:
-            raise KeyringError(f"the package keyring cannot be imported: {error}") from error
-
-        try:
-            return getattr(keyring, function)(self._SERVICE, *arguments)
-        except keyring.errors.NoKeyringError as error:
-            raise NoKeyringError("the package keyring has no backend on this system") from error
-        except Exception as error:
-            raise KeyringError(str(error) or type(error).__name__) from error

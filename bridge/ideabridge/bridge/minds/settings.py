@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ideabridge.bridge.context.shown import LEAST, MOST
+from ideabridge.bridge.keyring import Keyring, KeyringError, NoKeyringError
 from ideabridge.bridge.minds.errors import ModelSetupError
-from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9/-]*:[^\s\x00-\x1f]{1,250}")

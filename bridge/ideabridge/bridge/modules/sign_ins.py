@@ -30,8 +30,9 @@ from mcp.shared.auth import (
 )
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ideabridge.bridge.keyring import Keyring, KeyringError, NoKeyringError
 from ideabridge.bridge.modules.settings import public_url
-from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import TrustError, read_own, read_own_beginning, write_own
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable

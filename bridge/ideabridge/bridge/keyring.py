@@ -1,0 +1,95 @@
+"""Keyring: the entries of ideabridge in the keyring of the system.
+
+The package `keyring` reads and writes them. It is imported only when an entry is needed, because
+the import asks the desktop which keyrings there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, cast
+
+from ideabridge.tools.errors import IdeabridgeError
+
+SECONDS: Final = 20.0
+"""How long a keyring may take to answer. A locked keyring may wait for a person to type a password
+at a desktop that nobody looks at."""
+
+_LEAST_PRIORITY: Final = 1
+"""The package gives a lower priority to backends that keep nothing, or that keep passwords in
+files."""
+
+
+class KeyringError(IdeabridgeError):
+    """The keyring fails, for example because it is locked. The message comes from the keyring."""
+
+
+class NoKeyringError(IdeabridgeError):
+    """No keyring is available on this system."""
+
+
+class Keyring:
+    """The entries of ideabridge in the keyring of the system. All methods block, for `SECONDS` at
+    most.
+
+    Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
+    keyring fails.
+    """
+
+    _SERVICE: Final = "ideabridge"
+
+    def read(self, name: str) -> str | None:
+        """Return the text that is stored under a name, or None."""
+        text = self._call(lambda backend: backend.get_password(self._SERVICE, name))
+        return text if isinstance(text, str) else None
+
+    def write(self, name: str, text: str) -> None:
+        """Store a text under a name."""
+        self._call(lambda backend: backend.set_password(self._SERVICE, name, text))
+
+    def delete(self, name: str) -> None:
+        """Delete the text under a name."""
+        self._call(lambda backend: backend.delete_password(self._SERVICE, name))
+
+    def _call(self, function: Callable[[Any], object]) -> object:
+        call = _Call(function)
+        # The thread is a daemon, so a keyring that never answers does not keep the process alive.
+        thread = threading.Thread(target=call.run, name="keyring", daemon=True)
+        thread.start()
+        thread.join(SECONDS)
+        if thread.is_alive():
+            raise KeyringError(
+                f"it has not answered within {SECONDS:g} seconds; it may be locked, and wait for "
+                "somebody to unlock it"
+            )
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+
+class _Call:
+    """One call of the package, in a thread of its own.
+
+    Attributes:
+        result: what the package returned.
+        error: why there is no result, or None.
+    """
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self._function = function
+        self.result: object = None
+        self.error: KeyringError | NoKeyringError | None = None
+
+    def run(self) -> None:
+        try:
+            keyring: Any = import_module("keyring")
+            backend = keyring.get_keyring()
+            if cast("float", backend.priority) < _LEAST_PRIORITY:
+                self.error = NoKeyringError("the package keyring has no backend on this system")
+                return
+
+            self.result = self._function(backend)
+        except Exception as error:  # noqa: BLE001 - each backend has errors of its own
+            self.error = KeyringError(str(error) or type(error).__name__)
