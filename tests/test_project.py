@@ -117,9 +117,10 @@ def test_the_namespace_stays_open() -> None:
 # -- the rooms of the house ------------------------------------------------------------------------
 
 LAYERS = (
-    ("command_line", "errors", "secrets"),
+    ("command_line", "errors", "keyring", "secrets"),
     ("data_files", "masking"),
     ("trust",),
+    ("stored_secrets",),
     ("context",),
     ("store",),
     ("modules", "minds"),

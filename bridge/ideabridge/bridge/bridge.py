@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge import checking
@@ -51,8 +52,8 @@ from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, MindName, choose
 from ideabridge.bridge.minds.function import MindFunction, as_mind
 from ideabridge.bridge.minds.model import ModelMind
-from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.settings import learn_secrets
+from ideabridge.bridge.modules.modules import Modules, stored_values
+from ideabridge.bridge.modules.settings import StoredValues, learn_secrets, secrets_named
 from ideabridge.bridge.offer.defined_tools import defined_tools, named_in_messages
 from ideabridge.bridge.offer.module_lists import ModuleLists
 from ideabridge.bridge.offer.offer import Offer
@@ -99,6 +100,9 @@ from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """Environment variable with the bearer token that the HTTP server requires."""
+
+_KEYRING_SECONDS: Final = 2.0
+"""How long, in seconds, the start waits for the keyring. It may wait for a person."""
 
 T = TypeVar("T")
 
@@ -230,6 +234,7 @@ class Bridge:
         # Register the secrets first, because runs can write to the store while modules are still
         # connecting.
         self._learn_secrets()
+        await self._learn_stored_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
         self._lists.recall()
         self.offer.forget()
@@ -307,6 +312,24 @@ class Bridge:
             folder_of=config.folder_of,
             variables_of=config.variables_of,
         )
+
+    async def _learn_stored_secrets(self) -> None:
+        """Register every stored secret that the configuration names, if the keyring answers soon.
+        Otherwise, each is registered when its module starts.
+        """
+        modules = self.configuration.modules
+        names = [name for name, entry in modules.items() if secrets_named(entry)]
+        if not names:
+            return
+
+        def read() -> list[StoredValues]:
+            return [stored_values(self.configuration, name) for name in names]
+
+        with anyio.move_on_after(_KEYRING_SECONDS):
+            for values in await anyio.to_thread.run_sync(read, abandon_on_cancel=True):
+                for name, value in values.items():
+                    if isinstance(value, str):
+                        self.secrets.add(name, value, certain=True)
 
     async def __aexit__(
         self,

@@ -42,6 +42,7 @@ from ideabridge.bridge.modules.settings import (
     with_own_keys,
 )
 from ideabridge.bridge.store.database import is_address
+from ideabridge.bridge.stored_secrets import SecretOwner, secret_owner
 from ideabridge.bridge.trust import (
     FILE_NAME,
     MAX_FILE_BYTES,
@@ -553,6 +554,11 @@ class Configuration(BaseModel):
         """Return the variables that a module's entry may name, or None for every variable."""
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
+
+    def secret_owner_of(self, module: str) -> SecretOwner:
+        """Return the owner of the secrets that a module's entry may read."""
+        layer = self.layer_of(module)
+        return secret_owner(None if layer is None else layer.file)
 
     @property
     def refused(self) -> list[str]:

@@ -17,12 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.command_line import Argument, program_name, read_arguments
-from ideabridge.bridge.secrets import HARMLESS_HEADERS, is_secret_name
+from ideabridge.bridge.secrets import HARMLESS_HEADERS, NAME_PATTERN, is_secret_name
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MASK: Final = "•••"
 
-_VARIABLE: Final = re.compile(r"(\$?\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?)([^{}]*)\}")
+_VARIABLE: Final = re.compile(
+    rf"(\$?\$\{{(?:secret:{NAME_PATTERN}(?=\}})|[A-Za-z_][A-Za-z0-9_]*(?::-)?))([^{{}}]*)\}}"
+)
+"""A variable, with its default if there is one, or the name of a stored secret."""
+
 _PREFIXES: Final = (
     r"gh[opsur]_|github_pat_|glpat-|xox[a-z]-|xapp-|sk-ant-|sk-proj-|sk-or-|[sr]k_(?:live|test)_|npm_|pypi-|hf_|gsk_"
     r"|shpat_|sbp_|ntn_|lin_api_|figd_|tvly-|dop_v1_|pat-|whsec_|nvapi-|xai-|pplx-|hvs\.|ATATT|sk-|AKIA|ASIA|AIza"
@@ -62,6 +66,9 @@ _ACCOUNT: Final = re.compile(
 )
 """A user, a password and a host, as in an address without its scheme."""
 
+_NAME_AND_PASSWORD: Final = re.compile(r"((?:\$\{[^{}]*\}|(?!\$\{)[^:])*):(.*)", re.DOTALL)
+"""The user of an address with a password. The colon is not one within `${VAR:-default}`."""
+
 _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
 _CONNECTION: Final = re.compile(
     r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
@@ -83,7 +90,7 @@ _USER: Final = re.compile(
 _BEARER: Final = re.compile(r"(\b(?:bearer|basic)\s+)([\w.~+/-]{8,}=*)", re.IGNORECASE)
 _HEADER: Final = re.compile(r"([A-Za-z][\w-]*)(\s*:\s*)(.+)", re.DOTALL)
 _HEADER_IN_TEXT: Final = re.compile(
-    r"(?<![\w$-])([A-Za-z][\w-]*)(:\s*)(?!(?:bearer|basic|token)\s)([^\s\"'`$();|&<>\\/]+)",
+    r"(?<![\w$-])(?<!\$\{)([A-Za-z][\w-]*)(:\s*)(?!(?:bearer|basic|token)\s)([^\s\"'`$();|&<>\\/]+)",
     re.IGNORECASE,
 )
 _ASSIGNMENT: Final = re.compile(
@@ -626,8 +633,9 @@ class _Mask:
         return f"{scheme}://{user}{at}{host}{path}{query}"
 
     def _user(self, user: str, *, is_inert: bool, is_code: bool = False) -> str:
-        name, colon, password = user.partition(":")
-        if colon:
+        match = _NAME_AND_PASSWORD.fullmatch(user)
+        if match is not None:
+            name, password = match.groups()
             return f"{name}:{self._hide(password, is_inert=is_inert, is_code=is_code)}"
         is_name = re.fullmatch(r"[a-z]{1,12}", user) is not None
         return user if is_name else self._hide(user, is_inert=is_inert, is_code=is_code)

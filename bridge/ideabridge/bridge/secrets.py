@@ -32,6 +32,9 @@ MIN_LENGTH: Final = 6
 """The minimum length of a secret, in characters. Shorter values occur in ordinary text, which
 masking would garble."""
 
+NAME_PATTERN: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+"""The pattern of the name of a stored secret, NAME in `${secret:NAME}`."""
+
 _LEAST_BASE64: Final = 7
 """The minimum length of a form in base64, in characters. Two random strings of seven characters are
 equal once in 4 * 10^12 cases.

@@ -1085,7 +1085,14 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
         command += ["--config", str(file)]
     elif anywhere or file.parent != Path.cwd():
         command.append(str(file.parent))
-    return " ".join(map(_quoted, command))
+    return shell_words(command)
+
+
+def shell_words(words: Sequence[str]) -> str:
+    """Return a command line that a person can copy into a shell, in one line and without hidden
+    characters.
+    """
+    return " ".join(map(_quoted, words))
 
 
 def _quoted(word: str) -> str:

@@ -27,6 +27,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ServerEvent
@@ -72,8 +73,10 @@ from ideabridge.bridge.modules.settings import (
     ModuleKind,
     ModuleState,
     ModuleStatus,
+    StoredValues,
     Way,
     expand,
+    secrets_named,
 )
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.modules.views import without_views
@@ -143,6 +146,7 @@ class ModuleSurroundings:
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry may use, or None for all.
+        read_secrets: returns the stored secrets that its entry names. Blocks.
         secrets: registers every secret value of its entry, and masks it.
         result_bytes: maximum size of one result, in bytes of JSON.
         exposed: True if clients may call its tools directly.
@@ -157,6 +161,7 @@ class ModuleSurroundings:
     folder: Path
     working_folder: Path
     variables: Variables | None
+    read_secrets: Callable[[], StoredValues]
     secrets: Secrets
     result_bytes: int
     exposed: bool
@@ -465,7 +470,7 @@ class Module:
             return
 
         try:
-            launch = self.launch()
+            launch = await self.launch()
         except ModuleConfigurationError as error:
             self._closed = True
             self._set("failed", error)
@@ -484,14 +489,21 @@ class Module:
             self._settled.set()
             self._wake()
 
-    def launch(self) -> Launch:
-        """How the module is started or reached, with the values of variables.
+    async def launch(self) -> Launch:
+        """How the module is started or reached, with the values of variables and secrets.
 
         Raises:
-            ModuleConfigurationError: a variable is not set, or an address is malformed.
+            ModuleConfigurationError: a variable is not set, a secret cannot be used, or an address
+                is malformed.
         """
         if self._launch is None:
             surroundings = self._surroundings
+            stored: StoredValues = {}
+            if secrets_named(self.configuration):
+                # The keyring may wait for a person.
+                stored = await anyio.to_thread.run_sync(
+                    surroundings.read_secrets, abandon_on_cancel=True
+                )
             self._launch = expand(
                 self.name,
                 self.configuration,
@@ -499,6 +511,7 @@ class Module:
                 surroundings.variables,
                 surroundings.secrets,
                 working_folder=surroundings.working_folder,
+                stored=stored,
             )
         return self._launch
 

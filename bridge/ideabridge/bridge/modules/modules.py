@@ -25,8 +25,14 @@ import anyio
 import anyio.abc
 
 from ideabridge.bridge.modules.errors import ModuleError, UnknownModuleError
-from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.modules.settings import (
+    ModuleStatus,
+    StoredValues,
+    entry_digest,
+    secrets_named,
+)
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.stored_secrets import StoredSecretError, secret_value
 from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool
 
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration
     from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile
     from ideabridge.bridge.modules.user_modules import UserModules
+    from ideabridge.bridge.stored_secrets import SecretOwner
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
@@ -87,6 +94,10 @@ class ModuleSource(Protocol):
 
     def variables_of(self, module: str) -> Variables | None:
         """Return the variables that the entry of a module may use, or None for all."""
+        ...
+
+    def secret_owner_of(self, module: str) -> SecretOwner:
+        """Return the owner of the secrets that the entry of a module may read."""
         ...
 
 
@@ -146,6 +157,7 @@ class Modules:
                     folder=configuration.folder_of(name),
                     working_folder=configuration.working_folder_of(name),
                     variables=configuration.variables_of(name),
+                    read_secrets=partial(stored_values, configuration, name),
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,
                     exposed=configuration.exposes(name),
@@ -447,3 +459,17 @@ async def _all_within(
                 group.start_soon(wait, module)
         return True
     return False
+
+
+def stored_values(configuration: ModuleSource, module: str) -> StoredValues:
+    """Return the stored secrets that a module's entry names. Blocks."""
+    entry = configuration.modules[module]
+    owner = configuration.secret_owner_of(module)
+    values: dict[str, str | StoredSecretError] = {}
+    for name in secrets_named(entry):
+        try:
+            values[name] = secret_value(owner, name, module, entry_digest(entry))
+        except StoredSecretError as error:
+            values[name] = error
+
+    return values

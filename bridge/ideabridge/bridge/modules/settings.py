@@ -17,16 +17,17 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ideabridge.bridge.masking import hidden_in, is_token
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
-from ideabridge.bridge.secrets import Secrets, is_secret_name
+from ideabridge.bridge.secrets import NAME_PATTERN, Secrets, is_secret_name
+from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables, variables_text
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
 ModuleKind = Literal["stdio", "http", "sse"]
 """The kind of connection that reaches a module."""
@@ -444,6 +445,7 @@ def public_url(url: str) -> str:
 
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]*)\}")
+_SECRET: Final = re.compile(rf"secret:({NAME_PATTERN})")
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _EDITOR_HINTS: Final = {
@@ -475,16 +477,29 @@ class Launch:
     auth: AuthorizationSettings | None = None
 
 
-class _Filler:
-    """Expands variables in the strings of one entry, and records which variables are missing."""
+StoredValues = Mapping[str, str | StoredSecretError]
+"""The value of each stored secret that an entry names, or the reason why it cannot be used."""
 
-    def __init__(self, module: str, variables: Variables | None, secrets: Secrets) -> None:
+
+class _Filler:
+    """Expands variables and secrets in the strings of one entry, and records which are missing."""
+
+    def __init__(
+        self,
+        module: str,
+        variables: Variables | None,
+        secrets: Secrets,
+        stored: StoredValues | None,
+    ) -> None:
         # The first place that names each variable, keyed by the variable's name.
         self._unset: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._module = module
         self._variables = variables
         self._secrets = secrets
+        self._stored_values = stored
+        # For each stored secret that cannot be used, its first place and the reason, keyed by name.
+        self._unusable: dict[str, tuple[str, str]] = {}
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
         """Replace the variables in a string. A missing variable is left as written."""
@@ -492,7 +507,11 @@ class _Filler:
         def replacement(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
                 return match.group()[1:]
-            value = self._value(match.group(1), place, secret=secret)
+            named = _SECRET.fullmatch(match.group(1))
+            if named is not None:
+                value = self._stored(named.group(1), place)
+            else:
+                value = self._value(match.group(1), place, secret=secret)
             return match.group() if value is None else value
 
         return _VARIABLE.sub(replacement, text)
@@ -520,8 +539,23 @@ class _Filler:
 
         return value
 
+    def _stored(self, name: str, place: str) -> str | None:
+        value = None if self._stored_values is None else self._stored_values[name]
+        if isinstance(value, StoredSecretError):
+            self._unusable.setdefault(name, (place, str(value)))
+            return None
+        if value is None:
+            return None
+
+        self._secrets.add(name, value, certain=True)
+        if "://" in value:
+            self._secrets.add_url(name, value)
+        return value
+
     def check(self) -> None:
-        """Raise an error that names every missing variable, and says how to supply it."""
+        """Raise an error that names every missing variable and every secret that cannot be used,
+        and says how to supply it.
+        """
         parts = list[str]()
         if self._unset:
             parts.append(_unset([*self._unset]))
@@ -530,8 +564,10 @@ class _Filler:
             assert self._variables is not None
             parts.append(self._variables.refusal(*self._refused))
 
+        parts += [reason for _, reason in self._unusable.values()]
         if parts:
-            places = dict.fromkeys([*self._unset.values(), *self._refused.values()])
+            secret_places = [place for place, _ in self._unusable.values()]
+            places = dict.fromkeys([*self._unset.values(), *self._refused.values(), *secret_places])
             raise _error(self._module, ", ".join(places), "; ".join(parts))
 
 
@@ -552,19 +588,22 @@ def expand(
     secrets: Secrets,
     *,
     working_folder: Path | None = None,
+    stored: StoredValues | None = None,
 ) -> Launch:
-    """Replace `${VAR}` and `${VAR:-default}` by values from the environment; `$${` becomes `${`.
+    """Replace `${VAR}` and `${VAR:-default}` by values from the environment, and `${secret:NAME}`
+    by stored secrets; `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
     `folder`. Only `variables` may be used, or all if it is None. `secrets` registers every value
-    that must not be shown.
+    that must not be shown. Without `stored`, `${secret:NAME}` stays as written.
 
     Raises:
-        ModuleConfigurationError: variables are not allowed, or not set and without a default; the
-            message names all of them. Also raised for an editor's variable (`${workspaceFolder}`),
-            and if the result is not an address or a header.
+        ModuleConfigurationError: variables are not allowed, or not set and without a default, or
+            secrets cannot be used; the message names all of them. Also raised for an editor's
+            variable (`${workspaceFolder}`), and if the result is not an address or a header.
     """
-    launch = _filled(module, configuration, variables, secrets)
+    filler = _Filler(module, variables, secrets, stored)
+    launch = _filled(configuration, filler)
     _check_launch(module, launch, secrets)
     words: list[JSON] = [*launch.args]
     _add_hidden(
@@ -580,11 +619,8 @@ def expand(
     return replace(launch, command=command, cwd=str(cwd))
 
 
-def _filled(
-    module: str, configuration: ModuleConfiguration, variables: Variables | None, secrets: Secrets
-) -> Launch:
-    """Return an entry with the values of variables, before paths are made absolute."""
-    filler = _Filler(module, variables, secrets)
+def _filled(configuration: ModuleConfiguration, filler: _Filler) -> Launch:
+    """Return an entry with the values of variables and secrets, before paths are made absolute."""
     fill = filler.fill
     launch = Launch(
         command=fill(configuration.command or "", "command", secret=False),
@@ -651,6 +687,39 @@ def _check_auth(
         raise _error(module, "auth.issuer", text)
 
 
+def filled_texts(configuration: ModuleConfiguration) -> dict[str, str]:
+    """Return the strings of an entry in which variables and secrets are expanded, keyed by place,
+    for example `env.TOKEN` or `args.2`.
+    """
+    texts = {"command": configuration.command, "cwd": configuration.cwd, "url": configuration.url}
+    texts |= {f"args.{index}": text for index, text in enumerate(configuration.args)}
+    texts |= {f"env.{name}": text for name, text in configuration.env.items()}
+    texts |= {f"headers.{name}": text for name, text in configuration.headers.items()}
+    if configuration.auth is not None:
+        for key in ("issuer", "client_id", *SECRET_KEYS):
+            texts[f"auth.{key}"] = getattr(configuration.auth, key)
+
+    return {place: text for place, text in texts.items() if text}
+
+
+def secrets_named(configuration: ModuleConfiguration) -> dict[str, list[str]]:
+    """Return the names of the stored secrets that an entry uses, each with its places."""
+    names: dict[str, list[str]] = {}
+    for place, text in filled_texts(configuration).items():
+        for match in _VARIABLE.finditer(text):
+            named = _SECRET.fullmatch(match.group(1))
+            if named is not None and not match.group().startswith("$$"):
+                names.setdefault(named.group(1), []).append(place)
+
+    return names
+
+
+def entry_digest(configuration: ModuleConfiguration) -> str:
+    """Return a SHA-256, in hex, over everything in an entry that decides where its secrets go."""
+    keys = {"type", "command", "args", "env", "cwd", "url", "headers", "auth"}
+    return content_hash(cast("JSONObject", configuration.model_dump(mode="json", include=keys)))
+
+
 def learn_secrets(
     modules: Mapping[str, ModuleConfiguration],
     secrets: Secrets,
@@ -659,7 +728,7 @@ def learn_secrets(
     variables_of: Callable[[str], Variables | None],
 ) -> None:
     """Register every secret value of the configured modules, including disabled ones, without
-    starting any. `folder_of` and `variables_of` return the arguments of `expand` for a module.
+    starting any. Stored secrets are not read. `folder_of` and `variables_of` return the arguments of `expand` for a module.
     """
     for name, configuration in modules.items():
         try:
@@ -706,7 +775,8 @@ def _read_variable(
         hint = _EDITOR_HINTS.get(inside) or {
             "env": f"write ${{{name}}}",
             "input": "nobody is asked for values here; set a variable and write ${VAR}",
-        }.get(kind, "expected ${VAR} or ${VAR:-default}")
+            "secret": "a secret's name has letters, digits, '_', '-' and '.', and no default",
+        }.get(kind, "expected ${VAR}, ${VAR:-default} or ${secret:NAME}")
         raise error(f"${{{inside[:80]}}} is not understood: {hint}")
     return match.group(1), match.group(2)
 

@@ -76,7 +76,7 @@ class UserModules:
             ModuleDownError: too many connections are in use.
         """
         try:
-            url = module.launch().url
+            url = (await module.launch()).url
         except ModuleConfigurationError:
             yield module  # the module is unreachable for everybody, and its own errors say why
             return

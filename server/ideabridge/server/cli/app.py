@@ -26,6 +26,7 @@ from ideabridge.server.cli import (
     publishing,
     run_plan,
     runs,
+    secrets,
     serve,
     server_entries,
     server_import,
@@ -176,6 +177,14 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "servers logout": ("servers logout github",),
     "servers import": ("servers import claude-code", "servers import vscode github --move"),
+    "secrets": ("secrets set github-token", "secrets list"),
+    "secrets set": (
+        "secrets set github-token",
+        "secrets set tickets-token --config ideabridge.json",
+    ),
+    "secrets list": ("secrets list", "secrets list --json"),
+    "secrets remove": ("secrets remove github-token",),
+    "secrets allow": ("secrets allow tickets-token --config ideabridge.json",),
     "tools": ("tools list", "tools list git log"),
     "tools list": ("tools list git log", "tools list --schemas"),
 }
@@ -393,6 +402,7 @@ app.add_typer(history.app, name="history")
 app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
 app.add_typer(servers.app, name="servers")
+app.add_typer(secrets.app, name="secrets")
 # The earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)
 app.add_typer(tools.app, name="tools")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.trust import ProjectTrust
 
-_NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?=\}|:-)")
 _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
 
@@ -240,6 +240,7 @@ def _effects(
             state = f"not allowed; to allow it: {command}"
         lines.append(("variable", f"{name} (in {', '.join(places)}): {state}"))
 
+    lines += _secret_lines(standing, parsed)
     try:
         top = lay_over(user, parsed, standing).layers[-1]
     except ConfigurationError as error:
@@ -250,6 +251,37 @@ def _effects(
         *(("narrowed", line) for line in top.narrowed),
         *(("refused", line) for line in top.refused),
     ]
+
+
+def _secret_lines(standing: ProjectTrust, parsed: Configuration) -> list[tuple[str, str]]:
+    """Return (`secret`, what is stored for a server) for each secret that a server names."""
+    from ideabridge.bridge.modules.settings import entry_digest, secrets_named
+    from ideabridge.bridge.stored_secrets import StoredSecretError, find_secret, secret_owner
+
+    owner = secret_owner(standing.found.file)
+    lines: list[tuple[str, str]] = []
+    for server, entry in parsed.modules.items():
+        for name, places in secrets_named(entry).items():
+            try:
+                secret = find_secret(owner, name)
+            except StoredSecretError as error:
+                lines.append(("secret", f"{name}: {error}"))
+                continue
+
+            if secret is None:
+                state = f"not stored; to store it for this file: {owner.set_command(name)}"
+            elif secret.servers.get(server) == entry_digest(entry):
+                state = "stored for this server, as it is"
+            else:
+                state = (
+                    "stored, but not for this server as it is now; to allow it: "
+                    f"{owner.allow_command(name)}"
+                )
+
+            where = ", ".join(f"mcpServers.{server}.{place}" for place in places)
+            lines.append(("secret", f"{name} (in {where}): {state}"))
+
+    return lines
 
 
 def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str]]:
@@ -284,20 +316,13 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
     """Return the environment variables in a project file that may contain a secret, each with the
     places where it is used.
     """
+    from ideabridge.bridge.modules.settings import filled_texts
     from ideabridge.bridge.trust import HARMLESS
 
     places: dict[str, list[str]] = {}
     for module, entry in parsed.modules.items():
-        texts = {"command": entry.command, "cwd": entry.cwd, "url": entry.url}
-        texts |= {f"args.{number}": text for number, text in enumerate(entry.args)}
-        texts |= {f"env.{key}": text for key, text in entry.env.items()}
-        texts |= {f"headers.{key}": text for key, text in entry.headers.items()}
-        if entry.auth is not None:
-            keys = ("issuer", "client_id", "client_secret", "private_key")
-            texts |= {f"auth.{key}": getattr(entry.auth, key) for key in keys}
-
-        for place, text in texts.items():
-            for match in _NAMED.finditer(text or ""):
+        for place, text in filled_texts(entry).items():
+            for match in _NAMED.finditer(text):
                 if not match.group().startswith("$$") and match.group(1) not in HARMLESS:
                     places.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
 

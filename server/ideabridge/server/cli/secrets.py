@@ -1,0 +1,352 @@
+"""`ideabridge secrets`: the values that `${secret:NAME}` stands for in the entries of servers."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    confirm,
+    interruptible,
+    report,
+    say,
+)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.stored_secrets import SecretOwner, StoredSecret
+
+_MOST_INPUT = 1024 * 1024
+
+app = typer.Typer(help="Store, list and remove the values of ${secret:NAME}.", no_args_is_help=True)
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the secret, as in ${secret:NAME}.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A server that names a secret.
+
+    Attributes:
+        server: the name of the server.
+        places: the places in its entry, for example `env.TOKEN`.
+        entry: its entry.
+        allowed: whether the server may use the secret that is stored.
+    """
+
+    server: str
+    places: tuple[str, ...]
+    entry: ModuleConfiguration
+    allowed: bool
+
+
+@app.command("set")
+@command("config", "json")
+def set_value(options: Options, name: NameArgument) -> None:
+    """Store a secret, or replace its value.
+
+    The value is typed at the terminal, where it is not shown, or comes from standard input. It is
+    stored in the keyring of the system or, if there is none, in a file that only you can read. It
+    is for the servers of your own configuration. With --config, it is for those servers of that
+    file that name it now.
+    """
+    from ideabridge.bridge.modules.settings import entry_digest
+    from ideabridge.bridge.secrets import MIN_LENGTH
+    from ideabridge.bridge.stored_secrets import secret_name_problem, set_secret
+
+    problem = secret_name_problem(name)
+    if problem is not None:
+        raise UsageError(problem)
+
+    owner = _owner(options)
+    uses = _uses(_configuration(owner), name, None)
+    if owner.file is not None:
+        _check_named(owner, name, uses)
+        _say_uses(uses)
+
+    value = _typed_value(name) if at_terminal() else _piped_value()
+    servers = {} if owner.file is None else {use.server: entry_digest(use.entry) for use in uses}
+    place = set_secret(owner, name, value, servers)
+    result: JSONObject = {
+        "name": name,
+        "file": owner.file,
+        "stored_in": place,
+        "servers": _uses_json(uses),
+    }
+    options.print_or_say(result, f"{name} is stored in {place}")
+    if options.json:
+        return
+
+    if len(value) < MIN_LENGTH:
+        say(f"values under {MIN_LENGTH} characters are not hidden in results and logs", "yellow")
+    if not uses:
+        say(f"write ${{secret:{name}}} where a server of yours needs the value", "dim")
+
+
+@app.command("list")
+@command("config", "project", "json")
+def list_secrets(options: Options) -> int:
+    """List secrets: whose they are, where the values are, and which servers use them. Values are
+    never shown. Exit code 1 if a server cannot have a secret that it names.
+    """
+    from ideabridge.bridge.stored_secrets import secret_owner, stored_secrets
+
+    secrets = {(secret.file, secret.name): secret for secret in stored_secrets()}
+    owners = [secret_owner(None)]
+    project = options.project_file() or options.config
+    if project is not None and project.is_file():
+        owners.append(secret_owner(project.absolute()))
+
+    owners += [secret_owner(Path(file)) for file, _ in secrets if file is not None]
+    rows: list[tuple[str, ...]] = []
+    listed: list[JSON] = []
+    is_well = True
+    for owner in dict.fromkeys(owners):
+        configuration = _listed_configuration(owner)
+        names = {name for file, name in secrets if file == owner.file}
+        names |= _names_in(configuration)
+        for name in sorted(names):
+            secret = secrets.get((owner.file, name))
+            uses = _uses(configuration, name, secret)
+            state = _state(secret, uses)
+            is_well = is_well and state == "stored"
+            rows.append(_row(owner, name, secret, uses))
+            listed.append(
+                {
+                    "name": name,
+                    "file": owner.file,
+                    "state": state,
+                    "place": None if secret is None else secret.place,
+                    "servers": _uses_json(uses),
+                }
+            )
+
+    options.print_rows(
+        {"secrets": listed},
+        ("secret", "belongs to", "place", "used by"),
+        rows,
+        empty="no secrets are stored, and no server names one",
+    )
+    if not options.json:
+        _say_commands(listed)
+    return ExitCode.DONE if is_well else ExitCode.FAILED
+
+
+@app.command("remove")
+@command("config", "json")
+def remove_value(options: Options, name: NameArgument) -> int:
+    """Remove a secret from the keyring or the file. Servers that name it can no longer start."""
+    from ideabridge.bridge.stored_secrets import remove_secret
+
+    owner = _owner(options)
+    removed = remove_secret(owner, name)
+    if options.json or removed:
+        options.print_or_say(
+            {"name": name, "file": owner.file, "removed": removed}, f"{name} is removed"
+        )
+    else:
+        report(f"no secret {name} is stored for {owner.shown}; `ideabridge secrets list` lists all")
+    return ExitCode.DONE if removed else ExitCode.FAILED
+
+
+@app.command("allow")
+@command("config", "json")
+def allow_servers(options: Options, name: NameArgument) -> int:
+    """Let the servers of a file that is not your own use a stored secret as they are now.
+
+    This is needed after a change of such a server, because the changed server may send the secret
+    elsewhere. A person at the terminal decides.
+    """
+    from ideabridge.bridge.modules.settings import entry_digest
+    from ideabridge.bridge.stored_secrets import allow_secret
+
+    owner = _owner(options)
+    if owner.file is None:
+        raise UsageError("your own servers need no permission; --config names another file")
+
+    uses = _uses(_configuration(owner), name, None)
+    _check_named(owner, name, uses)
+    if not at_terminal():
+        raise UsageError(f"nobody is at a terminal to look at it. Run: {owner.allow_command(name)}")
+
+    _say_uses(uses)
+    if not confirm(f"Let them use the secret {name}?"):
+        say("nothing was changed", "yellow")
+        return ExitCode.FAILED
+
+    allow_secret(owner, name, {use.server: entry_digest(use.entry) for use in uses})
+    result: JSONObject = {"name": name, "file": owner.file, "servers": _uses_json(uses)}
+    servers = ", ".join(use.server for use in uses)
+    options.print_or_say(result, f"{servers} may use {name}")
+    return ExitCode.DONE
+
+
+# -- the value -------------------------------------------------------------------------------------
+
+
+def _typed_value(name: str) -> str:
+    with interruptible():
+        return getpass.getpass(f"Value of {name} (it is not shown): ", sys.stderr)
+
+
+def _piped_value() -> str:
+    """Return the value from standard input, without the line end that `echo` adds.
+
+    Raises:
+        UsageError: it is not UTF-8, or too long.
+    """
+    data = sys.stdin.buffer.read(_MOST_INPUT)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError("the value on standard input is not UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+# -- whose secrets, and which servers use them -----------------------------------------------------
+
+
+def _owner(options: Options) -> SecretOwner:
+    """Return whose secrets a command is about."""
+    from ideabridge.bridge.stored_secrets import secret_owner
+
+    file = options.config
+    return secret_owner(None if file is None else file.expanduser().absolute())
+
+
+def _configuration(owner: SecretOwner) -> Configuration:
+    """Read the configuration that secrets belong to. Nothing that it names is started.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has problems.
+    """
+    from ideabridge.bridge.configuration import load_configuration, user_configuration
+
+    if owner.file is None:
+        return user_configuration(Path.cwd())
+    return load_configuration(owner.file)
+
+
+def _listed_configuration(owner: SecretOwner) -> Configuration:
+    """Read a configuration for the list. If it cannot be read, report that, and list only what is
+    stored.
+    """
+    from ideabridge.bridge.configuration import Configuration, ConfigurationError
+
+    try:
+        return _configuration(owner)
+    except ConfigurationError as error:
+        report(str(error))
+        return Configuration()
+
+
+def _names_in(configuration: Configuration) -> set[str]:
+    from ideabridge.bridge.modules.settings import secrets_named
+
+    return {name for entry in configuration.modules.values() for name in secrets_named(entry)}
+
+
+def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) -> list[_Use]:
+    """Return the servers that name a secret. `secret` is what is stored under the name."""
+    from ideabridge.bridge.modules.settings import entry_digest, secrets_named
+
+    uses: list[_Use] = []
+    for server, entry in configuration.modules.items():
+        places = secrets_named(entry).get(name)
+        if places is None:
+            continue
+
+        allowed = secret is not None and (
+            secret.file is None or secret.servers.get(server) == entry_digest(entry)
+        )
+        uses.append(_Use(server, tuple(places), entry, allowed))
+
+    return uses
+
+
+def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
+    """Raise `UsageError` if no server of a file names a secret."""
+    if not uses:
+        raise UsageError(
+            f"no server of {owner.shown} names ${{secret:{name}}}; expected one, because a secret "
+            "of this file is only for the servers that name it now"
+        )
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def _say_uses(uses: Iterable[_Use]) -> None:
+    """Report which servers get a secret, and what they start or call."""
+    for use in uses:
+        say(f"{use.server} gets it, in {', '.join(use.places)}: {_target(use.entry)}")
+
+
+def _target(entry: ModuleConfiguration) -> str:
+    """Return what a server starts or calls, without secrets."""
+    from ideabridge.bridge.masking import shown_definition
+
+    shown = shown_definition(cast("JSONObject", entry.model_dump(mode="json", exclude_unset=True)))
+    if entry.url is not None:
+        return str(shown["url"])
+
+    words = [shown["command"]]
+    arguments = shown.get("args")
+    if isinstance(arguments, list):
+        words += arguments
+    return shlex.join(map(str, words))
+
+
+def _state(
+    secret: StoredSecret | None, uses: Iterable[_Use]
+) -> Literal["stored", "missing", "not allowed"]:
+    if secret is None:
+        return "missing"
+    return "stored" if all(use.allowed for use in uses) else "not allowed"
+
+
+def _row(
+    owner: SecretOwner, name: str, secret: StoredSecret | None, uses: Iterable[_Use]
+) -> tuple[str, ...]:
+    servers = [
+        use.server if use.allowed or secret is None else f"{use.server} (not allowed)"
+        for use in uses
+    ]
+    place = "missing" if secret is None else secret.place
+    whose = "yours" if owner.file is None else owner.shown
+    return name, whose, place, ", ".join(servers) or "-"
+
+
+def _say_commands(listed: Iterable[JSON]) -> None:
+    """Report which commands store or allow what is missing."""
+    from ideabridge.bridge.stored_secrets import SecretOwner
+
+    for entry in cast("list[JSONObject]", listed):
+        owner = SecretOwner(cast("str | None", entry["file"]))
+        name = str(entry["name"])
+        if entry["state"] == "missing":
+            say(f"{name} is not stored; run: {owner.set_command(name)}", "yellow")
+        elif entry["state"] == "not allowed":
+            say(f"{name} is not for all who name it; run: {owner.allow_command(name)}", "yellow")
+
+
+def _uses_json(uses: Iterable[_Use]) -> list[JSON]:
+    return [
+        {"name": use.server, "places": list[JSON](use.places), "target": _target(use.entry)}
+        for use in uses
+    ]
