@@ -20,10 +20,16 @@ from ideabridge.server.hosts.editing.writing import replace_file
 from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
-HostFormat = Literal["json", "jsonc"]
+HostFormat = Literal["json", "jsonc", "toml"]
 """The notation of a host's file. Comments and trailing commas are read in both kinds of JSON."""
 
-_BOM: Final = b"\xef\xbb\xbf"
+_MARKS: Final = {
+    b"\xef\xbb\xbf": "utf-8",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+"""Byte order marks, with the encodings of the texts that begin with them. PowerShell writes UTF-16.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,17 @@ class _Notation:
     remove: Callable[[str, Sequence[str], str], str]
 
 
-_JSON: Final = _Notation("JSON", parse_json, put_json, remove_json)
-_NOTATIONS: Final[dict[HostFormat, _Notation]] = {"json": _JSON, "jsonc": _JSON}
+def _notation(format_name: HostFormat) -> _Notation:
+    match format_name:
+        case "toml":
+            # Imported here, because most commands read no TOML.
+            from ideabridge.server.hosts.editing import toml_text
+
+            return _Notation(
+                "TOML", toml_text.parse_toml, toml_text.put_toml, toml_text.remove_toml
+            )
+        case _:
+            return _Notation("JSON", parse_json, put_json, remove_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +89,9 @@ class HostText:
 
     @property
     def data(self) -> bytes:
-        """The bytes of the text."""
-        mark = _BOM if self.before is not None and self.before.startswith(_BOM) else b""
-        return mark + self.text.encode()
+        """The bytes of the text, in the encoding of the file."""
+        mark, encoding = _encoding(self.before or b"")
+        return mark + self.text.encode(encoding)
 
     def with_entry(
         self, keys: Sequence[str], name: str, entry: JSON, *, listed: bool = False
@@ -165,7 +180,7 @@ class HostText:
         return edited.data
 
     def _changed(self, change: EntryChange) -> HostText:
-        notation = _NOTATIONS[self.format]
+        notation = _notation(self.format)
         expected = changed(self.content, change)
         try:
             if change.entry is None:
@@ -179,7 +194,7 @@ class HostText:
             content = notation.parse(text)
         except (ValueError, RecursionError):
             content = None
-        if not isinstance(content, dict) or not _equal(content, expected):
+        if not isinstance(content, dict) or not _says(content, expected, change.keys):
             raise HostFileError(
                 f"{self.path}: {change.name!r} cannot be changed there without changing more of "
                 "the file; edit it by hand"
@@ -187,9 +202,26 @@ class HostText:
         return replace(self, text=text, content=content, changes=(*self.changes, change))
 
 
-def _equal(value: JSON, other: JSON) -> bool:
-    """Return whether two values are the same JSON. Python takes 1, 1.0 and True for equal."""
-    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)
+def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
+    """Return whether a text says what it is expected to say. An object on the way to the entries
+    may be gone with its last entry: TOML has no empty table without a header.
+
+    Values are compared as text, because Python takes 1, 1.0 and True for equal.
+    """
+    texts = [
+        json.dumps(_without_empty(value, keys), sort_keys=True) for value in (content, expected)
+    ]
+    return texts[0] == texts[1]
+
+
+def _without_empty(value: JSON, keys: Sequence[str]) -> JSON:
+    if not keys or not isinstance(value, dict) or keys[0] not in value:
+        return value
+
+    below = _without_empty(value[keys[0]], keys[1:])
+    if below in ({}, None):
+        return {key: member for key, member in value.items() if key != keys[0]}
+    return {**value, keys[0]: below}
 
 
 def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noqa: A002
@@ -210,13 +242,14 @@ def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noq
     return _read(path, format, data)
 
 
-def _read(path: Path, notation_name: HostFormat, data: bytes | None) -> HostText:
+def _read(path: Path, format_name: HostFormat, data: bytes | None) -> HostText:
+    mark, encoding = _encoding(data or b"")
     try:
-        text = (data or b"").removeprefix(_BOM).decode()
+        text = (data or b"").removeprefix(mark).decode(encoding)
     except UnicodeDecodeError:
         raise HostFileError(f"{path}: is not UTF-8") from None
 
-    notation = _NOTATIONS[notation_name]
+    notation = _notation(format_name)
     try:
         content = notation.parse(text) if text.strip() else {}
     except ValueError as error:
@@ -226,7 +259,15 @@ def _read(path: Path, notation_name: HostFormat, data: bytes | None) -> HostText
 
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
-    return HostText(path, notation_name, data, text, content)
+    return HostText(path, format_name, data, text, content)
+
+
+def _encoding(data: bytes) -> tuple[bytes, str]:
+    """Return the byte order mark of a file, or b"", and the encoding of what follows."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return mark, encoding
+    return b"", "utf-8"
 
 
 def _where(error: ValueError) -> str:

@@ -1,0 +1,435 @@
+"""Editing of TOML.
+
+The standard library reads TOML and keeps no positions. Here a text is cut into its statements:
+headers of tables, and pairs of a key and a value. An entry is a table of its own with the tables
+below it, or pairs with dotted keys, or a member of an inline table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast
+
+from ideabridge.server.hosts.editing.brackets import (
+    Bracketed,
+    Layout,
+    Render,
+    Splice,
+    TextItem,
+    newline_of,
+    spliced,
+    with_item,
+    with_value,
+    without_item,
+)
+from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, key_path
+from ideabridge.tools.encoding import JSON
+
+_TOKEN: Final = re.compile(
+    r'(?P<string>"""(?:[^\\]|\\.)*?""""{0,2}|\'\'\'.*?\'\'\'\'{0,2}'
+    r"|\"(?:[^\"\\\r\n]|\\.)*\"|'[^'\r\n]*')"
+    r"|(?P<comment>#[^\r\n]*)|(?P<break>\r?\n)|(?P<open>[\[{])|(?P<close>[\]}])"
+    r"|(?P<comma>,)|(?P<equals>=)|(?P<blank>[ \t]+)|(?P<word>[^\s\"'#\[\]{},=]+)",
+    re.DOTALL,
+)
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+Keys: TypeAlias = tuple[str, ...]
+"""The keys that lead from the root of a file to a value."""
+
+
+def parse_toml(text: str) -> JSON:
+    """Return the value of a text. Dates and times become strings.
+
+    Raises:
+        ValueError: the text is not TOML.
+        RecursionError: it nests too deeply.
+    """
+    return cast("JSON", json.loads(json.dumps(tomllib.loads(text), default=str)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A line of a TOML text, or several if its value needs several.
+
+    Attributes:
+        kind: header: it begins a table. pair: a key and its value.
+        path: for a header, the path of the table; for a pair, that of its value.
+        start: where its line begins.
+        end: where the next line begins.
+        value_start: where the value of a pair begins.
+        value_end: where the value of a pair ends.
+    """
+
+    kind: Literal["header", "pair", "blank", "comment"]
+    path: Keys
+    start: int
+    end: int
+    value_start: int = 0
+    value_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Lines of a text that belong together: one pair, or a table up to its last pair.
+
+    Attributes:
+        path: the path of the table or of the value.
+        start: where the first line begins.
+        end: where the line after the last one begins.
+        is_table: whether it begins with a header.
+    """
+
+    path: Keys
+    start: int
+    end: int
+    is_table: bool
+
+
+def put_toml(text: str, change: EntryChange) -> str:
+    """Return the text with the entry of a change.
+
+    Raises:
+        UneditableError: something else than a table is on the way to the entry, or the entry has a
+            value that TOML cannot hold.
+    """
+    _check_tables(text, change.keys)
+    path = (*change.keys, change.name)
+    statements = _statements(text)
+    inline = _inline_table(text, statements, path)
+    if inline is not None:
+        return _put_inline(text, inline.value_start, path[len(inline.path) :], change.entry)
+
+    for pair in statements:
+        if pair.kind == "pair" and pair.path == path:
+            value = _toml_value(change.entry)
+            return spliced(text, [Splice(pair.value_start, pair.value_end, value)])
+
+    newline = newline_of(text)
+    table = newline.join(_table_lines(path, change.entry))
+    parts = _parts(statements, path)
+    if parts and parts[0].is_table:
+        first = parts[0]
+        after = newline if text[: first.end].endswith("\n") else ""
+        text = _without_parts(text, parts[1:])
+        return spliced(text, [Splice(first.start, first.end, table + after)])
+
+    return _with_table(_without_parts(text, parts), change.keys, table, newline)
+
+
+def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
+    """Return the text without an entry; the same text if it has none. A table around the entry that
+    has no header of its own goes with its last entry.
+    """
+    path = (*keys, name)
+    statements = _statements(text)
+    inline = _inline_table(text, statements, path)
+    if inline is not None:
+        return _without_inline(text, inline.value_start, path[len(inline.path) :])
+    return _without_parts(text, _parts(statements, path))
+
+
+def _check_tables(text: str, keys: Sequence[str]) -> None:
+    value = parse_toml(text)
+    for depth, key in enumerate(keys):
+        value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            found = "a list" if isinstance(value, list) else json.dumps(value)[:40]
+            raise UneditableError(f"{key_path(keys[: depth + 1])} is {found}; expected a table")
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+def _statements(text: str) -> list[_Statement]:
+    statements: list[_Statement] = []
+    table: Keys = ()
+    place = 0
+    while place < len(text):
+        statement = _statement(text, place, table)
+        if statement.kind == "header":
+            table = statement.path
+        statements.append(statement)
+        place = statement.end
+
+    return statements
+
+
+def _statement(text: str, start: int, table: Keys) -> _Statement:
+    """Return the statement that begins at `start`, in a table."""
+    place = _after_blanks(text, start)
+    line_end = text.find("\n", place) + 1 or len(text)
+    if not text[place:line_end].strip():
+        return _Statement("blank", (), start, line_end)
+    if text[place] == "#":
+        return _Statement("comment", (), start, line_end)
+    if text[place] == "[":
+        end = _value_end(text, place)
+        line_end = text.find("\n", end) + 1 or len(text)
+        return _Statement("header", _path(text[place:end]), start, line_end)
+
+    equals = _equals(text, place)
+    value_start = _after_blanks(text, equals + 1)
+    value_end = _value_end(text, value_start)
+    line_end = text.find("\n", value_end) + 1 or len(text)
+    path = (*table, *_path(f"{text[place:equals]}=0"))
+    return _Statement("pair", path, start, line_end, value_start, value_end)
+
+
+def _tokens(text: str, place: int) -> Iterator[re.Match[str]]:
+    while (token := _TOKEN.match(text, place)) is not None:
+        yield token
+        place = token.end()
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while text[place : place + 1] in (" ", "\t"):
+        place += 1
+    return place
+
+
+def _equals(text: str, place: int) -> int:
+    return next(token.start() for token in _tokens(text, place) if token.lastgroup == "equals")
+
+
+def _value_end(text: str, place: int) -> int:
+    """Return where the value, or the header, ends that begins at `place`."""
+    depth = 0
+    end = place
+    for token in _tokens(text, place):
+        kind = token.lastgroup
+        if depth == 0 and kind in ("comment", "break", "comma", "close"):
+            break
+
+        if kind == "open":
+            depth += 1
+        if kind == "close":
+            depth -= 1
+        if kind != "blank":
+            end = token.end()
+
+    return end
+
+
+def _path(header: str) -> Keys:
+    """Return the keys of a header, or of a pair whose value is a number."""
+    value: object = tomllib.loads(header)
+    keys: list[str] = []
+    while isinstance(value, (dict, list)) and value:
+        if isinstance(value, list):
+            value = cast("list[object]", value)[0]
+        else:
+            key, value = next(iter(cast("dict[str, object]", value).items()))
+            keys.append(key)
+
+    return tuple(keys)
+
+
+def _tables(statements: Sequence[_Statement]) -> list[_Part]:
+    tables: list[_Part] = []
+    for statement in statements:
+        if statement.kind == "header":
+            tables.append(_Part(statement.path, statement.start, statement.end, is_table=True))
+        elif statement.kind == "pair" and tables:
+            last = tables.pop()
+            tables.append(_Part(last.path, last.start, statement.end, is_table=True))
+
+    return tables
+
+
+def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
+    """Return the parts of a text that make up the value at a path, in order."""
+    own = [table for table in _tables(statements) if _is_below(table.path, path)]
+    pairs = [
+        _Part(pair.path, pair.start, pair.end, is_table=False)
+        for pair in statements
+        if pair.kind == "pair"
+        and _is_below(pair.path, path)
+        and not any(table.start < pair.start < table.end for table in own)
+    ]
+    return sorted([*own, *pairs], key=lambda part: part.start)
+
+
+def _is_below(path: Keys, above: Keys) -> bool:
+    return path[: len(above)] == above
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str:
+    """Return the text with a table added behind the last table of the same kind."""
+    statements = _statements(text)
+    siblings = [table for table in _tables(statements) if _is_below(table.path, tuple(keys))]
+    place = _with_comments(statements, siblings[-1].end) if siblings else len(text)
+    before = text[:place]
+    if not before:
+        return f"{table}{newline}{text}"
+    if before.endswith("\n"):
+        return f"{before}{newline}{table}{newline}{text[place:]}"
+    return f"{before}{newline}{newline}{table}"
+
+
+def _with_comments(statements: Sequence[_Statement], end: int) -> int:
+    """Return the end of a table with the comments right below its last pair, unless they stand
+    right above the next header.
+    """
+    place = end
+    for statement in statements:
+        if statement.start < end:
+            continue
+        if statement.kind != "comment":
+            return end if statement.kind == "header" else place
+        place = statement.end
+
+    return place
+
+
+def _without_parts(text: str, parts: Sequence[_Part]) -> str:
+    """Return the text without parts of it, and without the blank line above each table."""
+    for part in reversed(parts):
+        before = text[: part.start]
+        after = text[part.end :]
+        if part.is_table:
+            for blank in ("\r\n\r\n", "\n\n", "\n\r\n"):
+                if before.endswith(blank):
+                    before = _without_break(before)
+                    break
+        if not after and not text.endswith("\n"):
+            before = _without_break(before)
+        text = before + after
+
+    return text
+
+
+def _without_break(text: str) -> str:
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _table_lines(path: Keys, entry: JSON) -> list[str]:
+    """Return the lines of a table. A table inside it becomes a table of its own below it."""
+    if not isinstance(entry, dict):
+        return [f"{'.'.join(map(_toml_key, path))} = {_toml_value(entry)}"]
+
+    lines = [f"[{'.'.join(map(_toml_key, path))}]"]
+    tables: list[str] = []
+    for key, value in entry.items():
+        if isinstance(value, dict) and value:
+            tables += ["", *_table_lines((*path, key), value)]
+        else:
+            lines.append(f"{_toml_key(key)} = {_toml_value(value)}")
+
+    return [*lines, *tables]
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml_value(key)
+
+
+def _toml_value(value: JSON) -> str:
+    """Return a value on one line.
+
+    Raises:
+        UneditableError: it holds null, or half of a surrogate pair.
+    """
+    if isinstance(value, dict):
+        members = [f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()]
+        return f"{{ {', '.join(members)} }}" if members else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if value is None:
+        raise UneditableError("TOML has no null")
+
+    # The strings and numbers of JSON are also those of TOML, which escapes one character more.
+    written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise UneditableError("TOML cannot hold half of a surrogate pair") from None
+    return written
+
+
+# -- inline tables ---------------------------------------------------------------------------------
+
+
+def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _Statement | None:
+    """Return the pair whose value is an inline table around a path, if there is one."""
+    for pair in statements:
+        is_around = pair.kind == "pair" and len(pair.path) < len(path)
+        if is_around and _is_below(path, pair.path) and text[pair.value_start] == "{":
+            return pair
+    return None
+
+
+def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
+    name, *rest = path
+    inside = _members(text, start)
+    item = inside.find(name)
+    if item is not None and rest:
+        if text[item.value_start] == "{" and not _is_dotted(text, item):
+            return _put_inline(text, item.value_start, tuple(rest), entry)
+        raise UneditableError(f"{name} has dotted keys in an inline table")
+
+    if item is not None and not _is_dotted(text, item):
+        return with_value(text, inside, item, _inline_value(entry), one_line=True)
+    if item is not None:
+        return _put_inline(_without_inline(text, start, path), start, path, entry)
+
+    value: JSON = entry
+    for key in reversed(rest):
+        value = {key: value}
+    return with_item(text, inside, _inline_member(name, value), one_line=True)
+
+
+def _without_inline(text: str, start: int, path: Keys) -> str:
+    name, *rest = path
+    while (item := _members(text, start).find(name)) is not None:
+        if rest:
+            if text[item.value_start] != "{" or _is_dotted(text, item):
+                return text
+            return _without_inline(text, item.value_start, tuple(rest))
+        text = without_item(text, _members(text, start), item)
+
+    return text
+
+
+def _members(text: str, start: int) -> Bracketed:
+    """Return the members of the inline table that begins at `start`."""
+    items: list[TextItem] = []
+    place = _after_blanks(text, start + 1)
+    while text[place] != "}":
+        equals = _equals(text, place)
+        value_start = _after_blanks(text, equals + 1)
+        end = _value_end(text, value_start)
+        name = _path(f"{text[place:equals]}=0")[0]
+        items.append(TextItem(name, place, value_start, end))
+        place = _after_blanks(text, end)
+        if text[place] == ",":
+            place = _after_blanks(text, place + 1)
+
+    return Bracketed(start, place + 1, tuple(items))
+
+
+def _is_dotted(text: str, item: TextItem) -> bool:
+    key = text[item.start : item.value_start].rstrip(" \t").removesuffix("=")
+    return len(_path(f"{key}=0")) > 1
+
+
+def _inline_value(value: JSON) -> Render:
+    def write(_: Layout) -> str:
+        return _toml_value(value)
+
+    return write
+
+
+def _inline_member(name: str, value: JSON) -> Render:
+    def write(_: Layout) -> str:
+        return f"{_toml_key(name)} = {_toml_value(value)}"
+
+    return write
