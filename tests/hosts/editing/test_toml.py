@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
@@ -101,11 +101,23 @@ def is_valid(text: str) -> bool:
     return True
 
 
+@settings(deadline=None, max_examples=40)
 @given(documents())
 @example("")
 @example("a = 1")
 @example("mcp_servers = {}")
 def test_an_entry_is_added_and_removed_without_a_trace(text: str) -> None:
+    add_and_remove(text)
+
+
+@pytest.mark.long
+@settings(deadline=None, max_examples=2000)
+@given(documents())
+def test_many_entries_are_added_and_removed_without_a_trace(text: str) -> None:
+    add_and_remove(text)
+
+
+def add_and_remove(text: str) -> None:
     assume(is_valid(text))
     before = text_of(text)
     after = before.with_entry(KEYS, "ideabridge", ENTRY)
@@ -131,6 +143,7 @@ def common(one: str, other: str) -> str:
     return one[:length]
 
 
+@settings(deadline=None, max_examples=40)
 @given(documents(), st.sampled_from(SERVERS))
 def test_an_entry_is_replaced_and_removed(text: str, server: str) -> None:
     assume(is_valid(text))

@@ -20,7 +20,7 @@ from ideabridge.server.hosts.editing.writing import replace_file
 from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
-HostFormat = Literal["json", "jsonc", "toml"]
+HostFormat = Literal["json", "jsonc", "toml", "yaml"]
 """The notation of a host's file. Comments and trailing commas are read in both kinds of JSON."""
 
 _MARKS: Final = {
@@ -57,6 +57,12 @@ def _notation(format_name: HostFormat) -> _Notation:
 
             return _Notation(
                 "TOML", toml_text.parse_toml, toml_text.put_toml, toml_text.remove_toml
+            )
+        case "yaml":
+            from ideabridge.server.hosts.editing import yaml_text
+
+            return _Notation(
+                "YAML", yaml_text.parse_yaml, yaml_text.put_yaml, yaml_text.remove_yaml
             )
         case _:
             return _Notation("JSON", parse_json, put_json, remove_json)
@@ -204,7 +210,8 @@ class HostText:
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
     """Return whether a text says what it is expected to say. An object on the way to the entries
-    may be gone with its last entry: TOML has no empty table without a header.
+    may be gone with its last entry: TOML has no empty table without a header, and YAML has null
+    where a key has no lines below it.
 
     Values are compared as text, because Python takes 1, 1.0 and True for equal.
     """
@@ -219,7 +226,7 @@ def _without_empty(value: JSON, keys: Sequence[str]) -> JSON:
         return value
 
     below = _without_empty(value[keys[0]], keys[1:])
-    if below in ({}, None):
+    if below in ({}, [], None):
         return {key: member for key, member in value.items() if key != keys[0]}
     return {**value, keys[0]: below}
 

@@ -1,0 +1,439 @@
+"""Editing of YAML.
+
+The parser's events have positions. They make a tree of the values in the text, which says where the
+lines of an entry begin and end. Between brackets, YAML is edited like JSON.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from ideabridge.server.hosts.editing.brackets import (
+    Bracketed,
+    Layout,
+    Render,
+    Splice,
+    TextItem,
+    newline_of,
+    spliced,
+    with_item,
+    with_value,
+    without_item,
+)
+from ideabridge.server.hosts.editing.change import (
+    EntryChange,
+    UneditableError,
+    entry_value,
+    key_path,
+    nested,
+)
+from ideabridge.tools.documents import read_written
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import IdeabridgeError
+
+_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
+_WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+"""Words that a reader of YAML may take for another value than text."""
+
+_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+
+
+def parse_yaml(text: str) -> JSON:
+    """Return the value of a text; an empty object if the text has only blanks and comments.
+
+    Raises:
+        ValueError: the text is not YAML, or its value is not JSON.
+    """
+    try:
+        value = read_written(text, what="", name="host.yaml")
+    except IdeabridgeError as error:
+        raise ValueError(str(error).lstrip(" ,:")) from None
+    return {} if value is None else value
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value in the text.
+
+    Attributes:
+        kind: what it is.
+        start: where it begins.
+        end: where it ends, without the comments and the blank lines behind it.
+        flow: whether it is written with brackets.
+        text: the text of a scalar.
+        children: the elements of a sequence; the keys and the values of a mapping, in turns.
+    """
+
+    kind: Literal["mapping", "sequence", "scalar", "alias"]
+    start: int
+    end: int
+    flow: bool = False
+    text: str = ""
+    children: list[_Node] = field(default_factory=list["_Node"])
+
+    def members(self) -> Iterator[tuple[_Node, _Node]]:
+        """Yield the key and the value of each member of a mapping."""
+        return zip(self.children[::2], self.children[1::2], strict=True)
+
+    def find(self, name: str) -> tuple[_Node, _Node] | None:
+        """Return the member of a mapping with a key."""
+        for key, value in self.members():
+            if key.text == name:
+                return key, value
+        return None
+
+
+def put_yaml(text: str, change: EntryChange) -> str:
+    """Return the text with the entry of a change.
+
+    Raises:
+        UneditableError: something else than a mapping is on the way to the entry, or its lines are
+            not its own.
+    """
+    node = _tree(text)
+    if node is None:
+        return _with_root(text, nested(change.keys, change))
+
+    for depth, key in enumerate(change.keys):
+        member = node.find(key) if node.kind == "mapping" else None
+        rest = change.keys[depth + 1 :]
+        if member is None:
+            return _with_member(text, node, key, nested(rest, change))
+        if _is_null(member[1]):
+            return _in_place_of_null(text, node, member, nested(rest, change))
+
+        node = member[1]
+        _check(node, change.keys[: depth + 1], allows_list=not rest)
+
+    if node.kind == "sequence":
+        return _put_element(text, node, change.name, entry_value(change, listed=True))
+
+    member = node.find(change.name)
+    if member is None:
+        return _with_member(text, node, change.name, change.entry)
+    if node.flow:
+        inside = _bracketed(text, node)
+        item = inside.find(change.name)
+        assert item is not None
+        return with_value(text, inside, item, _flow_value(change.entry))
+
+    key, value = member
+    indent = _indent_of(text, key.start)
+    lines = _member_lines(change.name, change.entry, indent)
+    new = newline_of(text).join(lines).removeprefix(indent)
+    return spliced(text, [Splice(key.start, _own_end(text, value.end), new)])
+
+
+def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
+    """Return the text without an entry; the same text if it has none.
+
+    Raises:
+        UneditableError: the lines of the entry are not its own.
+    """
+    node = _tree(text)
+    for key in keys:
+        member = node.find(key) if node is not None and node.kind == "mapping" else None
+        node = member[1] if member is not None else None
+
+    if node is None or node.kind not in ("mapping", "sequence"):
+        return text
+    if node.flow:
+        inside = _bracketed(text, node)
+        item = inside.find(name)
+        return text if item is None else remove_yaml(without_item(text, inside, item), keys, name)
+
+    if node.kind == "mapping":
+        member = node.find(name)
+        if member is None:
+            return text
+        return _without_lines(text, member[0].start, member[1].end)
+
+    for element, dash in zip(node.children, _dashes(text, node), strict=True):
+        if _name_of(element) == name:
+            return remove_yaml(_without_lines(text, dash, element.end), keys, name)
+    return text
+
+
+def _check(node: _Node, keys: Sequence[str], *, allows_list: bool) -> None:
+    if node.kind == "mapping" or (node.kind == "sequence" and allows_list):
+        return
+    found = {"sequence": "a list", "alias": "an alias"}.get(node.kind, repr(node.text)[:40])
+    raise UneditableError(f"{key_path(keys)} is {found}; expected an object")
+
+
+def _is_null(node: _Node) -> bool:
+    return node.kind == "scalar" and node.text in ("", "~", "null")
+
+
+# -- the tree --------------------------------------------------------------------------------------
+
+
+def _tree(text: str) -> _Node | None:
+    """Return the root of the text's values; None if it has none. The text is valid."""
+    from ruamel.yaml import YAML
+
+    open_nodes: list[_Node] = []
+    root: _Node | None = None
+    parser: Any = YAML(typ="safe", pure=True)
+    for event in parser.parse(io.StringIO(text)):
+        node = _begun(event)
+        if node is None:
+            if type(event).__name__ in ("MappingEndEvent", "SequenceEndEvent"):
+                ended = open_nodes.pop()
+                ended.end = event.end_mark.index if ended.flow else ended.children[-1].end
+            continue
+
+        if open_nodes:
+            parent = open_nodes[-1]
+            if node.kind == "scalar" and node.start == node.end:
+                node.start = node.end = _empty_place(text, parent, node)
+            parent.children.append(node)
+        else:
+            root = node
+        if node.kind in ("mapping", "sequence"):
+            open_nodes.append(node)
+
+    return None if root is None or (root.kind == "scalar" and not root.text) else root
+
+
+def _begun(event: Any) -> _Node | None:
+    start: int = event.start_mark.index
+    end: int = event.end_mark.index
+    match type(event).__name__:
+        case "MappingStartEvent":
+            return _Node("mapping", start, end, bool(event.flow_style))
+        case "SequenceStartEvent":
+            return _Node("sequence", start, end, bool(event.flow_style))
+        case "ScalarEvent":
+            return _Node("scalar", start, end, text=str(event.value))
+        case "AliasEvent":
+            return _Node("alias", start, end)
+        case _:
+            return None
+
+
+def _empty_place(text: str, parent: _Node, node: _Node) -> int:
+    """Return where a value without text is: behind the colon of its key, or behind its dash. The
+    parser reports where the next token begins.
+    """
+    before = parent.children[-1].end if parent.children else parent.start
+    mark = _outside_comments(text, ":" if parent.kind == "mapping" else "-", before, node.start)
+    return before if mark is None else mark + 1
+
+
+def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
+    """Return the first place of a character that is not in a comment."""
+    place = start
+    while place < end:
+        comment = _COMMENT.match(text, place)
+        if comment is not None:
+            place = comment.end()
+        elif text[place] == mark:
+            return place
+        else:
+            place += 1
+
+    return None
+
+
+def _name_of(node: _Node) -> str | None:
+    member = node.find("name") if node.kind == "mapping" else None
+    return None if member is None else member[1].text
+
+
+def _bracketed(text: str, node: _Node) -> Bracketed:
+    if node.kind == "mapping":
+        items = [
+            TextItem(key.text, key.start, value.start, value.end) for key, value in node.members()
+        ]
+    else:
+        items = [
+            TextItem(_name_of(child), child.start, child.start, child.end)
+            for child in node.children
+        ]
+
+    opening = "{" if node.kind == "mapping" else "["
+    return Bracketed(text.index(opening, node.start), node.end, tuple(items))
+
+
+def _dashes(text: str, sequence: _Node) -> list[int]:
+    """Return where the dash of each element is."""
+    dashes: list[int] = []
+    before = sequence.start
+    for child in sequence.children:
+        dash = _outside_comments(text, "-", before, child.start + 1)
+        assert dash is not None
+        dashes.append(dash)
+        before = child.end
+
+    return dashes
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def _indent_of(text: str, place: int) -> str:
+    """Return the blanks before a place.
+
+    Raises:
+        UneditableError: something else is before it in its line.
+    """
+    start = text.rfind("\n", 0, place) + 1
+    indent = text[start:place]
+    if indent.strip(" "):
+        line = text.count("\n", 0, place) + 1
+        raise UneditableError(f"line {line} holds more than the entry")
+    return indent
+
+
+def _own_end(text: str, end: int) -> int:
+    """Return the end of a value without the line break that a block of text ends with."""
+    return end - len(text[:end]) + len(text[:end].rstrip("\r\n"))
+
+
+def _line_end(text: str, end: int) -> int:
+    """Return the end of the line in which a value ends, before its line break. A block of text ends
+    with its line break.
+    """
+    if text[:end].endswith("\n"):
+        return len(text[:end].removesuffix("\n").removesuffix("\r"))
+    place = text.find("\n", end)
+    if place < 0:
+        return len(text)
+    return place - 1 if text[place - 1] == "\r" else place
+
+
+def _with_lines(text: str, end: int, lines: Sequence[str]) -> str:
+    """Return the text with lines added below the line in which a value ends."""
+    newline = newline_of(text)
+    place = _line_end(text, end)
+    new = "".join(f"{newline}{line}" for line in lines)
+    return spliced(text, [Splice(place, place, new)])
+
+
+def _without_lines(text: str, start: int, end: int) -> str:
+    """Return the text without the lines of a value."""
+    line_start = start - len(_indent_of(text, start))
+    place = _line_end(text, end)
+    before = text[:line_start].removesuffix("\n").removesuffix("\r")
+    if line_start > 0:
+        return before + text[place:]
+    return text[place:].removeprefix("\r").removeprefix("\n")
+
+
+def _with_root(text: str, value: JSON) -> str:
+    newline = newline_of(text)
+    lines = newline.join(_value_lines(value, ""))
+    if not text or text.endswith("\n"):
+        return f"{text}{lines}{newline}"
+    return f"{text}{newline}{lines}"
+
+
+def _with_member(text: str, mapping: _Node, name: str, value: JSON) -> str:
+    if mapping.flow:
+        inside = _bracketed(text, mapping)
+        one_line = "\n" not in text[inside.start : inside.end]
+        return with_item(text, inside, _flow_member(name, value), one_line=one_line)
+
+    indent = _indent_of(text, mapping.children[0].start)
+    return _with_lines(text, mapping.end, _member_lines(name, value, indent))
+
+
+def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], value: JSON) -> str:
+    """Return the text with a value in place of null. Where nothing is behind the colon, the value
+    becomes lines below it.
+    """
+    key, null = member
+    if null.start == null.end and not mapping.flow:
+        indent = _indent_of(text, key.start)
+        return _with_lines(text, null.end, _value_lines(value, f"{indent}  "))
+
+    before = "" if text[null.start - 1].isspace() else " "
+    return spliced(text, [Splice(null.start, null.end, before + _quoted(value))])
+
+
+def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
+    if sequence.flow:
+        inside = _bracketed(text, sequence)
+        item = inside.find(name)
+        if item is not None:
+            return with_value(text, inside, item, _flow_value(value))
+        one_line = "\n" not in text[inside.start : inside.end]
+        return with_item(text, inside, _flow_value(value), one_line=one_line)
+
+    dashes = _dashes(text, sequence)
+    indent = _indent_of(text, dashes[0])
+    lines = _element_lines(value, indent)
+    for element, dash in zip(sequence.children, dashes, strict=True):
+        if _name_of(element) == name:
+            _indent_of(text, dash)
+            new = newline_of(text).join(lines).removeprefix(indent)
+            return spliced(text, [Splice(dash, _own_end(text, element.end), new)])
+
+    return _with_lines(text, sequence.end, lines)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def _value_lines(value: JSON, indent: str) -> list[str]:
+    """Return the lines of an object or a list that is not empty."""
+    lines: list[str] = []
+    if isinstance(value, dict):
+        for key, member in value.items():
+            lines += _member_lines(key, member, indent)
+    elif isinstance(value, list):
+        for element in value:
+            lines += _element_lines(element, indent)
+
+    return lines
+
+
+def _member_lines(key: str, value: JSON, indent: str) -> list[str]:
+    start = f"{indent}{_scalar(key)}:"
+    if isinstance(value, (dict, list)) and value:
+        return [start, *_value_lines(value, f"{indent}  ")]
+    return [f"{start} {_scalar(value)}"]
+
+
+def _element_lines(value: JSON, indent: str) -> list[str]:
+    if isinstance(value, (dict, list)) and value:
+        first, *others = _value_lines(value, f"{indent}  ")
+        return [f"{indent}- {first.lstrip(' ')}", *others]
+    return [f"{indent}- {_scalar(value)}"]
+
+
+def _scalar(value: JSON) -> str:
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return _quoted(value)
+
+
+def _quoted(value: JSON, indent: str | None = None) -> str:
+    """Return a value as JSON, with the characters escaped that YAML does not allow."""
+    written = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", written)
+
+
+def _flow_value(value: JSON) -> Render:
+    def write(layout: Layout) -> str:
+        if layout.indent is None:
+            return _quoted(value)
+        return f"{layout.newline}{layout.indent}".join(_quoted(value, layout.unit).split("\n"))
+
+    return write
+
+
+def _flow_member(name: str, value: JSON) -> Render:
+    write_value = _flow_value(value)
+
+    def write(layout: Layout) -> str:
+        return f"{_quoted(name)}: {write_value(layout)}"
+
+    return write
