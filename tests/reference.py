@@ -23,7 +23,7 @@ import anyio
 from typer.main import get_command
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.modules.settings import IGNORED, KINDS, SYNONYMS
+from ideabridge.bridge.server_entry import IGNORED, KINDS, SYNONYMS
 from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.app import app

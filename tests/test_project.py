@@ -117,13 +117,14 @@ def test_the_namespace_stays_open() -> None:
 # -- the rooms of the house ------------------------------------------------------------------------
 
 LAYERS = (
-    ("command_line", "errors", "keyring", "secrets"),
-    ("data_files", "masking"),
+    ("command_line", "errors", "keyring", "secrets", "server_entry"),
+    ("data_files", "file_content", "masking"),
     ("trust",),
     ("stored_secrets",),
     ("context",),
     ("store",),
     ("modules", "minds"),
+    ("settings_check",),
     ("configuration",),
     ("loop",),
     ("plan", "screen", "programs"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration
-from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
+from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.minds import model as module
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.settings import ModelConfiguration
@@ -68,10 +68,13 @@ def test_a_model_is_named_by_text_or_by_an_object() -> None:
     ],
 )
 def test_what_is_wrong_with_a_model_is_told_with_its_place(given: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as caught:
-        parse_configuration({"model": given}, project=HERE)
-    assert len(caught.value.problems) == 1
-    assert "secret1" not in str(caught.value)
+    parsed = parse_configuration({"model": given, "expose": ["modules"]}, project=HERE)
+    assert parsed.model is None
+    assert parsed.expose == ("modules",)
+    [line] = parsed.warnings
+    assert re.search(told, line)
+    assert line.endswith("The model is not used.")
+    assert "secret1" not in line
 
 
 def test_what_the_documents_let_people_copy_is_right() -> None:

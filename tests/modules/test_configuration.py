@@ -32,6 +32,14 @@ def problems(raw: Any) -> list[str]:
     return caught.value.problems
 
 
+def remarks(raw: Any) -> list[str]:
+    """Everything that is odd or wrong in a file, whether it is refused or not."""
+    try:
+        return parse(raw).warnings
+    except ConfigurationError as error:
+        return error.problems
+
+
 def test_what_hosts_write_is_taken_as_it_is() -> None:
     raw: Any = {
         "mcpServers": {
@@ -96,11 +104,11 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
             "git": {
                 "command": "x",
                 "comand": "x",
-                "args": "a",
-                "timeout": 600000,
+                "args": {"0": "a"},
+                "timeout": 6000000,
                 "envFile": ".env",
             },
-            "both": {"command": "x", "url": "http://x", "env": {"TOKEN": 7}},
+            "both": {"command": "x", "url": "http://x", "env": {"TOKEN": 7.5}},
             "neither": {},
             "mixed": {"type": "http", "command": "x", "headers": {"a": "b"}},
             "idea:x": {"command": "x"},
@@ -116,11 +124,8 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
     told = problems(raw)
     for expected in (
         "ideabridge.json: mcpServers.git.comand: unknown key. Did you mean 'command'?",
-        "ideabridge.json: mcpServers.git.args: expected a list, found text",
-        (
-            "ideabridge.json: mcpServers.git.timeout: is in seconds, at most 3600; if "
-            "600000 is in ms, write 600"
-        ),
+        "ideabridge.json: mcpServers.git.args: expected a list, found an object",
+        "ideabridge.json: mcpServers.git.timeout: should be less than or equal to 3600",
         "ideabridge.json: mcpServers.both: has both 'command' and 'url'; expected one of them",
         "ideabridge.json: mcpServers.both.env.TOKEN: expected text, found a number",
         (
@@ -136,11 +141,14 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
         ),
         "ideabridge.json: mcpServers.ftp.type: expected 'stdio', 'http' or 'sse', found 'ws'",
         "ideabridge.json: mcpServers.ftp.parallel: should be greater than or equal to 1",
-        "ideabridge.json: servers: unknown key. Did you mean 'mcpServers'?",
+        "ideabridge.json: servers: unknown key. Did you mean 'mcpServers'? It is ignored.",
         "ideabridge.json: limits.cals: unknown key. Did you mean 'calls'?",
         "ideabridge.json: limits.calls: expected a whole number, found text",
         "ideabridge.json: order: expected 'effects', 'all' or 'none', found 'some'",
-        "ideabridge.json: expose.0: expected 'modules' or 'tools', found 'everything'",
+        (
+            "ideabridge.json: expose.0: expected 'modules' or 'tools', found 'everything'. "
+            "It is not used."
+        ),
         "ideabridge.json: store: expected text, found a number",
     ):
         assert expected in told
@@ -174,7 +182,7 @@ def test_an_unknown_key_is_answered_with_the_keys_of_its_own_object(
     for key in reversed(path.split(".")):
         raw = [raw] if key == "0" else {key: raw}
 
-    [problem] = [line for line in problems(raw) if "unknown key" in line]
+    [problem] = [line for line in remarks(raw) if "unknown key" in line]
     assert problem.startswith(f"ideabridge.json: {path}: unknown key. {suggestion}")
 
 
@@ -204,17 +212,23 @@ def test_an_unknown_key_is_answered_with_the_keys_of_its_own_object(
     ],
 )
 def test_settings_for_tokens_that_contradict_each_other_are_refused(auth: Any, words: str) -> None:
-    [told] = problems({"mcpServers": {"web": {"url": "https://x/mcp", "auth": auth}}})
+    entry: Any = {"url": "https://x/mcp", "auth": auth}
+    parsed = parse({"mcpServers": {"web": entry, "other": {"command": "x"}}})
+    assert list(parsed.unusable) == ["web"]
+    [told] = parsed.warnings
     assert told.startswith("ideabridge.json: mcpServers.web.auth")
     assert words in told
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "anonymous", "idea:x"])
 def test_names_are_bounded(name: str) -> None:
-    assert len(problems({"mcpServers": {name: {"command": "x"}}})) == 1
+    parsed = parse({"mcpServers": {name: {"command": "x"}, "other": {"command": "x"}}})
+    assert list(parsed.modules) == ["other"]
+    [told] = parsed.warnings
+    assert "This server is not used." in told
 
 
-@pytest.mark.parametrize("raw", [[], "text", None, {"mcpServers": []}])
+@pytest.mark.parametrize("raw", [[], "text", None])
 def test_what_is_no_configuration_is_refused(raw: Any) -> None:
     assert "expected an object" in problems(raw)[0]
 
@@ -223,7 +237,7 @@ def test_what_is_no_configuration_is_refused(raw: Any) -> None:
     ("text", "words"),
     [
         (b'{"mcpServers": {,}}', "line 1, column"),
-        (b'{\n "order": "all",\n "order": "none"}', "'order' occurs twice"),
+        (b'{\n "order": "all",\n "order": "none"}', "order: occurs 2 times with different values"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 200, "nests deeper|not JSON"),
     ],
@@ -235,7 +249,7 @@ def test_text_that_is_not_json_is_refused_with_its_place(
     file.write_bytes(text)
     with pytest.raises(ConfigurationError, match=words) as caught:
         load_configuration(file)
-    assert str(caught.value).startswith("my.json is not") or "my.json nests" in str(caught.value)
+    assert str(caught.value).startswith("my.json")
 
 
 def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +316,7 @@ def test_the_committed_schema_agrees_with_the_code() -> None:
     misspelt: Any = {"mcpServers": {"a": {"comand": "x"}}}
     for bad in (unknown, internal, misspelt, {"order": "x"}, {"limits": {"calls": 0}}):
         assert not validator.is_valid(bad)
-        assert problems(bad)
+        assert remarks(bad)
 
 
 def test_every_key_is_documented() -> None:

@@ -35,7 +35,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         "gone": {"command": "no-such-command-anywhere"},
         "folder": raw(cwd="no/such/folder"),
         "unset": raw(env={"TOKEN": "${UNSET_TOKEN}"}),
-        "editor": {"command": "${workspaceFolder}/server"},
+        "editor": {"command": "${workspaceFolder:web}/server"},
         "off": raw(disabled=True),
         "refused": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 5},
     }
@@ -56,7 +56,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         assert told["unset"].startswith(
             "mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set"
         )
-        assert "the editor's folder is not known here" in told["editor"]
+        assert "only one folder is known here: write ${workspaceFolder}" in told["editor"]
         assert "cannot be reached" in told["refused"]
         # No attempt was made, so no time has passed since one.
         for status in modules.statuses():
@@ -65,7 +65,12 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
                 assert status.why == status.error
 
         states = {status.name: status.state for status in modules.statuses()}
-        assert states == dict.fromkeys(servers, "failed") | {"good": "up", "off": "disabled"}
+        assert states == dict.fromkeys(servers, "failed") | {
+            "good": "up",
+            "off": "disabled",
+            "unset": "unusable",
+            "editor": "unusable",
+        }
         with pytest.raises(ModuleConnectError, match="exit code 3"):
             await modules["crashes"].call("echo", {})
 

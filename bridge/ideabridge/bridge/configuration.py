@@ -7,23 +7,25 @@ The settings of a project's file override the user's once a person has trusted t
 
 from __future__ import annotations
 
-import codecs
 import dataclasses
-import difflib
 import glob
 import logging
 import os
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ideabridge.bridge.file_content import (
+    FileContent,
+    NoObjectError,
+    decode_file_content,
+    read_file_content,
+)
 from ideabridge.bridge.minds.settings import (
     SIGNING,
     ModelConfiguration,
@@ -32,14 +34,22 @@ from ideabridge.bridge.minds.settings import (
     expanded_model,
 )
 from ideabridge.bridge.modules.server_log import log_file
-from ideabridge.bridge.modules.settings import (
+from ideabridge.bridge.modules.settings import ModuleConfiguration, public_url
+from ideabridge.bridge.server_entry import (
     HINTS,
     SYNONYMS,
-    ModuleConfiguration,
+    Remark,
     entry_problems,
-    name_problem,
-    public_url,
-    with_own_keys,
+    found_kind,
+)
+from ideabridge.bridge.settings_check import (
+    NULL,
+    Checker,
+    Place,
+    may_restrict,
+    null_places,
+    place_text,
+    without,
 )
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.stored_secrets import SecretOwner, secret_owner
@@ -62,9 +72,9 @@ from ideabridge.tools.encoding import (
     JSONObject,
     ObjectLike,
     content_hash,
-    decode,
     encode,
     normalise,
+    object_or_empty,
 )
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Order
@@ -72,10 +82,11 @@ from ideabridge.tools.tool import Order
 logger: Final = logging.getLogger(__name__)
 
 _TOP_HINTS: Final = {
-    "modules": "Did you mean 'mcpServers'?",
-    "servers": "Did you mean 'mcpServers'?",
-    "mcp": "Did you mean 'mcpServers'?",
-    "inputs": "Nobody is asked for values here: use ${VAR} in 'env' or 'headers'.",
+    "modules": ". Did you mean 'mcpServers'?",
+    "servers": ". Did you mean 'mcpServers'?",
+    "mcp_servers": ". Did you mean 'mcpServers'?",
+    "mcp": ". Did you mean 'mcpServers'?",
+    "inputs": ". Nobody is asked for values here: use ${VAR} in 'env' or 'headers'.",
 }
 
 
@@ -459,6 +470,30 @@ class Configuration(BaseModel):
     untrusted: Untrusted | None = Field(
         default=None, exclude=True, description="A project file that is not used."
     )
+    notes: tuple[str, ...] = Field(
+        default=(), exclude=True, description="What was odd in the files, and how it was read."
+    )
+    unusable: Mapping[str, tuple[str, ...]] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        exclude=True,
+        description="Why servers cannot be used as they are configured, by name.",
+    )
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for everything that is odd in the files: how it was read, what is ignored, and
+        which servers cannot be used.
+        """
+        unusable = [
+            f"{self._file_name_of(name)}: {line}"
+            for name, lines in self.unusable.items()
+            for line in lines
+        ]
+        return [*self.notes, *unusable]
+
+    def _file_name_of(self, module: str) -> str:
+        layer = self.layer_of(module)
+        return FILE_NAME if layer is None else layer.file.name
 
     @property
     def approval_setting(self) -> str | JSONObject:
@@ -612,31 +647,37 @@ def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
     return False
 
 
-_NOT_KEYS: Final = (
-    *(name for name, field in Configuration.model_fields.items() if field.exclude),
-    "modules",
-    "schema_url",
+_PROTECTING: Final = (
+    "approval",
+    "auth",
+    "users",
+    "limits",
+    "retention",
+    "programs",
+    "sessions",
+    "store",
+    "durability",
+    "order",
 )
-"""Fields of `Configuration` that are not keys of the file: its origin, and aliased names."""
+"""Keys at the top that restrict what may happen, or protect what is stored. If one of them is not
+understood, the whole file is refused, because it would be used with fewer restrictions.
+"""
 
+_SERVER_PROTECTING: Final = (
+    "allow",
+    "deny",
+    "auth",
+    "read_only",
+    "disabled",
+    "enabled",
+    "parallel",
+    "retry",
+    "record",
+)
+"""The same for a server's entry, where only this server is refused."""
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    named = ((field.alias or name, field) for name, field in model.model_fields.items())
-    return [key for key, field in named if not field.exclude]
-
-
-def _unknown(model: type[BaseModel], key: str) -> str:
-    if model is ModuleConfiguration and key in HINTS:
-        return f"unknown key: {HINTS[key]}"
-    if model is Configuration and key in _TOP_HINTS:
-        return f"unknown key. {_TOP_HINTS[key]}"
-
-    keys = [*_keys(model), *(SYNONYMS if model is ModuleConfiguration else ())]
-    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-    return (
-        "unknown key. "
-        f"{f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
-    )
+_DROPPED_BY_MEMBER: Final = ("tools", "expose", "sampling", "shown")
+"""Keys whose members are left out one by one if they are not understood."""
 
 
 _EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
@@ -658,121 +699,217 @@ _USERS_OWN: Final = ("auth", "users", "retention")
 deletes.
 """
 
-_EXPECTED: Final = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-}
+
+_TOP: Final = Checker(Configuration, _TOP_HINTS)
+_KEYS: Final = _TOP.keys()
+_ENTRY: Final = Checker(
+    ModuleConfiguration, {key: f": {hint}" for key, hint in HINTS.items()}, tuple(SYNONYMS)
+)
+_MOST_KNOWN: Final = 10
+_NOT_USED: Final = "It is not used."
+_NOT_IGNORED: Final = "It may restrict something, so it is not ignored."
 
 
-def _found(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int | float):
-        return "a number"
-    return "a list" if isinstance(value, list) else "an object"
+class _Check:
+    """Checks a document, and collects everything that is odd or wrong in it.
 
+    Attributes:
+        content: the content of the document without what is left out.
+        problems: why the file cannot be used.
+        notes: how odd values were read, and what is left out.
+        unusable: why servers cannot be used, by name.
+    """
 
-def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
-    """Return the model of the object at `path`, as seen from an object of `model`."""
-    annotation: Any = model
-    for key in path:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            annotation = _annotation_of(annotation, str(key))
-        else:
-            # A list, tuple[MEMBER, ...], or an object of members by name, dict[str, MEMBER].
-            annotation = [part for part in get_args(annotation) if part is not Ellipsis][-1]
+    def __init__(self, document: FileContent) -> None:
+        self.content: JSONObject = dict(document.content)
+        self.problems: list[Remark] = []
+        self.notes: list[Remark] = list(document.notes)
+        self.unusable: dict[str, list[Remark]] = {
+            name: list(remarks) for name, remarks in document.unusable.items()
+        }
+        for key, remark in document.conflicts.items():
+            if key in _KEYS:
+                self._leave_out(remark)
 
-        if type(None) in get_args(annotation):
-            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        servers = self.content.get("mcpServers")
+        if isinstance(servers, dict):
+            self.content["mcpServers"] = {
+                name: self._checked_entry(name, object_or_empty(entry))
+                for name, entry in servers.items()
+            }
 
-    return cast("type[BaseModel]", annotation)
+        for key in [key for key in self.content if key not in _KEYS]:
+            self._check_unknown(key)
+        for key in _EITHER:
+            self._check_either(key)
+        self._check_model()
+        self._check_settings()
 
+    def remarks(self) -> list[Remark]:
+        """Return everything that was found, the problems of the file first."""
+        unusable = [remark for remarks in self.unusable.values() for remark in remarks]
+        return [*self.problems, *unusable, *self.notes]
 
-def _annotation_of(model: type[BaseModel], key: str) -> Any:
-    """Return the type of a key's value in an object of `model`."""
-    for name, field in model.model_fields.items():
-        if key in (name, field.alias):
-            return field.annotation
-    raise AssertionError(f"{model.__name__} has no key {key!r}")
+    # -- servers -----------------------------------------------------------------------------------
 
-
-def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
-    """Describe an error that the check of an object of `model` reports."""
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        *path, key = error["loc"]
-        return _unknown(_model_at(model, path), str(key))
-    if kind in _EXPECTED:
-        # The value itself is not shown, because it may be a secret.
-        return f"expected {_EXPECTED[kind]}, found {_found(error['input'])}"
-    if kind == "missing":
-        return "missing"
-    if kind == "literal_error":
-        return (
-            f"expected {error.get('ctx', {}).get('expected', '')}, found "
-            f"{str(error['input'])[:40]!r}"
-        )
-
-    if kind == "string_pattern_mismatch":
-        return "text here cannot hold a NUL character"
-    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])
-
-
-def _validate(model: type[BaseModel], raw: JSON, place: str, problems: list[str]) -> None:
-    """Append every problem of one object to `problems`, each with its place."""
-    try:
-        model.model_validate_json(encode(raw), by_alias=True)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            where = ".".join(str(part) for part in (place, *detail["loc"]) if part != "")
-            problems.append(
-                f"{where}: {_problem(model, detail)}" if where else _problem(model, detail)
-            )
-
-
-def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
-    if not isinstance(raw, dict):
-        problems.append(f"mcpServers: expected an object of servers by name, found {_found(raw)}")
-        return {}
-
-    adapted: JSONObject = {}
-    for name, entry in raw.items():
+    def _checked_entry(self, name: str, entry: JSONObject) -> JSONObject:
+        """Return the members of a server's entry that are valid."""
         place = f"mcpServers.{name}"
-        trouble = name_problem(name)
-        if trouble is not None:
-            problems.append(f"mcpServers.{name[:64]!r}: {trouble}")
+        if not entry and name in self.unusable:
+            return {}
 
-        if not isinstance(entry, dict):
-            problems.append(f"{place}: expected an object, found {_found(entry)}")
-            continue
-
-        ours = with_own_keys(entry)
-        between = list(entry_problems(ours))
-        problems += [
-            f"{place}.{key}: {text}" if key else f"{place}: {text}" for key, text in between
-        ]
-        reported = {f"{place}.{key}" for key, _ in between}
-        entry_faults: list[str] = []
-        _validate(
-            ModuleConfiguration,
-            {key: value for key, value in ours.items() if key != "enabled"},
-            place,
-            entry_faults,
+        repaired = _ENTRY.repaired(
+            {key: value for key, value in entry.items() if key != "enabled"},
+            lambda loc, _value: loc[0] not in _SERVER_PROTECTING,
         )
-        problems += [text for text in entry_faults if text.split(": ", 1)[0] not in reported]
-        adapted[name] = ours
+        problems = [Remark(key, text) for key, text in entry_problems(entry)]
+        for key in ("allow", "auth"):
+            nulls = null_places(repaired.members[key], (key,)) if key in repaired.members else ()
+            problems += [Remark(place_text(null), NULL) for null in nulls]
 
-    return adapted
+        reported = {problem.place for problem in problems}
+        ignored: list[Remark] = []
+        for fault in repaired.faults:
+            if fault.is_unknown_key and not _restricts_server(fault.loc):
+                ignored.append(fault.remark)
+            elif fault.is_unknown_key and len(fault.loc) == 1 and fault.loc[0] not in HINTS:
+                problems.append(fault.remark.continued(_NOT_IGNORED))
+            elif fault.remark.place not in reported:
+                problems.append(fault.remark)
+
+        self.notes += [note.below(place) for note in repaired.notes]
+        if problems or name in self.unusable:
+            # An unknown key may be the reason why a known one is missing.
+            reasons = [remark.below(place) for remark in (*problems, *ignored)]
+            self.unusable.setdefault(name, []).extend(reasons)
+        else:
+            self.notes += [_ignored(remark).below(place) for remark in ignored]
+
+        members = without(repaired.members, [fault.loc for fault in repaired.faults])
+        if _ENTRY.faults(members):
+            # The server is unusable. The values that are left are not used, only masked.
+            members = {
+                key: value for key, value in members.items() if not _ENTRY.faults({key: value})
+            }
+        return members
+
+    # -- keys at the top ---------------------------------------------------------------------------
+
+    def _leave_out(self, remark: Remark, further: str = _NOT_USED) -> None:
+        """Leave out the key at the top that a remark is about, or refuse the file if the key
+        protects something.
+        """
+        key = remark.place.partition(".")[0]
+        self.content.pop(key, None)
+        if key in _PROTECTING:
+            self.problems.append(remark)
+        else:
+            self.notes.append(remark.continued(further))
+
+    def _check_unknown(self, key: str) -> None:
+        del self.content[key]
+        remark = Remark(key, _TOP.unknown_key(key))
+        if key not in _TOP_HINTS and may_restrict(key, _KEYS, _PROTECTING):
+            self.problems.append(remark.continued(_NOT_IGNORED))
+        else:
+            self.notes.append(_ignored(remark))
+
+    def _check_either(self, key: str) -> None:
+        model, plain, expected = _EITHER[key]
+        value = self.content.get(key, plain[0])
+        if isinstance(value, dict):
+            repaired = Checker(model).repaired(
+                value, lambda _loc, value: key != "approval" and value is not None
+            )
+            self.problems += [fault.remark.below(key) for fault in repaired.faults]
+            self.notes += [note.below(key) for note in repaired.notes]
+            self.content[key] = repaired.members
+            if key == "approval":
+                self.problems += [
+                    Remark(place_text(null), NULL) for null in null_places(value, (key,))
+                ]
+        elif type(value) is not type(plain[0]) or value not in plain:
+            actual = repr(value[:40]) if isinstance(value, str) else found_kind(value)
+            self.problems.append(Remark(key, f"expected {expected}, found {actual}"))
+
+    def _check_model(self) -> None:
+        """Check `model`. It is used as a whole or not at all: without one of its keys, other
+        endpoints could get what runs contain.
+        """
+        if self.content.get("model") is None:
+            return
+
+        value = self.content["model"]
+        checker = Checker(ModelConfiguration)
+        if isinstance(value, dict):
+            repaired = checker.repaired(value, lambda _loc, _value: True)
+            self.notes += [note.below("model") for note in repaired.notes]
+            self.content["model"] = repaired.members
+            faults = repaired.faults
+        else:
+            faults = checker.faults(expanded_model(value))
+
+        for fault in faults:
+            self._leave_out(fault.remark.below("model"), "The model is not used.")
+
+    def _check_settings(self) -> None:
+        """Check all other keys at the top."""
+        apart = {*_EITHER, "model", "mcpServers"}
+        repaired = _TOP.repaired(
+            {key: value for key, value in self.content.items() if key not in apart},
+            _may_repair,
+        )
+        self.notes += repaired.notes
+        self.content |= repaired.members
+        for key in self.content.keys() - repaired.members.keys() - apart:
+            del self.content[key]
+
+        places: list[Place] = []
+        for fault in repaired.faults:
+            key = fault.loc[0]
+            if key in _PROTECTING:
+                self.problems.append(fault.remark)
+            elif fault.is_unknown_key:
+                places.append(fault.loc)
+                self.notes.append(_ignored(fault.remark))
+            else:
+                places.append(fault.loc[: 2 if key in _DROPPED_BY_MEMBER else 1])
+                self.notes.append(fault.remark.continued(_NOT_USED))
+
+        self.content = without(self.content, places)
+
+
+def _ignored(unknown: Remark) -> Remark:
+    """Return the note on an unknown key that is ignored. A long list of all known keys is left
+    out.
+    """
+    text, _, known = unknown.text.partition(" Known: ")
+    is_long = known.count(",") > _MOST_KNOWN
+    return (Remark(unknown.place, text) if is_long else unknown).continued("It is ignored.")
+
+
+def _may_repair(place: Place, value: JSON) -> bool:
+    """Return whether a value at the top may be read in another type, or as absent if it is null."""
+    if place[0] in ("limits", "users"):
+        return value is not None
+    return place[0] not in _PROTECTING
+
+
+def _restricts_server(place: Place) -> bool:
+    """Return whether an unknown key in a server's entry is about what restricts the server, or
+    changes how it works in a way that cannot be left out.
+    """
+    key = str(place[0])
+    if len(place) > 1:
+        return key in _SERVER_PROTECTING
+    return key in HINTS or may_restrict(key, [*_ENTRY.keys(), *SYNONYMS], _RESTRICTING_NAMES)
+
+
+_RESTRICTING_NAMES: Final = (
+    *_SERVER_PROTECTING,
+    *(key for key, own in SYNONYMS.items() if own in _SERVER_PROTECTING),
+)
+"""All spellings of the keys of an entry that restrict its server."""
 
 
 def parse_configuration(
@@ -786,58 +923,73 @@ def parse_configuration(
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
+    What is odd is in `warnings` of the result. A server whose entry cannot be used is `unusable`.
+
     Raises:
-        ConfigurationError: the object has problems, reported as `ideabridge.json: place: problem`.
+        ConfigurationError: the object has problems where it restricts something (`approval`,
+            `auth`, `limits`, ...), reported as `ideabridge.json: place: problem`.
         InvalidJSONError: the object contains a value that JSON cannot represent.
     """
-    return _parsed(normalise(raw, what=FILE_NAME), project or Path.cwd(), source)
+    folder = project or Path.cwd()
+    content = normalise(raw, what=FILE_NAME)
+    name = source.name if source is not None else FILE_NAME
+    try:
+        return _parsed(read_file_content(content, folder), folder, source)
+    except NoObjectError as error:
+        raise ConfigurationError([f"{name}: {error}"]) from None
 
 
-def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
-    top: JSONObject = raw if isinstance(raw, dict) else {}
-    if isinstance(raw, dict):
-        problems = []
-    else:
-        problems = [f"expected an object, found {_found(raw)}"]
+def _parsed(document: FileContent, project: Path, source: Path | None) -> Configuration:
+    check = _Check(document)
+    name = source.name if source is not None else FILE_NAME
+    if check.problems:
+        raise ConfigurationError([f"{name}: {line}" for line in _lines(check.remarks())])
 
-    modules = _check_modules(top.get("mcpServers", {}), problems)
-    problems += [f"{key}: {_unknown(Configuration, key)}" for key in _NOT_KEYS if key in top]
-    for key, (model, plain, expected) in _EITHER.items():
-        value = top.get(key, plain[0])
-        if isinstance(value, dict):
-            _validate(model, value, key, problems)
-        elif type(value) is not type(plain[0]) or value not in plain:
-            actual = repr(value[:40]) if isinstance(value, str) else _found(value)
-            problems.append(f"{key}: expected {expected}, found {actual}")
-
-    if top.get("model") is not None:
-        _validate(ModelConfiguration, expanded_model(top["model"]), "model", problems)
-
-    apart = {*_NOT_KEYS, *_EITHER, "model", "mcpServers"}
-    _validate(
-        Configuration, {key: value for key, value in top.items() if key not in apart}, "", problems
-    )
-    if problems:
-        file = source.name if source is not None else FILE_NAME
-        raise ConfigurationError([f"{file}: {problem}" for problem in problems])
-
-    parsed = Configuration.model_validate_json(
-        encode({**top, "mcpServers": modules}), by_alias=True
-    )
+    parsed = Configuration.model_validate_json(encode(check.content), by_alias=True)
     folder = (source.parent if source is not None else project).absolute()
+    layer = None
+    if source is not None:
+        keys = tuple(check.content)
+        names = frozenset(parsed.modules)
+        layer = Layer(source, keys, names, is_own=is_user_file(source))
+
     return parsed.model_copy(
         update={
             "source": source,
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else place_of(parsed.store, folder),
-            "layers": () if source is None else (_layer(source, top, modules),),
+            "layers": () if layer is None else (layer,),
+            "notes": tuple(f"{name}: {line}" for line in _lines(check.notes)),
+            "unusable": {server: _lines(remarks) for server, remarks in check.unusable.items()},
         }
     )
 
 
-def _layer(source: Path, top: Mapping[str, JSON], modules: Mapping[str, JSON]) -> Layer:
-    return Layer(source, tuple(top), frozenset(modules), is_own=is_user_file(source))
+_MOST_LINES: Final = 50
+"""How many remarks on a file, and on one server, are shown."""
+
+_LONGEST_LINE: Final = 500
+"""Maximum length of a remark, in characters, because keys and names can have any length."""
+
+
+def _lines(remarks: Sequence[Remark]) -> tuple[str, ...]:
+    lines = [str(remark) for remark in remarks[:_MOST_LINES]]
+    lines = [f"{line[:_LONGEST_LINE]}…" if len(line) > _LONGEST_LINE else line for line in lines]
+    if len(remarks) > _MOST_LINES:
+        lines.append(f"and {len(remarks) - _MOST_LINES} more")
+    return tuple(lines)
+
+
+def check_server_entry(name: str, entry: JSONObject, *, project: Path) -> None:
+    """Check that an entry of `mcpServers` can be used.
+
+    Raises:
+        ConfigurationError: it cannot, or the name cannot be that of a server.
+    """
+    parsed = parse_configuration({"mcpServers": {name: entry}}, project=project)
+    if name not in parsed.modules or name in parsed.unusable:
+        raise ConfigurationError(parsed.warnings)
 
 
 def place_of(store: str, folder: Path) -> str:
@@ -870,6 +1022,8 @@ def load_configuration(
     loaded = load_workspace(project / FILE_NAME, project=project)
     if loaded.untrusted is not None:
         logger.warning("%s", loaded.untrusted.told())
+    for line in loaded.warnings:
+        logger.warning("%s", line)
 
     return loaded
 
@@ -924,7 +1078,8 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         return user
     if ask is None and not was_trusted(file):
         # If nobody has ever trusted the file, do not read the files that it names.
-        parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
+        document = _read(file.absolute(), file.absolute().parent)[1]
+        parsed = _parsed(document, project, file.absolute())
         _, problem = read_trusted()
         (layer,) = parsed.layers
         untrusted = Untrusted(
@@ -950,20 +1105,23 @@ def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configura
     Raises:
         ConfigurationError: as `load_configuration`.
     """
-    data, raw = _read(file.absolute())
-    parsed = _parsed(raw, project, file.absolute())
+    data, document = _read(file.absolute(), file.absolute().parent)
+    parsed = _parsed(document, project, file.absolute())
     try:
-        return project_file(file.absolute(), data, raw), parsed
+        return project_file(file.absolute(), data, document.content), parsed
     except TrustError as error:
         raise ConfigurationError([str(error)]) from None
 
 
-def _read(source: Path) -> tuple[bytes, JSON]:
+def _read(source: Path, workspace: Path) -> tuple[bytes, FileContent]:
+    """Read a configuration file, in which `${workspaceFolder}` stands for `workspace`."""
     try:
         data = read_own(source)
-        return data, decode(
-            data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES
+        return data, decode_file_content(
+            data, what=source.name, max_bytes=MAX_FILE_BYTES, workspace=workspace
         )
+    except NoObjectError as error:
+        raise ConfigurationError([f"{source.name}: {error}"]) from None
     except OSError as error:
         raise ConfigurationError([f"{source}: cannot be read: {error.strerror or error}"]) from None
     except IdeabridgeError as error:
@@ -972,7 +1130,7 @@ def _read(source: Path) -> tuple[bytes, JSON]:
 
 def _read_alone(source: Path, project: Path) -> Configuration:
     """Read a configuration file that is trusted."""
-    return _parsed(_read(source)[1], project, source)
+    return _parsed(_read(source, project.absolute())[1], project, source)
 
 
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
@@ -1048,6 +1206,11 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         update={
             **changes,
             "modules": {**user.modules, **project.modules},
+            "notes": (*user.notes, *project.notes),
+            "unusable": {
+                **{name: why for name, why in user.unusable.items() if name not in project.modules},
+                **project.unusable,
+            },
             "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
             "also": tuple(also),
             "layers": (*user.layers, layer),

@@ -893,12 +893,18 @@ def look_at(file: Path) -> ProjectFile:
         TrustError: it is not JSON, or as for `read_own` and `project_file`.
         OSError: it cannot be read.
     """
+    # Most uses of this module need no decoder.
+    from ideabridge.bridge.file_content import decode_file_content
+
     data = read_own(file)
+    place = file.absolute()
     try:
-        content = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise TrustError(f"{file}: is not JSON") from None
-    return project_file(file.absolute(), data, content)
+        document = decode_file_content(
+            data, what=str(file), max_bytes=MAX_FILE_BYTES, workspace=place.parent
+        )
+    except IdeabridgeError as error:
+        raise TrustError(str(error)) from None
+    return project_file(place, data, document.content)
 
 
 def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:

@@ -297,7 +297,7 @@ class Finding:
         away: list[JSONObject] = []
         for status in self._bridge.modules.away():
             if module not in (None, status.name) or (
-                status.state != "failed" and status.name in listed_modules
+                status.state not in ("failed", "unusable") and status.name in listed_modules
             ):
                 continue
 

@@ -164,6 +164,22 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
+REPEATED: Final = "\0"
+"""Begins the suffix of a key that occurs again in one object; see `decode`."""
+
+
+def _numbered_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
+    result: JSONObject = {}
+    for number, (key, value) in enumerate(pairs):
+        result[key if key not in result else f"{key}{REPEATED}{number}"] = value
+    return result
+
+
+_NUMBERING_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_numbered_object, parse_constant=_refuse_constant
+)
+
+
 # A JSON string counts as one token, so that brackets in it are ignored. An unterminated string
 # extends to the end.
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -237,7 +253,12 @@ def _marks(text: bytes) -> int:
 
 
 def decode(
-    data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
+    data: str | bytes,
+    *,
+    what: str = "text",
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+    keep_repeated: bool = False,
 ) -> JSON:
     """Decode external JSON text exactly and within limits.
 
@@ -246,10 +267,12 @@ def decode(
         what: what to call the text in error messages ("the plan", "plan.json", ...).
         max_bytes: limit on the size of the text, in bytes.
         max_depth: limit on the nesting.
+        keep_repeated: whether the further values of a key that occurs several times in one object
+            are kept, each under the key with a suffix that begins with `REPEATED`.
 
     Raises:
-        InvalidJSONError: it is not JSON, or contains NaN, a lone surrogate, or an object with a
-            duplicate key.
+        InvalidJSONError: it is not JSON, or contains NaN, a lone surrogate, or (without
+            `keep_repeated`) an object with a duplicate key.
         LimitExceededError: it exceeds a limit, or contains more than a million values.
     """
     try:
@@ -275,8 +298,9 @@ def decode(
     if nests_deeper(plain, max_depth):
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
 
+    decoder = _NUMBERING_DECODER if keep_repeated else _DECODER
     try:
-        value = cast("JSON", _DECODER.decode(text))
+        value = cast("JSON", decoder.decode(text))
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise InvalidJSONError(f"{what} is not JSON: {reason}") from None

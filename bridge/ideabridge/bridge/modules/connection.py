@@ -66,9 +66,10 @@ from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_
 from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.server_log import ServerLog
-from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
+from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.server_entry import ModuleKind
 from ideabridge.tools.names import printable_line
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.turns import asked_by

@@ -35,8 +35,9 @@ from ideabridge.bridge.modules.messages import MessageReader
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.older_sse import OlderSSE
 from ideabridge.bridge.modules.sdk import TransportStreams
-from ideabridge.bridge.modules.settings import Launch, ModuleKind
+from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.modules.streamable_http import StreamableHTTP
+from ideabridge.bridge.server_entry import ModuleKind
 
 NOTIFICATION_SECONDS: Final = 10.0
 """How long, in seconds, a server may take to accept a notification or an answer from this side."""

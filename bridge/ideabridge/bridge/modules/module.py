@@ -143,6 +143,7 @@ class ModuleSurroundings:
     """What a module gets from the process that uses it.
 
     Attributes:
+        unusable: why it cannot be used as it is configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry may use, or None for all.
@@ -158,6 +159,7 @@ class ModuleSurroundings:
             changed.
     """
 
+    unusable: str | None
     folder: Path
     working_folder: Path
     variables: Variables | None
@@ -473,7 +475,7 @@ class Module:
             launch = await self.launch()
         except ModuleConfigurationError as error:
             self._closed = True
-            self._set("failed", error)
+            self._set("unusable", error)
             return
 
         self.authorization = self._surroundings.authorize(self.name, launch)
@@ -493,17 +495,21 @@ class Module:
         """How the module is started or reached, with the values of variables and secrets.
 
         Raises:
-            ModuleConfigurationError: a variable is not set, a secret cannot be used, or an address
-                is malformed.
+            ModuleConfigurationError: its entry is not understood, a variable is not set, a secret
+                cannot be used, or an address is malformed.
         """
         if self._launch is None:
             surroundings = self._surroundings
+            if surroundings.unusable is not None:
+                raise ModuleConfigurationError(self.name, surroundings.unusable)
+
             stored: StoredValues = {}
             if secrets_named(self.configuration):
                 # The keyring may wait for a person.
                 stored = await anyio.to_thread.run_sync(
                     surroundings.read_secrets, abandon_on_cancel=True
                 )
+
             self._launch = expand(
                 self.name,
                 self.configuration,

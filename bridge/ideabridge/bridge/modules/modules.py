@@ -76,6 +76,11 @@ class ModuleSource(Protocol):
         """The limits of the configuration."""
         ...
 
+    @property
+    def unusable(self) -> Mapping[str, tuple[str, ...]]:
+        """Why modules cannot be used as they are configured, by name, in lines."""
+        ...
+
     def folder_of(self, module: str) -> Path:
         """Return the absolute folder for relative paths in the entry of a module."""
         ...
@@ -154,6 +159,7 @@ class Modules:
             for name, entry in configuration.modules.items():
                 log_file = configuration.log_file_of(name)
                 surroundings = ModuleSurroundings(
+                    unusable="; ".join(configuration.unusable.get(name, ())) or None,
                     folder=configuration.folder_of(name),
                     working_folder=configuration.working_folder_of(name),
                     variables=configuration.variables_of(name),
@@ -383,13 +389,14 @@ class Modules:
         return [module.status() for module in self._modules.values()]
 
     def away(self) -> list[ModuleStatus]:
-        """Return the status of each module, except disabled ones, that has failed or has not listed
-        its tools in this process.
+        """Return the status of each module, except disabled ones, that has failed, is unusable or
+        has not listed its tools in this process.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():
             status = module.status()
-            if status.state == "failed" or (not module.listed and status.state != "disabled"):
+            is_away = status.state in ("failed", "unusable")
+            if is_away or (not module.listed and status.state != "disabled"):
                 statuses.append(status)
 
         return statuses

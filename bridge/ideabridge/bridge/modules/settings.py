@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
@@ -25,17 +24,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ideabridge.bridge.masking import hidden_in, is_token
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.secrets import NAME_PATTERN, Secrets, is_secret_name
+from ideabridge.bridge.server_entry import KINDS, MAX_SECONDS, ModuleKind
 from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
-ModuleKind = Literal["stdio", "http", "sse"]
-"""The kind of connection that reaches a module."""
-
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL, which command lines, headers and environments do not allow."""
-
-MAX_SECONDS: Final = 3600
 
 DEFAULT_SENDS: Final = 3
 """How many times a call of a repeatable tool is sent at most if the connection is lost before the
@@ -44,90 +39,6 @@ answer, unless `retry` says otherwise.
 
 MAX_SENDS: Final = 10
 """The largest number that `retry` may contain."""
-
-KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
-    {
-        "stdio": "stdio",
-        "local": "stdio",
-        "http": "http",
-        "streamable-http": "http",
-        "streamable_http": "http",
-        "streamableHttp": "http",
-        "remote": "http",
-        "sse": "sse",
-    }
-)
-"""Maps each value of `type` to the kind of a module."""
-
-SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
-    {
-        "httpUrl": "url",
-        "serverUrl": "url",
-        "includeTools": "allow",
-        "enabledTools": "allow",
-        "enabled_tools": "allow",
-        "excludeTools": "deny",
-        "disabledTools": "deny",
-        "disabled_tools": "deny",
-        "oauth": "auth",
-    }
-)
-"""Maps other hosts' keys to ideabridge's keys. If an entry contains both, the other host's key is
-ignored.
-"""
-
-_AUTH_SYNONYMS: Final = {
-    "clientId": "client_id",
-    "CLIENT_ID": "client_id",
-    "clientSecret": "client_secret",
-    "CLIENT_SECRET": "client_secret",
-    "redirectUri": "redirect_uri",
-}
-"""Maps other hosts' keys in `auth` to ideabridge's keys."""
-
-IGNORED: Final = frozenset(
-    {
-        *(
-            "$comment",
-            "_comment",
-            "alwaysAllow",
-            "autoApprove",
-            "category",
-            "comment",
-            "description",
-            "dev",
-        ),
-        *(
-            "gallery",
-            "icon",
-            "iconUrl",
-            "icons",
-            "id",
-            "name",
-            "note",
-            "notes",
-            "tags",
-            "title",
-            "trust",
-            "version",
-        ),
-    }
-)
-"""Keys of other hosts that have no meaning in ideabridge."""
-
-HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
-    {
-        "envFile": (
-            "files of variables are not read; name each variable in 'env', for "
-            'example "TOKEN": "${TOKEN}"'
-        ),
-        "headersHelper": "no program is asked for headers; write them into 'headers'",
-    }
-)
-"""Keys of other hosts that change the behaviour and are not supported, each with the reason why it
-is refused.
-"""
-
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
 """The keys of `auth` whose values are secrets."""
@@ -332,110 +243,6 @@ class ModuleConfiguration(BaseModel):
         if self.type is not None:
             return KINDS[self.type]
         return "stdio" if self.command is not None else "http"
-
-
-def with_own_keys(raw: JSONObject) -> JSONObject:
-    """Return an entry, perhaps from another host, with ideabridge's keys and without ignored
-    keys.
-    """
-    result: JSONObject = {}
-    for key, value in raw.items():
-        own_key = SYNONYMS.get(key, key)
-        if key in IGNORED or (own_key != key and own_key in raw):
-            continue
-        result[own_key] = value
-
-    auth = result.get("auth")
-    if isinstance(auth, dict):
-        result["auth"] = _auth_with_own_keys(auth)
-
-    enabled = result.get("enabled")
-    if isinstance(enabled, bool):
-        del result["enabled"]
-        result.setdefault("disabled", not enabled)
-
-    return result
-
-
-def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
-    """Return `auth` with ideabridge's keys."""
-    result: JSONObject = {_AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
-    if isinstance(result.get("enabled"), bool):
-        # The key is not needed: the module itself says whether it needs a sign-in.
-        del result["enabled"]
-
-    scopes = result.get("scopes")
-    port = result.get("callbackPort")
-    if isinstance(scopes, list) and "scope" not in result:
-        del result["scopes"]
-        if scopes:
-            result["scope"] = " ".join(map(str, scopes))
-
-    if isinstance(port, int) and "redirect_uri" not in result:
-        del result["callbackPort"]
-        result["redirect_uri"] = f"http://localhost:{port}/callback"
-
-    return result
-
-
-def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for each key of an entry (`with_own_keys`) that contradicts other keys,
-    or whose value is certainly a mistake.
-    """
-    yield from _kind_problems(entry)
-    url = entry.get("url")
-    if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
-        yield "url", "expected an address that starts with http:// or https://"
-
-    for key in ("timeout", "connect_timeout"):
-        seconds = entry.get(key)
-        if isinstance(seconds, int) and seconds > MAX_SECONDS and seconds % 1000 == 0:
-            hint = f"if {seconds} is in ms, write {seconds // 1000}"
-            yield key, f"is in seconds, at most {MAX_SECONDS}; {hint}"
-
-    if "enabled" in entry:
-        yield "enabled", "expected true or false"
-
-
-def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for each key that does not fit the kind of a module: a program to start,
-    or an address to call.
-    """
-    kind = entry.get("type")
-    is_known = isinstance(kind, str) and kind in KINDS
-    if isinstance(kind, str) and not is_known:
-        yield "type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"
-
-    has_command = entry.get("command") is not None
-    has_url = entry.get("url") is not None
-    if has_command and has_url:
-        yield "", "has both 'command' and 'url'; expected one of them"
-        return
-    if not has_command and not has_url:
-        yield "", "expected 'command' (a program to start) or 'url' (a server to call)"
-        return
-
-    other = "url" if has_command else "command"
-    if isinstance(kind, str) and is_known and (KINDS[kind] == "stdio") != has_command:
-        yield "type", f"{kind!r} goes with {other}, which is not given"
-
-    for key in ("headers", "auth") if has_command else ("args", "env", "cwd"):
-        if entry.get(key):
-            yield key, f"only goes with {other!r}"
-
-
-def name_problem(name: str) -> str | None:
-    """Return what is wrong with a module's name, or None if the name is valid."""
-    if not 1 <= len(name) <= 64:
-        return "a server's name has 1 to 64 characters"
-    if not name.isprintable():
-        return "a server's name has no control characters"
-    if name == "anonymous" or name.startswith("idea:"):
-        return (
-            "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
-        )
-
-    return None
 
 
 def public_url(url: str) -> str:
@@ -776,6 +583,9 @@ def _read_variable(
             "env": f"write ${{{name}}}",
             "input": "nobody is asked for values here; set a variable and write ${VAR}",
             "secret": "a secret's name has letters, digits, '_', '-' and '.', and no default",
+            "workspaceFolder": "only one folder is known here: write ${workspaceFolder}",
+            "command": "no editor runs commands here; set a variable and write ${VAR}",
+            "config": "no editor has settings here; set a variable and write ${VAR}",
         }.get(kind, "expected ${VAR}, ${VAR:-default} or ${secret:NAME}")
         raise error(f"${{{inside[:80]}}} is not understood: {hint}")
     return match.group(1), match.group(2)
@@ -785,9 +595,9 @@ Era = Literal["legacy", "modern"]
 """The era of the protocol. legacy: 2025-11-25 and earlier (handshake). modern: 2026-07-28
 (stateless)."""
 
-ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
+ModuleState = Literal["connecting", "up", "down", "failed", "unusable", "disabled"]
 """`down`: the module was up, and the next call reconnects. `failed`: it could not be reached, and
-is tried again.
+is tried again. `unusable`: no attempt is made, because its configuration cannot be used.
 """
 
 _LONG_AWAY: Final = 5.0
@@ -820,9 +630,9 @@ class ModuleStatus:
         tools: the number of allowed tools.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
-        error: why the module is down or failed.
-        away: seconds since it was last up, or since the first attempt. None if it is up or
-            disabled, or if no attempt is made because its configuration is unusable.
+        error: why the module is down, failed or unusable.
+        away: seconds since it was last up, or since the first attempt. None if it is up, unusable
+            or disabled.
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
             module.
         seconds: how long connecting took.
@@ -842,11 +652,6 @@ class ModuleStatus:
     away: float | None = None
     next_try: float | None = None
     seconds: float | None = None
-
-    @property
-    def is_unusable(self) -> bool:
-        """True if no attempt is made, because the configuration of the module is unusable."""
-        return self.state == "failed" and self.away is None
 
     @property
     def why(self) -> str:

@@ -65,6 +65,8 @@ async def doctor(options: Options) -> int:
 def _print_result(rows: Rows, result: CheckResult) -> None:
     if result.is_wrong:
         rows.add(("✗", result.topic, result.text), "red")
+    elif result.is_warning:
+        rows.add(("!", result.topic, result.text), "yellow")
     else:
         rows.add(("✓", result.topic, result.text))
 
@@ -75,7 +77,7 @@ def _print_result(rows: Rows, result: CheckResult) -> None:
 def _json(result: CheckResult) -> JSONObject:
     entry: JSONObject = {
         "topic": result.topic,
-        "state": "wrong" if result.is_wrong else "ok",
+        "state": result.state,
         "text": result.text,
     }
     if result.hint:

@@ -240,7 +240,7 @@ class Options:
         if asking:
             if loaded.untrusted is not None:
                 report(loaded.untrusted.told(anywhere=not at_terminal()))
-            for line in loaded.refused:
+            for line in (*loaded.refused, *loaded.warnings):
                 report(line)
 
         complete = self._override(loaded)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -113,7 +114,7 @@ async def serve(
     if at_terminal():
         _introduce(configuration, stdio=not http)
 
-    print_status = _print_status if at_terminal() else _print_unusable
+    print_status = _status_printer(configuration)
     from ideabridge.server.serve import HttpOptions, serve_http, serve_stdio
 
     if not http:
@@ -189,7 +190,7 @@ async def work(
 
     from ideabridge.server.serve import run_worker
 
-    print_status = _print_status if at_terminal() else _print_unusable
+    print_status = _status_printer(configuration)
     await run_worker(
         configuration, most=most, only=modules or None, drain_seconds=drain, on_status=print_status
     )
@@ -229,7 +230,7 @@ async def show_ui(
     configuration = options.configuration()
     from ideabridge.server.serve import HttpOptions, serve_http
 
-    print_status = _print_status if at_terminal() else _print_unusable
+    print_status = _status_printer(configuration)
     ready = partial(_open_page, opens=not no_browser and at_terminal())
     await serve_http(
         configuration,
@@ -380,6 +381,19 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
         sys.stderr.write(f"  {link.command}\n")
 
 
+def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], None]:
+    """Return the function that reports the states of servers, except those whose entries cannot be
+    used: these were reported when the configuration was read.
+    """
+    print_status = _print_status if at_terminal() else _print_unusable
+
+    def print_unless_known(status: ModuleStatus) -> None:
+        if status.name not in configuration.unusable:
+            print_status(status)
+
+    return print_unless_known
+
+
 def _print_status(status: ModuleStatus) -> None:
     if status.state == "up":
         say(f"server {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
@@ -389,7 +403,7 @@ def _print_status(status: ModuleStatus) -> None:
 
 def _print_unusable(status: ModuleStatus) -> None:
     """Report, in one line for a log, why a module cannot start until somebody changes something."""
-    if status.is_unusable:
+    if status.state == "unusable":
         report(status.why)
 
 

@@ -327,10 +327,10 @@ def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
         ConfigurationError: the entry is not one of a server.
         UsageError: a repository may hold the file, and the entry has a secret.
     """
-    from ideabridge.bridge.configuration import parse_configuration
+    from ideabridge.bridge.configuration import check_server_entry
     from ideabridge.bridge.masking import hidden_in
 
-    parse_configuration({"mcpServers": {name: entry}}, project=Path.cwd())
+    check_server_entry(name, entry, project=Path.cwd())
     places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
     if places and file.in_repository:
         holds = "holds" if len(places) == 1 else "hold"

@@ -83,7 +83,8 @@ async def list_servers(
         users = signed_in_users(status.name)
         if users:
             say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
-        if not is_well(status):
+        # Why an entry cannot be used was reported when the configuration was read.
+        if not is_well(status) and status.name not in configuration.unusable:
             report(status.error or f"server {status.name!r} has not answered yet")
 
     with Connecting(configuration) as connecting:
@@ -103,7 +104,14 @@ async def list_servers(
             {**_status_json(status), "users": list[JSON](signed_in_users(status.name))}
             for status in statuses
         ]
-        print_json({"configuration": source, "modules": listed, "names": list[JSON](notes)})
+        print_json(
+            {
+                "configuration": source,
+                "modules": listed,
+                "names": list[JSON](notes),
+                "warnings": list[JSON](configuration.warnings),
+            }
+        )
     elif not statuses:
         _say_none_configured(configuration)
     else:

@@ -4,7 +4,6 @@ to trust it.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -50,8 +49,9 @@ def ask(
         user: the user's configuration.
         confirmed: the paths of the files that the person has already named as data.
     """
+    from ideabridge.bridge.file_content import decode_file_content
     from ideabridge.bridge.masking import shown_configuration
-    from ideabridge.bridge.trust import keep_trusted
+    from ideabridge.bridge.trust import MAX_FILE_BYTES, keep_trusted
 
     _print(standing, parsed, user, confirmed, say, err().width)
     while True:
@@ -62,8 +62,14 @@ def ask(
                 keep_trusted(standing.found, confirmed | data)
                 return True
             case "s" | "show":
-                content = cast("JSON", json.loads(standing.found.data.decode("utf-8-sig")))
-                say(readable_json(shown_configuration(content), 2))
+                file = standing.found.file
+                document = decode_file_content(
+                    standing.found.data,
+                    what=file.name,
+                    max_bytes=MAX_FILE_BYTES,
+                    workspace=file.parent,
+                )
+                say(readable_json(shown_configuration(document.content), 2))
             case "" | "n" | "no":
                 return False
             case _:
@@ -215,7 +221,10 @@ def _effects(
 
     lines: list[tuple[str, str]] = []
     for name, module in parsed.modules.items():
-        lines += _module_lines(name, module)
+        if name in parsed.unusable:
+            lines += [("unusable", line) for line in parsed.unusable[name]]
+        else:
+            lines += _module_lines(name, module)
         if name in user.modules:
             lines.append(("replace", f"your own server {name}"))
 
@@ -228,6 +237,7 @@ def _effects(
             text = value if isinstance(value, str) else readable_json(value)
             lines.append(("set", f"{key}: {text}"))
 
+    lines += [("note", line) for line in parsed.notes]
     if parsed.store is not None and Path(parsed.store).exists():
         text = f"{parsed.store} exists already: its runs and published ideas are used as they are"
         lines.append(("warning", text))

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
+from ideabridge.bridge.configuration import ConfigurationError, check_server_entry
 from ideabridge.bridge.masking import hidden_in
-from ideabridge.bridge.modules.settings import with_own_keys
+from ideabridge.bridge.server_entry import with_own_keys
 from ideabridge.server.hosts.host import (
     HostDocument,
     HostEnvironment,
@@ -299,9 +299,9 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
 
 def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str | None:
     try:
-        parse_configuration({"mcpServers": {name: entry}}, project=environment.project)
+        check_server_entry(name, entry, project=environment.project)
     except ConfigurationError as error:
-        return error.problems[0].removeprefix("ideabridge.json: ")
+        return error.problems[-1].removeprefix("ideabridge.json: ")
     return None
 
 

@@ -27,6 +27,7 @@ class CheckResult:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
         is_wrong: whether somebody has to fix it.
+        is_warning: whether it works, but not as the words of a file say.
         hint: what a person can do, or details, in one or more lines.
     """
 
@@ -34,6 +35,14 @@ class CheckResult:
     text: str
     is_wrong: bool = False
     hint: str | None = None
+    is_warning: bool = False
+
+    @property
+    def state(self) -> str:
+        """The state in one word."""
+        if self.is_wrong:
+            return "wrong"
+        return "warning" if self.is_warning else "ok"
 
 
 @dataclass(slots=True)
@@ -48,9 +57,17 @@ class Findings:
         """The number of results that are wrong."""
         return sum(finding.is_wrong for finding in self.found)
 
-    def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
+    def add(
+        self,
+        topic: str,
+        text: str,
+        *,
+        wrong: bool = False,
+        hint: str | None = None,
+        warning: bool = False,
+    ) -> None:
         """Add a result."""
-        finding = CheckResult(topic, text, wrong, hint)
+        finding = CheckResult(topic, text, wrong, hint, warning)
         self.found.append(finding)
         if self.watch is not None:
             self.watch(finding)
@@ -120,6 +137,9 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
         )
         for line in (*layer.narrowed, *layer.refused):
             findings.add("configuration", line, wrong=line in layer.refused)
+
+    for line in configuration.notes:
+        findings.add("configuration", line, warning=True)
 
     untrusted = configuration.untrusted
     if untrusted is not None:

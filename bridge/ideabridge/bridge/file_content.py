@@ -1,0 +1,224 @@
+"""File content: what a configuration file contains, in ideabridge's keys, before it is checked.
+
+The trust in a project file and its configuration are computed from the same document, so that trust
+covers what is executed in whatever spelling the file has it.
+
+Shell completion reads documents at each key press, so this module imports only the standard library
+and small modules.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.server_entry import (
+    Remark,
+    ServerEntry,
+    found_kind,
+    name_problem,
+    read_server_entry,
+)
+from ideabridge.tools.encoding import JSON, REPEATED, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+_SERVERS: Final = "mcpServers"
+
+OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
+"""Keys under which other hosts have their servers, and which stand for `mcpServers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """The content of a configuration file.
+
+    Attributes:
+        content: the content in ideabridge's keys. Its `mcpServers` is an object of objects.
+        notes: what was odd, and how it was read.
+        conflicts: a remark for each key at the top whose value is not clear, because it, or a key
+            below it, occurs several times.
+        unusable: why servers cannot be used, by name.
+    """
+
+    content: JSONObject
+    notes: tuple[Remark, ...] = ()
+    conflicts: Mapping[str, Remark] = field(default_factory=dict[str, Remark])
+    unusable: Mapping[str, tuple[Remark, ...]] = field(
+        default_factory=dict[str, tuple[Remark, ...]]
+    )
+
+
+class NoObjectError(IdeabridgeError):
+    """The content of a configuration file is not an object. The message says what it is."""
+
+
+def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Path) -> FileContent:
+    """Read the bytes of a configuration file.
+
+    Args:
+        data: the bytes, perhaps with a byte order mark.
+        what: the name of the file in error messages.
+        max_bytes: limit on the size of the file, in bytes.
+        workspace: the folder that `${workspaceFolder}` stands for.
+
+    Raises:
+        InvalidJSONError, LimitExceededError: as `decode`.
+        NoObjectError: it is not an object.
+    """
+    plain = data.removeprefix(codecs.BOM_UTF8)
+    raw = decode(plain, what=what, max_bytes=max_bytes, keep_repeated=True)
+    return read_file_content(raw, workspace)
+
+
+def read_file_content(raw: JSON, workspace: Path) -> FileContent:
+    """Read the decoded content of a configuration file.
+
+    Raises:
+        NoObjectError: it is not an object.
+    """
+    if not isinstance(raw, dict):
+        raise NoObjectError(f"expected an object, found {found_kind(raw)}")
+    return _Reader(workspace).document(raw)
+
+
+class _Reader:
+    """Reads one document, and collects what is odd in it."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._notes: list[Remark] = []
+        self._conflicts: dict[str, Remark] = {}
+        self._unusable: dict[str, tuple[Remark, ...]] = {}
+
+    def document(self, raw: JSONObject) -> FileContent:
+        content: JSONObject = {}
+        servers: list[JSON] = []
+        by_key = _values_by_key(raw)
+        aliases = [key for key in OTHER_NAMES if key in by_key]
+        if _SERVERS not in by_key and len(aliases) == 1:
+            [alias] = aliases
+            by_key = {_SERVERS if key == alias else key: by_key[key] for key in by_key}
+            self._notes.append(Remark(alias, f"is read as {_SERVERS!r}"))
+
+        for key, values in by_key.items():
+            if key == _SERVERS:
+                servers = values
+                content[key] = {}
+            else:
+                conflicts: list[Remark] = []
+                content[key] = _settled_values(values, key, self._notes, conflicts)
+                if conflicts:
+                    self._conflicts[key] = conflicts[0]
+
+        if servers:
+            content[_SERVERS] = self._servers(servers)
+        return FileContent(content, tuple(self._notes), self._conflicts, self._unusable)
+
+    def _servers(self, values: list[JSON]) -> JSONObject:
+        """Return the entries of all values of `mcpServers`, by name."""
+        if len(values) > 1:
+            text = f"occurs {len(values)} times; the servers of all are used"
+            self._notes.append(Remark(_SERVERS, text))
+
+        entries: dict[str, list[JSON]] = {}
+        for value in values:
+            for name, entry in self._named(value):
+                entries.setdefault(name, []).append(entry)
+
+        servers: JSONObject = {}
+        for name, same_name in entries.items():
+            problem = name_problem(name)
+            if problem is not None:
+                shown = name[:64]
+                text = f"{problem}. This server is not used."
+                self._notes.append(Remark(f"{_SERVERS}.{shown!r}", text))
+            else:
+                servers[name] = self._entry(name, same_name)
+
+        return servers
+
+    def _named(self, value: JSON) -> list[tuple[str, JSON]]:
+        """Return the names and entries of one value of `mcpServers`."""
+        if isinstance(value, dict):
+            return [
+                (name, entry) for name, all_of in _values_by_key(value).items() for entry in all_of
+            ]
+        if not isinstance(value, list):
+            text = f"expected an object of servers by name, found {found_kind(value)}"
+            self._notes.append(Remark(_SERVERS, f"{text}; it is not used"))
+            return []
+
+        named: list[tuple[str, JSON]] = []
+        self._notes.append(Remark(_SERVERS, "a list is read as an object of servers by name"))
+        for number, item in enumerate(value):
+            name = item.get("name") if isinstance(item, dict) else None
+            if isinstance(name, str):
+                named.append((name, item))
+            else:
+                text = "expected an object with 'name', a text; this server is not used"
+                self._notes.append(Remark(f"{_SERVERS}.{number}", text))
+
+        return named
+
+    def _entry(self, name: str, values: list[JSON]) -> JSON:
+        """Return the members of a server's entry."""
+        notes: list[Remark] = []
+        conflicts: list[Remark] = []
+        value = _settled_values(values, "", notes, conflicts)
+        entry: ServerEntry = read_server_entry(value, self._workspace)
+        place = f"{_SERVERS}.{name}"
+        self._notes += [note.below(place) for note in (*notes, *entry.notes)]
+        problems = tuple(problem.below(place) for problem in (*conflicts, *entry.problems))
+        if problems:
+            self._unusable[name] = problems
+
+        return entry.members
+
+
+def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
+    """Return the values of each key of an object, which may have several."""
+    values: dict[str, list[JSON]] = {}
+    for key, value in raw.items():
+        values.setdefault(key.partition(REPEATED)[0], []).append(value)
+    return values
+
+
+def _settled_values(
+    values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
+) -> JSON:
+    """Return the value of a key that may occur several times. Append a note if all its values are
+    equal, and otherwise a conflict.
+    """
+    first = _settled(values[0], place, notes, conflicts)
+    if len(values) == 1:
+        return first
+
+    if all(_settled(value, place, [], conflicts) == first for value in values[1:]):
+        notes.append(Remark(place, f"occurs {len(values)} times with the same value"))
+    else:
+        text = f"occurs {len(values)} times with different values; expected one"
+        conflicts.append(Remark(place, text))
+
+    return first
+
+
+def _settled(value: JSON, place: str, notes: list[Remark], conflicts: list[Remark]) -> JSON:
+    """Return a value without keys that occur several times."""
+    if isinstance(value, list):
+        return [
+            _settled(item, _below(place, str(number)), notes, conflicts)
+            for number, item in enumerate(value)
+        ]
+    if isinstance(value, dict):
+        return {
+            key: _settled_values(all_of, _below(place, key), notes, conflicts)
+            for key, all_of in _values_by_key(value).items()
+        }
+    return value
+
+
+def _below(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
