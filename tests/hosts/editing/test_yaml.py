@@ -92,7 +92,7 @@ def documents(draw: st.DrawFn, kinds: tuple[str, ...]) -> str:
 
     start = draw(st.sampled_from(("", "# head\n", "---\n", "%YAML 1.2\n---\n")))
     text = start + "".join(parts) + draw(st.sampled_from(("", "# end\n", "\n\n")))
-    return text.removesuffix("\n") if draw(st.booleans()) else text
+    return text.removesuffix("\n").removesuffix("\r") if draw(st.booleans()) else text
 
 
 def is_valid(text: str) -> bool:

@@ -25,12 +25,15 @@ class EntryChange:
         entry: the entry; None removes it.
         listed: whether the entries are a list of objects with a `name` where the file has none yet.
             Where it has, the file decides.
+        parents: how many of the objects around an entry were added with it, or are removed with it
+            if they are empty then.
     """
 
     keys: tuple[str, ...]
     name: str
     entry: JSON
     listed: bool = False
+    parents: int = 0
 
 
 def entry_value(change: EntryChange, *, listed: bool) -> JSON:

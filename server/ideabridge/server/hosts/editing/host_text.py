@@ -7,6 +7,7 @@ text, and check that the new text says what the old one said, with this change o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -69,6 +70,46 @@ def _notation(format_name: HostFormat) -> _Notation:
 
 
 @dataclass(frozen=True, slots=True)
+class EditedEntry:
+    """An entry that was put into a file, or removed from it.
+
+    Attributes:
+        keys: the keys that lead to the object of all entries.
+        name: the name of the entry.
+        removed: whether it was removed.
+        parents: how many of the objects around the entry were added with it.
+    """
+
+    keys: tuple[str, ...]
+    name: str
+    removed: bool
+    parents: int
+
+
+@dataclass(frozen=True, slots=True)
+class EditedFile:
+    """A file as an edit has left it.
+
+    Attributes:
+        path: the file.
+        format: its notation.
+        backup: a copy of the former bytes; None if there was no file, or nothing was changed.
+        created: whether there was no file.
+        new_folder: the first folder that was created for the file, if it had none.
+        digest: the SHA-256 of the new bytes, in hexadecimal digits.
+        entries: the entries that were changed, in order.
+    """
+
+    path: Path
+    format: HostFormat
+    backup: Path | None
+    created: bool
+    new_folder: Path | None
+    digest: str
+    entries: tuple[EditedEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HostText:
     """The text of a host's file, with the changes that were made to it.
 
@@ -115,7 +156,7 @@ class HostText:
         Raises:
             HostFileError: the file cannot be edited without changing more of it.
         """
-        return self._changed(EntryChange(tuple(keys), name, entry, listed))
+        return self._with(EntryChange(tuple(keys), name, entry, listed))
 
     def without_entry(self, keys: Sequence[str], name: str, *, parents: int = 0) -> HostText:
         """Return the text without an entry; the same text if it has no such entry.
@@ -129,10 +170,7 @@ class HostText:
         Raises:
             HostFileError: the file cannot be edited without changing more of it.
         """
-        edited = self._changed(EntryChange(tuple(keys), name, None))
-        if parents and keys and not edited.entries(keys):
-            return edited.without_entry(keys[:-1], keys[-1], parents=parents - 1)
-        return edited
+        return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
         """Return the entries that keys lead to, by name; empty if there are none."""
@@ -160,6 +198,12 @@ class HostText:
 
     def write(self, *, private: bool = False, project: Path | None = None) -> Path | None:
         """Put the text into the file. Return the path of the backup, or None if there was no file.
+        For the arguments and errors, see `edit`.
+        """
+        return self.edit(private=private, project=project).backup
+
+    def edit(self, *, private: bool = False, project: Path | None = None) -> EditedFile:
+        """Put the text into the file, and return what undoing it needs.
 
         The file keeps its owner, its permissions, and the link that leads to it. Only the owner
         can read a new file, because such files contain tokens. If another program has written the
@@ -173,19 +217,52 @@ class HostText:
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.
         """
-        return replace_file(self.path, self._rewritten, private=private, project=project)
+        written = self
 
-    def _rewritten(self, now: bytes | None) -> bytes:
-        """Return the bytes to write where the file has the bytes `now`."""
+        def rewrite(now: bytes | None) -> bytes:
+            nonlocal written
+            written = self._on(now)
+            return written.data
+
+        replacement = replace_file(self.path, rewrite, private=private, project=project)
+        return EditedFile(
+            self.path,
+            self.format,
+            replacement.backup,
+            replacement.created,
+            replacement.new_folder,
+            hashlib.sha256(written.data).hexdigest(),
+            tuple(
+                EditedEntry(change.keys, change.name, change.entry is None, change.parents)
+                for change in written.changes
+            ),
+        )
+
+    def _on(self, now: bytes | None) -> HostText:
+        """Return the same changes where the file has the bytes `now`."""
         if now == self.before:
-            return self.data
+            return self
 
-        edited = _read(self.path, self.format, now)
+        edited = text_of_bytes(self.path, self.format, now)
         for change in self.changes:
-            edited = edited._changed(change)
-        return edited.data
+            edited = edited._with(change)
+        return edited
 
-    def _changed(self, change: EntryChange) -> HostText:
+    def _with(self, change: EntryChange) -> HostText:
+        if change.entry is not None:
+            change = replace(change, parents=self.missing_parents(change.keys))
+
+        edited = self._edited(change)
+        keys = change.keys
+        parents = change.parents if change.entry is None else 0
+        while parents > 0 and keys and not edited.entries(keys):
+            edited = edited._edited(EntryChange(keys[:-1], keys[-1], None))
+            keys = keys[:-1]
+            parents -= 1
+
+        return replace(edited, changes=(*self.changes, change))
+
+    def _edited(self, change: EntryChange) -> HostText:
         notation = _notation(self.format)
         expected = changed(self.content, change)
         try:
@@ -205,7 +282,7 @@ class HostText:
                 f"{self.path}: {change.name!r} cannot be changed there without changing more of "
                 "the file; edit it by hand"
             )
-        return replace(self, text=text, content=content, changes=(*self.changes, change))
+        return replace(self, text=text, content=content)
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
@@ -246,10 +323,15 @@ def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noq
         raise HostFileError(str(error)) from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return _read(path, format, data)
+    return text_of_bytes(path, format, data)
 
 
-def _read(path: Path, format_name: HostFormat, data: bytes | None) -> HostText:
+def text_of_bytes(path: Path, format_name: HostFormat, data: bytes | None) -> HostText:
+    """Return the text that a file with these bytes has. None stands for no file.
+
+    Raises:
+        HostFileError: the bytes are not an object in the notation.
+    """
     mark, encoding = _encoding(data or b"")
     try:
         text = (data or b"").removeprefix(mark).decode(encoding)

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,23 +27,37 @@ _ATTEMPTS: Final = 20
 """How often an edit is repeated because another program has written the file in between."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What the replacement of a file's bytes has left.
+
+    Attributes:
+        backup: a copy of the former bytes in the user's data folder; None if there was no file, or
+            nothing was changed.
+        created: whether there was no file.
+        new_folder: the first folder that was created for the file, if it had none.
+    """
+
+    backup: Path | None = None
+    created: bool = False
+    new_folder: Path | None = None
+
+
 def replace_file(
     path: Path,
-    rewrite: Callable[[bytes | None], bytes],
+    rewrite: Callable[[bytes | None], bytes | None],
     *,
     private: bool = False,
     project: Path | None = None,
-) -> Path | None:
-    """Replace the bytes of a file in one step. Return the path of a copy of the former bytes, in
-    the user's data folder, or None if there was no file.
+) -> Replacement:
+    """Replace the bytes of a file in one step, or remove the file.
 
     Owner, permissions and symbolic links stay. Processes of ideabridge take turns. A host takes no
     turns: where it writes the file in the meantime, the edit is repeated on what it wrote.
 
     Args:
         path: the file, or a link to it.
-        rewrite: returns the new bytes for the current bytes of the file, which are None if there is
-            no file.
+        rewrite: returns the new bytes for the current bytes of the file. None stands for no file.
         private: whether to make the file readable only by its owner from now on.
         project: the folder of the project that the file belongs to. No symbolic link may lead out
             of it.
@@ -53,16 +68,17 @@ def replace_file(
     check_place(path, project)
     target = Path(os.path.realpath(path))
     try:
-        backups = backup_folder()
-        with locked(backups / ".lock"):
+        with locked(backup_folder() / ".lock"):
             for _ in range(_ATTEMPTS):
                 before = _bytes_of(target)
                 after = rewrite(before)
-                backup = None if before is None else _free_name(backups, target.name)
-                if backup is not None and before is not None:
-                    write_own(backup, before)
+                if after == before:
+                    return Replacement()
+
+                backup = None if before is None else _saved(target.name, before)
+                new_folder = _first_missing(target.parent)
                 if _replaced(target, before, after, private=private):
-                    return backup
+                    return Replacement(backup, before is None, new_folder)
                 if backup is not None:
                     backup.unlink()
     except OSError as error:
@@ -94,9 +110,18 @@ def backup_folder() -> Path:
     return folder
 
 
-def _free_name(folder: Path, name: str) -> Path:
+def _saved(name: str, data: bytes) -> Path:
+    """Save the bytes of a file under an unused name, and return the path."""
+    folder = backup_folder()
     names = (folder / f"{name}.{number}.bak" for number in itertools.count(1))
-    return next(path for path in names if not path.exists())
+    path = next(path for path in names if not path.exists())
+    write_own(path, data)
+    return path
+
+
+def _first_missing(folder: Path) -> Path | None:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    return missing[-1] if missing else None
 
 
 def _bytes_of(target: Path) -> bytes | None:
@@ -108,8 +133,14 @@ def _bytes_of(target: Path) -> bytes | None:
         raise HostFileError(str(error)) from None
 
 
-def _replaced(target: Path, before: bytes | None, after: bytes, *, private: bool) -> bool:
-    """Replace a file that still has the bytes `before`. Return whether it had them."""
+def _replaced(target: Path, before: bytes | None, after: bytes | None, *, private: bool) -> bool:
+    """Replace or remove a file that still has the bytes `before`. Return whether it had them."""
+    if after is None:
+        if _bytes_of(target) != before:
+            return False
+        target.unlink()
+        return True
+
     target.parent.mkdir(parents=True, exist_ok=True)
     about = None if before is None else target.stat()
     with staged(target, after) as new:

@@ -1,0 +1,208 @@
+"""Undoing edits of hosts' files.
+
+`record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
+takes an edit back. A file that is as the edit left it gets its former bytes. Where its host has
+written since, only the entries are taken back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from ideabridge.bridge.trust import locked, write_own
+from ideabridge.server.hosts.editing.host_text import (
+    EditedFile,
+    HostText,
+    text_of_bytes,
+)
+from ideabridge.server.hosts.editing.writing import backup_folder, replace_file
+from ideabridge.server.hosts.host import HostFileError
+
+_MOST_EDITS: Final = 500
+"""Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
+
+UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
+"""restored: the file has its former bytes. deleted: the edit had created the file, which is gone.
+entries: the host has written the file since, so only the entries were taken back. nothing: the file
+says already what it said before the edit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEdit:
+    """What one command has edited.
+
+    Attributes:
+        command: the command, such as `install cursor`.
+        project: the project folder in which it ran.
+        at: when it ran.
+        files: the files, in the order in which they were written.
+        trusted: the project files among them that were trusted afterwards.
+    """
+
+    command: str
+    project: Path
+    at: datetime
+    files: tuple[EditedFile, ...]
+    trusted: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneFile:
+    """What became of one file of an edit that was undone.
+
+    Attributes:
+        path: the file.
+        how: see `UndoneHow`.
+        left: the names of entries that were left as they are, because somebody has put another
+            entry there since.
+    """
+
+    path: Path
+    how: UndoneHow
+    left: tuple[str, ...] = ()
+
+
+_EDITS: Final = TypeAdapter(tuple[RecordedEdit, ...])
+
+
+def record_edit(
+    command: str, project: Path, files: Sequence[EditedFile], trusted: Sequence[Path] = ()
+) -> None:
+    """Note an edit, so that it can be undone.
+
+    Raises:
+        HostFileError: the note cannot be written.
+    """
+    edit = RecordedEdit(command, project, datetime.now(UTC), tuple(files), tuple(trusted))
+    _write(lambda edits: (*edits, edit))
+
+
+def recorded_edits(command: str) -> list[RecordedEdit]:
+    """Return the edits of a command that were not undone, the latest first.
+
+    Raises:
+        HostFileError: the notes cannot be read.
+    """
+    return [edit for edit in reversed(_read()) if edit.command == command]
+
+
+def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
+    """Undo an edit, and forget it. The file that was written last comes first.
+
+    Raises:
+        HostFileError: a file cannot be written, or its backup is gone. The edit stays noted.
+    """
+    undone = [undo_file(file) for file in reversed(edit.files)]
+    _write(lambda edits: tuple(other for other in edits if other != edit))
+    return undone
+
+
+def undo_file(file: EditedFile) -> UndoneFile:
+    """Undo what an edit did to one file.
+
+    Raises:
+        HostFileError: the file cannot be written, or its backup is gone.
+    """
+    if file.backup is None and not file.created:
+        return UndoneFile(file.path, "nothing")
+
+    former = _former_bytes(file)
+    result = UndoneFile(file.path, "nothing")
+
+    def rewrite(now: bytes | None) -> bytes | None:
+        nonlocal result
+        if now is None:
+            result = UndoneFile(file.path, "nothing")
+            return None
+        if hashlib.sha256(now).hexdigest() == file.digest:
+            result = UndoneFile(file.path, "deleted" if former is None else "restored")
+            return former
+
+        text, left = _without_entries(file, former, now)
+        result = UndoneFile(file.path, "entries" if text.changes else "nothing", left)
+        return text.data
+
+    replace_file(file.path, rewrite)
+    if result.how == "deleted":
+        _remove_empty_folders(file)
+    return result
+
+
+def _former_bytes(file: EditedFile) -> bytes | None:
+    if file.backup is None:
+        return None
+    try:
+        return file.backup.read_bytes()
+    except OSError as error:
+        raise HostFileError(
+            f"{file.backup}: the copy of {file.path} cannot be read: {error.strerror or error}"
+        ) from None
+
+
+def _without_entries(
+    file: EditedFile, former: bytes | None, now: bytes
+) -> tuple[HostText, tuple[str, ...]]:
+    """Return the current text with the entries as they were, and the names of those that stay."""
+    before = text_of_bytes(file.path, file.format, former)
+    text = text_of_bytes(file.path, file.format, now)
+    left: list[str] = []
+    for entry in reversed(file.entries):
+        old = before.entries(entry.keys).get(entry.name)
+        current = text.entries(entry.keys).get(entry.name)
+        if current == old:
+            continue
+        if entry.removed and current is not None:
+            left.append(entry.name)
+        elif old is None:
+            text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
+        else:
+            text = text.with_entry(entry.keys, entry.name, old)
+
+    return text, tuple(left)
+
+
+def _remove_empty_folders(file: EditedFile) -> None:
+    """Remove the folders that were created for a file, as far as nothing else is in them."""
+    folder = file.path.parent
+    with suppress(OSError):
+        while file.new_folder is not None and folder.is_relative_to(file.new_folder):
+            folder.rmdir()
+            folder = folder.parent
+
+
+# -- notes -----------------------------------------------------------------------------------------
+
+
+def _notes() -> Path:
+    return backup_folder() / "edits.json"
+
+
+def _read() -> tuple[RecordedEdit, ...]:
+    path = _notes()
+    try:
+        return _EDITS.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except ValidationError:
+        raise HostFileError(
+            f"{path}: is damaged, so nothing can be undone by command; the backups are beside it"
+        ) from None
+    except OSError as error:
+        raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]]) -> None:
+    path = _notes()
+    try:
+        with locked(path.with_name(".edits.lock")):
+            write_own(path, _EDITS.dump_json(change(_read())[-_MOST_EDITS:], indent=1))
+    except OSError as error:
+        raise HostFileError(f"{path}: cannot be written: {error.strerror or error}") from None
