@@ -76,7 +76,7 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     report, function = anyio.run(taken, name, tmp_path / "home")
-    assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, [])
+    assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, {})
     assert report.runs[0].title == "Go."
     calls = [
         (one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history

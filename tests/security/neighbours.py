@@ -14,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.journal import PastEvents
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
@@ -198,7 +199,7 @@ async def settle(neighbours: Neighbours) -> None:
         events = [one for _, one in store.runs.events(run)]
         store.runs.create_ended(
             imported,
-            events,
+            PastEvents(events),
             kind="session",
             caller="user:alice",
             title=f"imported {MARKER}",

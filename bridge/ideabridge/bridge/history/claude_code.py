@@ -7,6 +7,11 @@ next to them, holds the structured content. An answer may take several lines, on
 result that is too large for the model is in a separate file, in the folder `tool-results` beside
 the log. The calls of a subagent form a separate conversation: they have `isSidechain` and an
 `agentId`, and newer versions write them to a separate log.
+
+Lines have a `uuid`, and the `parentUuid` of the line before them. When a person rewinds a
+conversation, the log keeps the abandoned lines, and the next thing that the person writes has the
+same parent as an earlier one. The calls of such an abandoned branch form a separate conversation,
+too.
 """
 
 from __future__ import annotations
@@ -18,12 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.history.conversation import (
+    CallsById,
     Conversation,
     HistoryBounds,
     HistoryCall,
     LogLine,
     Names,
     content_value,
+    may_be_another,
     open_plain,
     read_lines,
     shortened_prompt,
@@ -51,6 +58,15 @@ _SAVED: Final = re.compile(
     r"(?P<path>[^\n]{1,1000}?tool-results[/\\]"
     r"(?P<name>[\w.@ -]{1,200}?))\.?(?:\n|\Z)"
 )
+_REJECTED: Final = re.compile(
+    r"The user doesn't want to proceed with this tool use\.|Permission to use mcp__\S+ has been |"
+    r"Claude requested permissions to use mcp__"
+)
+"""The error of a call that never ran, because a person or a rule did not allow it."""
+
+_INTERRUPTED: Final = "The user doesn't want to take this action right now."
+"""How the error of a call begins that a person interrupted. It may have run."""
+
 _CUT: Final = re.compile(
     r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ "
     r"(?:characters|lines) truncated"
@@ -80,11 +96,13 @@ class _Log:
         self._bounds = HistoryBounds()
         self._main = Conversation(NAME, path.stem, path)
         self._parts: dict[str, Conversation] = {"": self._main}
-        self._calls: dict[str, HistoryCall] = {}
+        self._calls = CallsById()
         self._prompts: dict[str, str] = {}
+        self._lines = _Lines()
 
     def read(self) -> list[Conversation]:
         for line in read_lines(self._main):
+            self._lines.add(line.content)
             kind = line.content.get("type")
             if kind == "assistant":
                 self._take_answer(line)
@@ -94,7 +112,12 @@ class _Log:
                 # Lines of other types contain neither calls nor results, and differ from version to
                 # version.
                 self._main.skipped["of an unknown kind"] += 1
-        return list(self._parts.values())
+
+        conversations: list[Conversation] = []
+        for conversation in self._parts.values():
+            conversation.sort()
+            conversations += self._lines.branches(conversation)
+        return conversations
 
     def _part(self, line: JSONObject) -> str:
         agent = line.get("agentId")
@@ -135,31 +158,42 @@ class _Log:
         if tool.module is None:
             conversation.others[tool.server] += 1
             return
-        if call_id in self._calls:
+        call = HistoryCall(
+            call_id,
+            tool.module,
+            tool.name,
+            arguments,
+            line.number,
+            conversation.time_of(line.content),
+            self._prompts.get(self._part(line.content), ""),
+            answer=_answer_of(line.content),
+            copied=isinstance(line.content.get("forkedFrom"), dict),
+        )
+        if self._calls.knows(call):
             return
         if not self._bounds.takes_call(line.size):
             conversation.skipped["beyond the most calls"] += 1
             return
 
-        prompt = self._prompts.get(self._part(line.content), "")
-        time = conversation.time_of(line.content)
-        call = HistoryCall(call_id, tool.module, tool.name, arguments, line.number, time, prompt)
-        self._calls[call_id] = call
+        self._calls.add(call)
+        self._lines.add_call(line.content, call)
         conversation.calls.append(call)
 
     def _take_user(self, line: LogLine) -> None:
         content = line.content
         results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
         for block in results:
-            call = self._calls.get(str(block.get("tool_use_id")))
-            if call is None:
+            call = self._calls.awaiting(block.get("tool_use_id"))
+            if call is None or not self._belongs(content, call):
                 continue
+
+            at = self._main.time_of(content)
             if not self._bounds.takes_result(line.size):
-                call.end(line.number, None, missing="the conversation is too large")
+                call.end(line.number, None, at=at, missing="the conversation is too large")
                 continue
 
             structured = _structured(content) if len(results) == 1 else None
-            self._end(call, line.number, block, structured)
+            self._end(call, line.number, at, block, structured)
 
         if results or content.get("isMeta") is True or content.get("isCompactSummary") is True:
             return
@@ -167,22 +201,39 @@ class _Log:
         text = text_in(object_or_empty(content.get("message")).get("content")).strip()
         if text and not text.startswith(_NO_PROMPT):
             self._prompts[self._part(content)] = shortened_prompt(text)
+            self._lines.add_prompt(content)
 
-    def _end(self, call: HistoryCall, number: int, block: JSONObject, structured: JSON) -> None:
+    def _belongs(self, line: JSONObject, call: HistoryCall) -> bool:
+        """Return whether a result with the id of a call is certainly its result."""
+        maker = line.get("sourceToolAssistantUUID", line.get("parentUuid"))
+        return self._lines.made(maker, call) or not may_be_another(call, self._main)
+
+    def _end(
+        self,
+        call: HistoryCall,
+        number: int,
+        at: float | None,
+        block: JSONObject,
+        structured: JSON,
+    ) -> None:
         content = block.get("content")
         text = text_in(content)
         saved = _SAVED.match(text)
         if structured is not None and block.get("is_error") is not True:
-            call.end(number, structured, missing=None)
+            call.end(number, structured, at=at)
         elif saved is not None:
             value = self._saved(saved["name"])
             missing = "the host cut it, and its file is gone" if value is None else None
-            call.end(number, value, missing=missing)
+            call.end(number, value, at=at, missing=missing)
+        elif block.get("is_error") is True and text.startswith(_INTERRUPTED):
+            call.missing = "a person interrupted it"
+            call.ended_at = at
         elif block.get("is_error") is True:
-            call.end(number, None, error=text[:4000] or "the log says no more")
+            error = text[:4000] or "the log says no more"
+            call.end(number, None, at=at, error=error, rejected=_REJECTED.match(text) is not None)
         else:
             missing = "the host cut it" if _CUT.search(text) else None
-            call.end(number, content_value(_as_mcp(content)), missing=missing)
+            call.end(number, content_value(_as_mcp(content)), at=at, missing=missing)
 
     def _saved(self, name: str) -> JSON:
         """Return the result that was saved in a file beside the log, or None if it cannot be
@@ -217,6 +268,114 @@ class _Log:
         if blocks and all(isinstance(block, dict) and "type" in block for block in blocks):
             return content_value(_as_mcp(blocks))
         return text
+
+
+class _Lines:
+    """The lines of a log as a tree: each comes after its parent, and where a person has rewound the
+    conversation, a parent has several branches.
+    """
+
+    def __init__(self) -> None:
+        # The parent of each line, in the order of the log.
+        self._parents: dict[str, str | None] = {}
+        # The lines that a person wrote, keyed by their parent.
+        self._prompts: dict[str, list[str]] = {}
+        # The line that made each call, keyed by the identity of the call.
+        self._makers: dict[int, str] = {}
+
+    def add(self, line: JSONObject) -> None:
+        uuid = line.get("uuid")
+        parent = line.get("parentUuid")
+        if isinstance(uuid, str):
+            self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
+
+    def add_prompt(self, line: JSONObject) -> None:
+        uuid = line.get("uuid")
+        if isinstance(uuid, str):
+            parent = self._parents[uuid]
+            if parent is not None:
+                self._prompts.setdefault(parent, []).append(uuid)
+
+    def add_call(self, line: JSONObject, call: HistoryCall) -> None:
+        uuid = line.get("uuid")
+        if isinstance(uuid, str):
+            self._makers[id(call)] = uuid
+
+    def made(self, uuid: JSON, call: HistoryCall) -> bool:
+        """Return whether a line made a call."""
+        return isinstance(uuid, str) and self._makers.get(id(call)) == uuid
+
+    def branches(self, conversation: Conversation) -> list[Conversation]:
+        """Return a conversation without the calls of abandoned branches, then one conversation for
+        each of these branches.
+        """
+        abandoned = self._abandoned()
+        if not abandoned:
+            return [conversation]
+
+        branch_of = self._branch_of(abandoned)
+        branches: dict[str, Conversation] = {}
+        kept: list[HistoryCall] = []
+        for call in conversation.calls:
+            branch = branch_of.get(self._makers.get(id(call), ""), "")
+            if not branch:
+                kept.append(call)
+                continue
+
+            if branch not in branches:
+                branches[branch] = Conversation(
+                    NAME,
+                    f"{conversation.id}/rewound-{branch[:100]}",
+                    conversation.path,
+                    conversation.folder,
+                )
+            branches[branch].calls.append(call)
+
+        conversation.calls = kept
+        return [conversation, *branches.values()]
+
+    def _abandoned(self) -> set[str]:
+        """Return the lines that a person wrote at which abandoned branches begin. Where a person
+        wrote twice after the same line, the branch with the last line of the log is the kept one.
+        """
+        forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
+        if not forks:
+            return set()
+
+        last_lines: dict[str, int] = {}
+        numbered = list(enumerate(self._parents.items()))
+        for number, (uuid, parent) in reversed(numbered):
+            last = max(last_lines.get(uuid, 0), number)
+            last_lines[uuid] = last
+            if parent is not None:
+                last_lines[parent] = max(last_lines.get(parent, 0), last)
+
+        abandoned: set[str] = set()
+        for prompts in forks:
+            kept = max(prompts, key=last_lines.__getitem__)
+            abandoned |= set(prompts) - {kept}
+        return abandoned
+
+    def _branch_of(self, abandoned: set[str]) -> dict[str, str]:
+        """Return, for each line, the line at which its abandoned branch begins, or "" if it is in
+        the kept branch.
+        """
+        branches: dict[str, str] = {uuid: uuid for uuid in abandoned}
+        for line in self._parents:
+            path: list[str] = []
+            place: str | None = line
+            while place is not None and place not in branches and len(path) <= len(self._parents):
+                path.append(place)
+                place = self._parents.get(place)
+
+            branch = branches.get(place, "") if place is not None else ""
+            branches.update(dict.fromkeys(path, branch))
+        return branches
+
+
+def _answer_of(line: JSONObject) -> str:
+    answer = object_or_empty(line.get("message")).get("id")
+    return answer if isinstance(answer, str) else ""
 
 
 def _blocks(line: JSONObject) -> list[JSONObject]:

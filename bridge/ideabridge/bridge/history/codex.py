@@ -6,7 +6,11 @@ A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an even
 `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
 `mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events contain the whole
 result and the true names, so they take precedence. The items show the order of the calls, and are
-all that older versions log about a call.
+all that older versions log about a call. Calls that a script makes in code mode have events only.
+
+A fork begins with a copy of the log of its original, with new times. It ends where the fork's own
+`session_meta` is repeated, or where a turn begins whose id, which contains a time, is not older
+than the fork.
 """
 
 from __future__ import annotations
@@ -14,10 +18,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from ideabridge.bridge.history.conversation import (
+    CallsById,
     Conversation,
     HistoryBounds,
     HistoryCall,
@@ -25,7 +32,10 @@ from ideabridge.bridge.history.conversation import (
     LogLine,
     Names,
     content_value,
+    is_same,
+    may_be_another,
     read_lines,
+    seconds_of,
     shortened_prompt,
     text_in,
 )
@@ -42,9 +52,9 @@ _CUT: Final = re.compile(
     r"…\s?\d+ (?:tokens|chars|characters|bytes|lines) truncated\s?…|\[\.\.\. "
     r"omitted \d+ of \d+ lines"
 )
+_REJECTED: Final = re.compile(r"\A(?:tool call error: )?user (?:rejected|cancelled) MCP")
 _FAILED: Final = re.compile(
-    r"\A(?:tool call error: |err: |failed to parse function arguments: |user "
-    r"(?:rejected|cancelled) MCP)"
+    rf"{_REJECTED.pattern}|\A(?:tool call error: |err: |failed to parse function arguments: )"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
 """Prefixes of texts that Codex itself writes into the person's messages."""
@@ -58,27 +68,30 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversation in a log.
+    """Read the conversation in a log, and what a person took back of it.
 
     Raises:
         OSError: the log cannot be read.
     """
-    return [_Log(path, names).read()]
+    return _Log(path, names).read()
 
 
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
         self._bounds = HistoryBounds()
-        self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
-        self._calls: dict[str, HistoryCall] = {}
-        self._whole: set[str] = set()
-        # For each call to a server that is not configured, that server, keyed by call id.
-        self._others: dict[str, str] = {}
-        self._began = False
+        name = path.name.partition(".jsonl")[0]
+        self._conversation = Conversation(NAME, name.removeprefix(BEGINNING), path)
+        self._rewound: list[Conversation] = []
+        self._calls = CallsById()
+        self._states: dict[int, _State] = {}
+        self._others = _OtherCalls()
+        self._turns = _Turns()
+        self._fork = _Fork()
+        self._scripts = 0
         self._prompt = ""
 
-    def read(self) -> Conversation:
+    def read(self) -> list[Conversation]:
         conversation = self._conversation
         for line in read_lines(conversation):
             kind = line.content.get("type")
@@ -91,20 +104,27 @@ class _Log:
                 self._take_event(line, conversation.time_of(line.content), payload)
             elif kind == "response_item":
                 self._take_item(line, conversation.time_of(line.content), payload)
+            elif kind == "turn_context":
+                self._fork.turn(payload.get("turn_id"))
             elif "call_id" in payload or "item" in payload:
                 # Lines of other types contain neither calls nor results, and differ from version to
                 # version.
                 conversation.skipped["of an unknown kind"] += 1
 
-        conversation.others = Counter(self._others.values())
-        return conversation
+        if self._scripts and not any(not state.listed for state in self._states.values()):
+            conversation.skipped["with a script whose calls are not in the log"] += self._scripts
+
+        conversation.others = self._others.counts
+        conversations = [conversation, *self._rewound]
+        for each in conversations:
+            each.sort()
+        return conversations
 
     def _begin(self, payload: JSONObject) -> None:
-        if self._began:
-            # A fork begins with a copy of its original's log.
+        is_first = self._fork.meta(payload)
+        if not is_first:
             return
 
-        self._began = True
         own = payload.get("id")
         folder = payload.get("cwd")
         if isinstance(own, str) and own:
@@ -119,79 +139,130 @@ class _Log:
         kind = payload.get("type")
         item = payload.get("item")
         if kind == "user_message":
+            self._turns.begin("user_message", len(self._conversation.calls))
             self._ask(text_in(payload.get("message")))
         elif kind == "mcp_tool_call_end":
             invocation = payload.get("invocation")
             if isinstance(invocation, dict):
-                call_id = payload.get("call_id")
-                self._take_end(line, time, call_id, invocation, payload.get("result"))
+                self._take_end(line, time, payload, invocation, payload.get("result"))
             else:
                 self._conversation.skipped["without id or arguments"] += 1
         elif kind == "item_completed" and isinstance(item, dict):
             if item.get("type") == "UserMessage":
+                self._turns.begin("UserMessage", len(self._conversation.calls))
                 self._ask(text_in(item.get("content")))
             elif item.get("type") == "McpToolCall":
-                self._take_end(line, time, item.get("id"), item, _result_of(item))
+                named = {**item, "call_id": item.get("id")}
+                self._take_end(line, time, named, item, _result_of(item))
+        elif kind == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+        elif kind in ("task_started", "turn_started"):
+            self._fork.turn(payload.get("turn_id"))
 
     def _ask(self, text: str) -> None:
         if text.strip() and not text.lstrip().startswith(_NO_PROMPT):
             self._prompt = shortened_prompt(text)
 
+    def _roll_back(self, turns: JSON) -> None:
+        """Move the calls of the last turns, which a person has taken back, into a conversation of
+        their own.
+        """
+        first = self._turns.take_back(turns)
+        calls = self._conversation.calls[first:]
+        if not calls:
+            return
+
+        del self._conversation.calls[first:]
+        own = self._conversation
+        name = f"{own.id}/rewound-{len(self._rewound) + 1}"
+        self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
+
     def _take_end(
         self,
         line: LogLine,
         time: float | None,
-        call_id: JSON,
+        event: JSONObject,
         invocation: JSONObject,
         result: JSON,
     ) -> None:
         server = invocation.get("server")
         tool = invocation.get("tool")
+        call_id = event.get("call_id")
         if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
             self._conversation.skipped["without id or arguments"] += 1
             return
 
-        arguments = object_or_empty(invocation.get("arguments"))
         named = LoggedTool(server, tool, self._names.of(server))
-        call = self._call(line, time, call_id, named, arguments)
-        if call is None or call_id in self._whole:
+        if named.module is None:
+            self._others.end(call_id, server)
             return
+
+        arguments = object_or_empty(invocation.get("arguments"))
+        began = _began(time, event.get("duration"))
+        ended = self._new(call_id, named.module, tool, arguments, line, began)
+        # The name in an item may be cut. In that case, only the event names the server.
+        self._others.take_back(call_id)
+        call = self._listed(ended)
+        if call is None:
+            if not self._add(ended, line, listed=False):
+                return
+            call = ended
+
+        state = self._states[id(call)]
+        state.has_event = True
         # The event has the original names and result. In the model's item they may be changed or
         # cut.
-        self._whole.add(call_id)
         call.tool = tool
         call.arguments = arguments
-        ended = call.ended
+        earlier = call.ended
         call.ended = None
-        _end(call, ended or line.number, result, self._bounds.takes_result(line.size))
+        fits = self._bounds.takes_result(line.size)
+        if call is not ended and may_be_another(call, self._conversation):
+            call.end(line.number, None, at=time, missing="lines before its result were not read")
+        else:
+            _end(call, earlier or line.number, time, result, fits)
 
-    def _call(
+    def _listed(self, ended: HistoryCall) -> HistoryCall | None:
+        """Return the call of the model that an event ends, or None if it is not in the log."""
+        call = self._calls.latest(ended.id)
+        if call is None or self._states[id(call)].has_event:
+            return None
+
+        is_uncertain = self._states[id(call)].has_output or may_be_another(call, self._conversation)
+        return None if is_uncertain and not is_same(call, ended) else call
+
+    def _new(
         self,
+        call_id: str,
+        module: str,
+        tool: str,
+        arguments: JSONObject,
         line: LogLine,
         time: float | None,
-        call_id: str,
-        tool: LoggedTool,
-        arguments: JSONObject,
-    ) -> HistoryCall | None:
-        """Return the call with this id, or None if it is not imported."""
-        if call_id in self._calls:
-            return self._calls[call_id]
-        if tool.module is None:
-            self._others[call_id] = tool.server
-            return None
+    ) -> HistoryCall:
+        return HistoryCall(
+            call_id,
+            module,
+            tool,
+            arguments,
+            line.number,
+            time,
+            self._prompt,
+            copied=self._fork.is_copy,
+        )
 
-        # The name in an item may be cut. In that case, only the event names the server.
-        self._others.pop(call_id, None)
+    def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
+        """Add a call, or return False if the log already has it, or too many calls."""
+        if self._calls.knows(call):
+            return False
         if not self._bounds.takes_call(line.size):
             self._conversation.skipped["beyond the most calls"] += 1
-            return None
+            return False
 
-        call = HistoryCall(
-            call_id, tool.module, tool.name, arguments, line.number, time, self._prompt
-        )
-        self._calls[call_id] = call
+        self._calls.add(call)
+        self._states[id(call)] = _State(listed)
         self._conversation.calls.append(call)
-        return call
+        return True
 
     # -- what the model saw ------------------------------------------------------------------------
 
@@ -203,12 +274,44 @@ class _Log:
         elif kind == "function_call" and isinstance(call_id, str):
             tool = self._named(payload)
             if tool is not None:
-                self._call(line, time, call_id, tool, _arguments(payload.get("arguments")))
-        elif kind == "function_call_output" and isinstance(call_id, str):
-            call = self._calls.get(call_id)
-            if call is not None and call_id not in self._whole:
+                arguments = _arguments(payload.get("arguments"))
+                self._take_call(line, time, call_id, tool, arguments)
+        elif kind == "function_call_output":
+            self._take_output(line, time, call_id, payload.get("output"))
+        elif kind == "custom_tool_call" and "tools.mcp__" in str(payload.get("input")):
+            self._scripts += 1
+
+    def _take_call(
+        self,
+        line: LogLine,
+        time: float | None,
+        call_id: str,
+        tool: LoggedTool,
+        arguments: JSONObject,
+    ) -> None:
+        if tool.module is None:
+            self._others.begin(call_id, tool.server)
+            return
+
+        call = self._new(call_id, tool.module, tool.name, arguments, line, time)
+        earlier = self._calls.latest(call_id)
+        if earlier is not None and not self._states[id(earlier)].listed and is_same(earlier, call):
+            self._states[id(earlier)].listed = True
+            return
+
+        self._add(call, line, listed=True)
+
+    def _take_output(self, line: LogLine, time: float | None, call_id: JSON, output: JSON) -> None:
+        call = self._calls.latest(call_id)
+        if call is None or self._states[id(call)].has_output:
+            return
+
+        state = self._states[id(call)]
+        if state.has_event or not may_be_another(call, self._conversation):
+            state.has_output = True
+            if not state.has_event:
                 fits = self._bounds.takes_result(line.size)
-                _end_from_output(call, line.number, payload.get("output"), fits)
+                _end_from_output(call, line.number, time, output, fits)
 
     def _named(self, payload: JSONObject) -> LoggedTool | None:
         """Return the tool of a function call, or None if it is not a tool of an MCP server."""
@@ -226,6 +329,111 @@ class _Log:
             return self._names.split(name.removeprefix(_PREFIX))
         # Versions of 2025 wrote SERVER__TOOL. Tools of Codex itself have no such names.
         return self._names.split(name) if "__" in name else None
+
+
+@dataclass(slots=True)
+class _State:
+    """Which lines the log has of a call: the model's item, the event, the output that the model
+    saw.
+    """
+
+    listed: bool
+    has_event: bool = False
+    has_output: bool = False
+
+
+class _OtherCalls:
+    """Counts the calls of servers that are not configured, each once, keyed by server."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        # The servers of the model's items for which no event was read, keyed by call id.
+        self._listed: dict[str, str] = {}
+
+    def begin(self, call_id: str, server: str) -> None:
+        self._listed[call_id] = server
+        self.counts[server] += 1
+
+    def end(self, call_id: str, server: str) -> None:
+        self.take_back(call_id)
+        self.counts[server] += 1
+
+    def take_back(self, call_id: str) -> None:
+        server = self._listed.pop(call_id, None)
+        if server is not None:
+            self.counts[server] -= 1
+            self.counts += Counter[str]()
+
+
+class _Turns:
+    """Where the turns of a conversation begin: the number of calls before each."""
+
+    def __init__(self) -> None:
+        self._kind: str | None = None
+        self._first_calls: list[int] = []
+
+    def begin(self, kind: str, calls: int) -> None:
+        # Newer versions log what a person wrote in two ways.
+        self._kind = self._kind or kind
+        if kind == self._kind:
+            self._first_calls.append(calls)
+
+    def take_back(self, turns: JSON) -> int | None:
+        """Forget the last turns, and return the number of calls before them, or None if there are
+        no such turns.
+        """
+        if not isinstance(turns, int) or not 0 < turns <= len(self._first_calls):
+            return None
+
+        first = self._first_calls[-turns]
+        del self._first_calls[-turns:]
+        return first
+
+
+class _Fork:
+    """Whether the lines at a place of a log are copies from the log of another conversation."""
+
+    def __init__(self) -> None:
+        self._id: JSON = None
+        self._created: float | None = None
+        self.is_copy = False
+
+    def meta(self, payload: JSONObject) -> bool:
+        """Take a `session_meta`, and return whether it is the first one."""
+        if self._id is None:
+            self._id = payload.get("id") or ""
+            self._created = _minted(self._id) or seconds_of(payload.get("timestamp"))
+            return True
+
+        self.is_copy = payload.get("id") != self._id
+        return False
+
+    def turn(self, turn_id: JSON) -> None:
+        """Take the id of a turn that begins."""
+        minted = _minted(turn_id)
+        if minted is not None and self._created is not None and minted >= self._created:
+            self.is_copy = False
+
+
+def _minted(identifier: JSON) -> float | None:
+    """Return the time in a UUID of version 7, in seconds since 1970, or None for other ids."""
+    try:
+        uuid = UUID(identifier) if isinstance(identifier, str) else None
+    except ValueError:
+        return None
+    return (uuid.int >> 80) / 1000 if uuid is not None and uuid.version == 7 else None
+
+
+def _began(ended: float | None, duration: JSON) -> float | None:
+    """Return when a call began that ended at a time and took `{"secs", "nanos"}`."""
+    members = object_or_empty(duration)
+    seconds = members.get("secs")
+    nanos = members.get("nanos", 0)
+    if ended is None or not isinstance(seconds, int) or not isinstance(nanos, int):
+        return ended
+    if not 0 <= seconds <= ended or not 0 <= nanos < 1_000_000_000:
+        return ended
+    return ended - seconds - nanos / 1e9
 
 
 def _result_of(item: JSONObject) -> JSON:
@@ -248,31 +456,35 @@ def _arguments(written: JSON) -> JSONObject:
         return {}
 
 
-def _end(call: HistoryCall, number: int, result: JSON, fits: bool) -> None:
+def _end(call: HistoryCall, number: int, at: float | None, result: JSON, fits: bool) -> None:
     members = object_or_empty(result)
     whole = members.get("Ok")
     if isinstance(whole, dict):
         content = whole.get("content")
         structured = whole.get("structuredContent", whole.get("structured_content"))
         if whole.get("isError", whole.get("is_error")) is True:
-            call.end(number, None, error=_error_in(content))
+            call.end(number, None, at=at, error=_error_in(content))
         elif not fits:
-            call.end(number, None, missing="the conversation is too large")
+            call.end(number, None, at=at, missing="the conversation is too large")
         else:
-            call.end(number, content_value(content, structured))
+            call.end(number, content_value(content, structured), at=at)
     elif "Err" in members:
-        call.end(number, None, error=str(members["Err"])[:4000])
+        error = str(members["Err"])[:4000]
+        rejected = _REJECTED.match(error) is not None
+        call.end(number, None, at=at, error=error, rejected=rejected)
 
 
 def _error_in(content: JSON) -> str:
     return text_in(content)[:4000] or "the log says no more"
 
 
-def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -> None:
+def _end_from_output(
+    call: HistoryCall, number: int, at: float | None, output: JSON, fits: bool
+) -> None:
     if isinstance(output, dict):
         # Versions of 2025 wrote `{"content", "success"}`.
         if output.get("success") is False:
-            call.end(number, None, error=_error_in(output.get("content")))
+            call.end(number, None, at=at, error=_error_in(output.get("content")))
             return
 
         output = output.get("content")
@@ -284,18 +496,19 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
     if isinstance(value, str):
         value = _HEADER.sub("", value, count=1)
         if _FAILED.match(value):
-            call.end(number, None, error=value[:4000])
+            rejected = _REJECTED.match(value) is not None
+            call.end(number, None, at=at, error=value[:4000], rejected=rejected)
             return
         if _CUT.search(value):
-            call.end(number, value, missing="the host cut it")
+            call.end(number, value, at=at, missing="the host cut it")
             return
 
         value = _unpacked(value)
 
     if fits:
-        call.end(number, value)
+        call.end(number, value, at=at)
     else:
-        call.end(number, None, missing="the conversation is too large")
+        call.end(number, None, at=at, missing="the conversation is too large")
 
 
 def _from_model(output: JSON) -> JSON:

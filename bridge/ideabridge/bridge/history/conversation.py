@@ -12,9 +12,10 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Final, cast
 
@@ -24,6 +25,7 @@ from ideabridge.tools.encoding import (
     JSONObject,
     count_values,
     decode_trusted,
+    encode,
     list_or_empty,
     nests_deeper,
 )
@@ -65,18 +67,25 @@ class HistoryCall:
     """One MCP call in a log.
 
     Attributes:
-        id: the host's id of the call.
+        id: the host's id of the call. Some models number their calls, and begin again in each
+            turn.
         module: the configured module.
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the line of the log with the call, from 1.
         time: when it was made, in seconds since 1970, or None if the log does not say.
         prompt: what the person had asked for before.
+        answer: the host's id of the model's answer that made the call, or "" if the log does not
+            say.
+        copied: True if the host has copied the call from another conversation, perhaps with
+            another time.
         ended: the line with the result, or None if the log has no result.
+        ended_at: when it ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a module's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
         missing: why the result is not what the tool returned (it is absent, or the host cut it), or
             None if it is.
+        rejected: True if a person did not allow the call, so that it never ran.
     """
 
     id: str
@@ -86,20 +95,111 @@ class HistoryCall:
     line: int
     time: float | None = None
     prompt: str = ""
+    answer: str = ""
+    copied: bool = False
     ended: int | None = None
+    ended_at: float | None = None
     result: JSON = None
     error: str | None = None
     missing: str | None = "the log has no result"
+    rejected: bool = False
 
     def end(
-        self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None
+        self,
+        line: int,
+        value: JSON,
+        *,
+        at: float | None = None,
+        error: str | None = None,
+        missing: str | None = None,
+        rejected: bool = False,
     ) -> None:
-        """Record the result. Only the first result counts."""
+        """Record the result, which is in a line of the log that was written at a time. Only the
+        first result counts.
+        """
         if self.ended is None:
             self.ended = line
+            self.ended_at = at
             self.result = value
             self.error = error
             self.missing = missing
+            self.rejected = rejected
+
+    @property
+    def last_seen(self) -> float | None:
+        """The last time at which the call was at work, as far as the log says."""
+        times = [time for time in (self.time, self.ended_at) if time is not None]
+        return max(times, default=None)
+
+    @property
+    def content_digest(self) -> str:
+        """16 hex digits that identify the call without its time: its id, name and arguments."""
+        return _digest([self.id, self.module, self.tool, self.arguments])
+
+    @property
+    def digest(self) -> str:
+        """24 hex digits that identify the call: those of its content, then those of its time."""
+        return f"{self.content_digest}{_digest(self.time)[:8]}"
+
+
+def _digest(value: JSON) -> str:
+    return sha256(encode(value)).hexdigest()[:16]
+
+
+_NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
+"""Ids that are short or end with a small number. Another call may have the same id."""
+
+
+class CallsById:
+    """Finds the calls of a log by their ids, also where several calls have the same id."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, list[HistoryCall]] = {}
+        self._digests: set[str] = set()
+
+    def knows(self, call: HistoryCall) -> bool:
+        """Return whether the log already has a call, because the host has written it twice."""
+        earlier = self._calls.get(call.id, [])
+        if call.time is None:
+            return any(other.ended is None and is_same(other, call) for other in earlier)
+        if call.digest in self._digests:
+            return True
+        return any(
+            other.answer == call.answer and is_same(other, call)
+            for other in earlier[-_ANSWER:]
+            if other.answer
+        )
+
+    def add(self, call: HistoryCall) -> None:
+        """Add a call that the log did not have before."""
+        self._calls.setdefault(call.id, []).append(call)
+        self._digests.add(call.digest)
+
+    def latest(self, call_id: JSON) -> HistoryCall | None:
+        """Return the last call with an id, or None if there is none."""
+        calls = self._calls.get(call_id) if isinstance(call_id, str) else None
+        return calls[-1] if calls else None
+
+    def awaiting(self, call_id: JSON) -> HistoryCall | None:
+        """Return the last call with an id if the log has no result of it so far, else None."""
+        call = self.latest(call_id)
+        return call if call is not None and call.ended is None else None
+
+
+_ANSWER: Final = 100
+"""How many calls with one id are compared with a call of the same answer."""
+
+
+def is_same(one: HistoryCall, other: HistoryCall) -> bool:
+    """Return whether two calls have the same name and arguments."""
+    return (one.module, one.tool) == (other.module, other.tool) and one.arguments == other.arguments
+
+
+def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
+    """Return whether a result with the id of a call may belong to another call: the id is one that
+    models repeat, and a line after the call, which may hold a call with this id, was not read.
+    """
+    return conversation.last_unread > call.line and _NUMBERED.search(call.id) is not None
 
 
 @dataclass(slots=True)
@@ -115,6 +215,7 @@ class Conversation:
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
+        last_unread: the number of the last line of which something could not be read, or 0.
     """
 
     host: str
@@ -125,6 +226,19 @@ class Conversation:
     others: Counter[str] = field(default_factory=Counter[str])
     lines: int = 0
     skipped: Counter[str] = field(default_factory=Counter[str])
+    last_unread: int = 0
+
+    def sort(self) -> None:
+        """Bring the calls into the order of their times. Hosts may write lines late."""
+        time = 0.0
+        times: list[float] = []
+        for call in self.calls:
+            # A call without a time keeps its place after the call before it.
+            time = time if call.time is None else call.time
+            times.append(time)
+
+        order = sorted(range(len(times)), key=times.__getitem__)
+        self.calls = [self.calls[place] for place in order]
 
     def time_of(self, line: JSONObject) -> float | None:
         """Return the time of a line. If it cannot be read, count that, and read the line without a
@@ -176,19 +290,32 @@ class Names:
 
         named = dict(renamed or {})
         self._exact = {name: name for name in configured} | named
-        meant: dict[str, set[str]] = {}
-        for name in configured:
-            meant.setdefault(_plain(name), set()).add(name)
-
-        # A name that could mean two modules means neither, unless a person says which one.
-        unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
-        self._plain = unique | {_plain(name): module for name, module in named.items()}
+        self._plain = _unambiguous(configured, _plain) | {
+            _plain(name): module for name, module in named.items()
+        }
+        self._loose = _unambiguous(configured, _loose)
 
     def of(self, server: str) -> str | None:
         """Return the module for a server whose plain name is in the log, or None if it is not
         configured.
         """
-        return self._exact.get(server) or self._plain.get(_plain(server))
+        return self._exact.get(server) or self._of_plain(_plain(server))
+
+    def _of_plain(self, server: str) -> str | None:
+        """Return the module for the name of a server as hosts write it in tool names. Claude Code
+        writes `plugin_PLUGIN_SERVER` for a plugin's server, and `claude_ai_NAME` for a connector.
+        """
+        if server in self._plain:
+            return self._plain[server]
+        if server.startswith(_CONNECTOR):
+            return self._loose.get(_loose(server.removeprefix(_CONNECTOR)))
+        if not server.startswith(_PLUGIN):
+            return None
+
+        # Both names may contain `_`, so the longest name of a configured module counts.
+        words = server.removeprefix(_PLUGIN).split("_")
+        ends = ("_".join(words[first:]) for first in range(1, len(words)))
+        return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str) -> LoggedTool:
         """Return the tool that `SERVER__TOOL` names. Hosts replace some characters in server names
@@ -197,7 +324,7 @@ class Names:
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
-            module = self._plain.get(_plain(name[:end]))
+            module = self._of_plain(_plain(name[:end]))
             if module is not None and name[end + 2 :]:
                 return LoggedTool(name[:end], name[end + 2 :], module)
 
@@ -205,9 +332,30 @@ class Names:
         return LoggedTool(server, tool, None)
 
 
+_PLUGIN: Final = "plugin_"
+_CONNECTOR: Final = "claude_ai_"
+
+
+def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
+    """Return the module for each name as it is written. A name that could mean two modules means
+    neither, unless a person says which one.
+    """
+    meant: dict[str, set[str]] = {}
+    for name in modules:
+        meant.setdefault(written(name), set()).add(name)
+    return {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
+
+
 def _plain(name: str) -> str:
     """Return the name of a server as hosts write it in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _loose(name: str) -> str:
+    """Return a name without case and separators. Connectors have names for people, such as
+    `Google Drive`.
+    """
+    return re.sub(r"[\W_]", "", name).casefold()
 
 
 def _listed(modules: list[str]) -> str:
@@ -370,25 +518,48 @@ def open_plain(path: Path) -> int:
 def read_lines(conversation: Conversation) -> Iterator[LogLine]:
     """Yield each line of a log that is a JSON object. Count the others in `skipped`.
 
+    A line with a time that occurs twice is yielded once.
+
     Raises:
         OSError: the log cannot be read.
     """
     number = 0
+    seen: set[bytes] = set()
     with os.fdopen(open_plain(conversation.path), "rb", buffering=_BLOCK) as file:
         while data := file.readline(MAX_LINE + 1):
             number += 1
             conversation.lines = number
             if len(data) > MAX_LINE and not data.endswith(b"\n"):
                 conversation.skipped["too long"] += 1
+                conversation.last_unread = number
                 while (rest := file.readline(_BLOCK)) and not rest.endswith(b"\n"):
                     pass
                 continue
             value = _decoded(data)
             if isinstance(value, dict):
-                yield LogLine(number, value, len(data))
+                if _is_new(value, data, seen):
+                    yield LogLine(number, value, len(data))
+                else:
+                    conversation.skipped["written twice"] += 1
             elif data.strip() and data.endswith(b"\n"):
                 # The host may be writing the last line now.
                 conversation.skipped["unreadable"] += 1
+                conversation.last_unread = number
+
+
+def _is_new(line: JSONObject, data: bytes, seen: set[bytes]) -> bool:
+    """Return whether a line is not one of those seen before, and add it to them. Lines without a
+    time may be the same by chance.
+    """
+    if "timestamp" not in line:
+        return True
+
+    digest = blake2b(data.strip(), digest_size=12).digest()
+    if digest in seen:
+        return False
+
+    seen.add(digest)
+    return True
 
 
 def _decoded(data: bytes) -> JSON:

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -23,16 +23,17 @@ from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.history import claude_code, codex
 from ideabridge.bridge.history.conversation import (
     Conversation,
+    HistoryCall,
     HistoryError,
     Logs,
     Names,
     find_logs,
 )
 from ideabridge.bridge.history.recording import (
+    LONGEST_CALL,
     PAUSE,
     Recording,
     Stretch,
-    digest_of_call,
     record,
     stretches,
 )
@@ -115,19 +116,24 @@ class HistoryReport:
 
     Attributes:
         runs: the new stretches, oldest log first.
-        logs: the number of logs that were read.
+        read: the logs that were read.
         known: the number of calls that an earlier import stored.
         unread: the number of lines of all logs that were not understood, keyed by reason.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        failed: the logs that could not be read, with the reason.
+        failed: why a log could not be read, keyed by log.
     """
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
-    logs: int = 0
+    read: set[Path] = field(default_factory=set[Path])
     known: int = 0
     unread: Counter[str] = field(default_factory=Counter[str])
     others: Counter[str] = field(default_factory=Counter[str])
-    failed: list[str] = field(default_factory=list[str])
+    failed: dict[Path, str] = field(default_factory=dict[Path, str])
+
+    @property
+    def logs(self) -> int:
+        """The number of logs that were read."""
+        return len(self.read)
 
     def to_json(self) -> JSONObject:
         """Return the attributes as JSON."""
@@ -137,11 +143,12 @@ class HistoryReport:
             "known_calls": self.known,
             "unread_lines": {**self.unread},
             "other_servers": {**self.others},
-            "failed": [*self.failed],
+            "failed": [f"{log}: {reason}" for log, reason in self.failed.items()],
         }
 
 
 _GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
+_RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
 
 
 class HistoryImport:
@@ -201,11 +208,14 @@ class HistoryImport:
         self._names = Names(self.modules, modules)
         self.folders = history.folders(Path.home(), os.environ)
         self.logs: Logs = find_logs(self.folders, history.beginning)
-        self._imported_digests = {
+        self._imported = {
             str(digest)
             for origin in store.runs.origins(caller, host)
             for digest in list_or_empty(origin.get("calls"))
         }
+        # What identifies the calls without their times, because a host that copies a conversation
+        # may change the times.
+        self._contents = {digest[:16] for digest in self._imported}
 
     @property
     def title(self) -> str:
@@ -217,10 +227,9 @@ class HistoryImport:
         nothing and needs no module.
         """
         report = HistoryReport()
-        for log in self.logs.files:
-            for conversation in await self._read(log, report):
-                for stretch in self._new(conversation):
-                    report.runs.append(self._entry(stretch, why=self._unfinished(stretch)))
+        async for conversation in self._conversations(report):
+            for stretch in self._new(conversation):
+                report.runs.append(self._entry(stretch, why=self._unfinished(stretch)))
         return report
 
     async def take(self) -> HistoryReport:
@@ -232,15 +241,12 @@ class HistoryImport:
         """
         report = HistoryReport()
         away = dict[str, str]()
-        for log in self.logs.files:
-            for conversation in await self._read(log, report):
-                for stretch in self._new(conversation):
-                    reason = self._unfinished(stretch) or await self._why_away(
-                        stretch.modules, away
-                    )
-                    report.runs.append(
-                        self._entry(stretch, why=reason) if reason else self._take(stretch)
-                    )
+        async for conversation in self._conversations(report):
+            for stretch in self._new(conversation):
+                reason = self._unfinished(stretch) or await self._why_away(stretch.modules, away)
+                report.runs.append(
+                    self._entry(stretch, why=reason) if reason else self._take(stretch)
+                )
 
         return report
 
@@ -258,29 +264,65 @@ class HistoryImport:
             away.update((module, reasons.get(module, "")) for module in unasked)
         return "; ".join(away[module] for module in modules if away[module])
 
+    async def _conversations(self, report: HistoryReport) -> AsyncIterator[Conversation]:
+        """Read the logs. Those with copies of other conversations come last, when the calls of
+        their originals are known.
+        """
+        with_copies: list[Path] = []
+        for log in self.logs.files:
+            conversations = await self._read(log, report)
+            for conversation in conversations:
+                self._contents.update(
+                    call.content_digest for call in conversation.calls if not call.copied
+                )
+
+            if any(call.copied for each in conversations for call in each.calls):
+                with_copies.append(log)
+                continue
+
+            for conversation in conversations:
+                self._count(conversation, report)
+                yield conversation
+
+        for log in with_copies:
+            for conversation in await self._read(log, report):
+                self._count(conversation, report)
+                yield conversation
+
     async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
-        """Read a log in a thread, and count what is not imported."""
+        """Read a log in a thread."""
         try:
             conversations = await compute_in_thread(self._host.read, log, self._names)
         except OSError as error:
-            report.failed.append(f"{log}: {error.strerror or error}")
+            report.failed[log] = error.strerror or str(error)
             return []
 
-        report.logs += 1
-        for conversation in conversations:
-            digests = map(digest_of_call, conversation.calls)
-            report.known += sum(digest in self._imported_digests for digest in digests)
-            report.unread += conversation.skipped
-            report.others += conversation.others
-
+        report.read.add(log)
         return conversations
 
+    def _count(self, conversation: Conversation, report: HistoryReport) -> None:
+        """Count what is not imported."""
+        report.known += sum(map(self._is_imported, conversation.calls))
+        report.unread += conversation.skipped
+        report.others += conversation.others
+
+    def _is_imported(self, call: HistoryCall) -> bool:
+        return call.digest in self._imported or (
+            call.copied and call.content_digest in self._contents
+        )
+
     def _new(self, conversation: Conversation) -> list[Stretch]:
-        return stretches(conversation, self._imported_digests)
+        return stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
+        """Return why a stretch may still go on, or "" if it does not."""
         last = stretch.last
-        return _GOES_ON if last is not None and self.now - last < PAUSE else ""
+        if last is None:
+            return ""
+        if self.now - last < PAUSE:
+            return _GOES_ON
+        is_open = any(call.ended is None for call in stretch.calls[-1:])
+        return _RUNS if is_open and self.now - last < LONGEST_CALL else ""
 
     def _entry(self, stretch: Stretch, *, why: str = "") -> HistoryRun:
         title = " ".join(self._prompt(stretch).split())[:200]
@@ -349,7 +391,9 @@ class HistoryImport:
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
 
-        self._imported_digests.update(digest_of_call(call) for call in stretch.calls)
+        for call in stretch.calls:
+            self._imported.add(call.digest)
+            self._contents.add(call.content_digest)
         return dataclasses.replace(entry, run=run_id)
 
     def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:
@@ -359,9 +403,11 @@ class HistoryImport:
             "conversation": conversation.id,
             "log": str(conversation.path),
             "time": _iso(stretch.time),
+            "ended": _iso(stretch.last),
+            "imported": _iso(self.now),
             "lines": [call.line for call in recording.calls],
             # Include calls that were not imported, so that they do not count as new next time.
-            "calls": [digest_of_call(call) for call in stretch.calls],
+            "calls": [call.digest for call in stretch.calls],
         }
         if conversation.folder:
             origin["folder"] = conversation.folder
@@ -386,5 +432,5 @@ def _id_of(stretch: Stretch, host: str, caller: str) -> str:
     """Return the run id of a stretch, 16 hex digits. The same stretch always has the same id, so
     two concurrent imports cannot store it twice.
     """
-    text = f"{host}\0{caller}\0{stretch.calls[0].id}"
+    text = f"{host}\0{caller}\0{stretch.calls[0].digest}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -7,9 +7,8 @@ A conversation is cut into stretches at pauses of ten minutes. Each stretch beco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Final
 
 from ideabridge.bridge.history.conversation import Conversation, HistoryCall
@@ -22,6 +21,9 @@ from ideabridge.tools.tool import Tool
 
 PAUSE: Final = 600.0
 """How long a pause, in seconds, ends a stretch."""
+
+LONGEST_CALL: Final = 3600.0
+"""For how long, in seconds, a call without a result may still run."""
 
 
 @dataclass(slots=True)
@@ -43,8 +45,9 @@ class Stretch:
 
     @property
     def last(self) -> float | None:
-        """When its last call was made."""
-        return next((call.time for call in reversed(self.calls) if call.time is not None), None)
+        """When its last call was at work."""
+        times = [call.last_seen for call in self.calls]
+        return max((time for time in times if time is not None), default=None)
 
     @property
     def modules(self) -> list[str]:
@@ -57,19 +60,22 @@ class Stretch:
         return next((call.prompt for call in self.calls if call.prompt), "")
 
 
-def stretches(
-    conversation: Conversation, taken_digests: frozenset[str] | set[str] = frozenset()
-) -> list[Stretch]:
-    """Cut a conversation at its pauses, without the calls whose digests are known."""
+def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
+    """Cut a conversation at its pauses, without the calls that were taken before. The time in which
+    a call is at work is no pause.
+    """
     cut: list[Stretch] = []
     last: float | None = None
     for call in conversation.calls:
         is_after_pause = False
         if call.time is not None:
             is_after_pause = last is not None and call.time - last >= PAUSE
-            last = call.time
 
-        if digest_of_call(call) in taken_digests:
+        seen = call.last_seen
+        if seen is not None:
+            last = seen if last is None else max(last, seen)
+
+        if is_taken(call):
             continue
         if not cut or is_after_pause:
             cut.append(Stretch(conversation, []))
@@ -77,11 +83,6 @@ def stretches(
         cut[-1].calls.append(call)
 
     return cut
-
-
-def digest_of_call(call: HistoryCall) -> str:
-    """Return 16 hex digits that identify a host's call."""
-    return sha256(call.id.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Tools:
@@ -146,6 +147,10 @@ def record(
     tools = Tools(catalogue)
     translated = list[tuple[Tool, JSONObject]]()
     for call in stretch.calls:
+        if call.rejected:
+            recording.left["that a person rejected"] += 1
+            continue
+
         tool = tools.of(call)
         if tool is None:
             recording.left["of a tool that its server does not have now"] += 1
@@ -164,7 +169,9 @@ def record(
         zip(recording.calls, translated, _steps(recording.calls), strict=True)
     ):
         end = ends.of(call, tool)
-        recording.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
+        recording.ended.append(
+            EndedCall(tool, parameters, step, end.value, end.error, call.time, call.ended_at)
+        )
         if end.missing is not None:
             recording.incomplete[place] = end.missing
 
@@ -172,21 +179,32 @@ def record(
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """Return the step number of each call. Calls share a step if they were listed before any of
-    them had a result.
+    """Return the step number of each call. Calls share a step if they were made before any of them
+    had a result.
     """
     steps: list[int] = []
     step = 0
-    first_end = None
+    ended: list[HistoryCall] = []
     for call in calls:
-        if first_end is not None and call.line >= first_end:
+        if any(_follows(call, other) for other in ended):
             step += 1
-            first_end = None
+            ended = []
+
         steps.append(step)
         if call.ended is not None:
-            first_end = call.ended if first_end is None else min(first_end, call.ended)
+            ended.append(call)
 
     return steps
+
+
+def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
+    """Return whether a call was made after another had ended. Lines may have the same time, and
+    may be written late.
+    """
+    times = (call.time, ended.ended_at)
+    if times[0] is not None and times[1] is not None and times[0] != times[1]:
+        return times[0] > times[1]
+    return ended.ended is not None and call.line >= ended.ended
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:

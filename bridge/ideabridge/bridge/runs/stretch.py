@@ -32,6 +32,7 @@ from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.journal import PastEvents
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import (
@@ -56,6 +57,8 @@ class EndedCall:
         step: the number of its step. Calls of the same step were listed together.
         value: its value.
         error: `{"kind", "message"}` if it failed, or None if it succeeded.
+        began: when it began, in seconds since 1970, or None if nobody knows.
+        ended: when it ended, or None if nobody knows.
     """
 
     tool: Tool
@@ -63,6 +66,8 @@ class EndedCall:
     step: int
     value: JSON = None
     error: JSONObject | None = None
+    began: float | None = None
+    ended: float | None = None
 
     def listed(self) -> JSONObject:
         """Return the call as a Solution lists it."""
@@ -82,6 +87,7 @@ class EndedRun:
     Attributes:
         context: the messages with which it begins.
         events: its journal.
+        times: when its events happened, in seconds since 1970, or None if nobody knows of any.
         solution: all of its calls and its output, as one Solution.
         tools: the names of its tools.
         unkept: why some of the calls cannot be published, keyed by place. If a call succeeded but
@@ -90,6 +96,7 @@ class EndedRun:
 
     context: list[JSON]
     events: list[Event] = field(default_factory=list[Event])
+    times: list[float] | None = None
     solution: JSONObject = field(default_factory=dict[str, JSON])
     tools: tuple[str, ...] = ()
     unkept: dict[int, str] = field(default_factory=dict[int, str])
@@ -159,7 +166,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     writing.take(RunEnded("done"))
     tools = tuple(dict.fromkeys(call.tool.name for call in calls))
     solution: JSONObject = {"calls": listed, "output": output}
-    return EndedRun(context, writing.events, solution, tools, unkept)
+    return EndedRun(context, writing.events, writing.known_times(), solution, tools, unkept)
 
 
 class _Writing:
@@ -173,11 +180,27 @@ class _Writing:
     def __init__(self, catalogue: Catalogue, digest: str) -> None:
         self.machine = Machine(catalogue)
         self.events: list[Event] = []
+        self._times: list[float | None] = []
         self._digest = digest
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event, at: float | None = None) -> None:
         self.machine.receive(event)
         self.events.append(event)
+        self._times.append(at)
+
+    def known_times(self) -> list[float] | None:
+        """Return the time of each event, or None if no time is known. An event without a time
+        happens together with the event before it, and before the first time with that.
+        """
+        last = next((time for time in self._times if time is not None), None)
+        if last is None:
+            return None
+
+        times: list[float] = []
+        for time in self._times:
+            last = last if time is None else time
+            times.append(last)
+        return times
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
         # Nobody was asked, so the id of the Request only has to be unique to the step.
@@ -193,8 +216,8 @@ class _Writing:
             for effect in due:
                 index = effect.call.index
                 call = calls[index]
-                self.take(CallStarted(index))
-                self.take(CallFinished(index, value=call.value, error=call.error))
+                self.take(CallStarted(index), call.began)
+                self.take(CallFinished(index, value=call.value, error=call.error), call.ended)
 
     def propose_output(self, output: str) -> None:
         """Propose a reference to the value of a call as the output.
@@ -235,7 +258,7 @@ def keep_ended(
     Raises:
         RunExistsError: the id is taken.
     """
-    events = [event.to_json() for event in run.events]
+    past = PastEvents([event.to_json() for event in run.events], run.times)
     idea = Idea(run.context, {}, run.solution)
     title = title or ", ".join(run.tools)[:200]
     meta = IdeaMeta(
@@ -244,7 +267,7 @@ def keep_ended(
     with store.transaction():
         store.runs.create_ended(
             run_id,
-            events,
+            past,
             kind=KIND,
             caller=caller,
             title=title,

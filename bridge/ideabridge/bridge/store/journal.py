@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final, cast
 
 from ideabridge.bridge.store.contents import PARTS, Contents
-from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.bridge.store.errors import (
     RunExistsError,
     StaleDriverError,
@@ -71,6 +72,19 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PastEvents:
+    """The events of a run that was carried out elsewhere.
+
+    Attributes:
+        events: the events.
+        times: when each happened, in seconds since 1970, or None if nobody knows.
+    """
+
+    events: Sequence[JSONObject]
+    times: Sequence[float] | None = None
+
+
 class Journal:
     """Runs and their events: the tables `runs` and `events`."""
 
@@ -88,13 +102,15 @@ class Journal:
         title: str,
         fingerprint: str,
         parent: str | None = None,
+        began: float | None = None,
     ) -> None:
-        """Create a run with the status `running` and no driver.
+        """Create a run with the status `running` and no driver. It begins now, or began at a time
+        in seconds since 1970.
 
         Raises:
             RunExistsError: the id is taken.
         """
-        now = now_text()
+        now = now_text() if began is None else time_text(began)
         cursor = self._database.change(
             "INSERT INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, "
             "lease_until, "
@@ -105,9 +121,16 @@ class Journal:
         if cursor.rowcount != 1:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
 
-    def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
+    def append(
+        self,
+        run_id: str,
+        epoch: int,
+        events: Sequence[JSONObject],
+        times: Sequence[float] | None = None,
+    ) -> int:
         """Append events to a run's journal, either all or none. Return the sequence number of the
-        last one; numbers start at 1.
+        last one; numbers start at 1. They happen now, or happened at these times, in seconds since
+        1970.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
@@ -115,7 +138,7 @@ class Journal:
             UnknownRunError: no such run.
             InvalidJSONError: an event is not JSON.
         """
-        if len(events) == 1 and events[0].get("event") not in PARTS:
+        if times is None and len(events) == 1 and events[0].get("event") not in PARTS:
             # A single statement is a transaction of its own, so it also checks the epoch.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
@@ -137,10 +160,15 @@ class Journal:
                 "SELECT max(id) FROM events WHERE id BETWEEN ? AND ?", (base, base + 2**_BITS - 1)
             )
             start = (last or base) + 1
-            now = time.time()
+            happened = repeat(time.time()) if times is None else times
             self._database.many(
                 "INSERT INTO events(id, body, at, parts) VALUES (?, ?, ?, ?)",
-                [(number, body, now, parts) for number, (body, parts) in enumerate(packed, start)],
+                [
+                    (number, body, at, parts)
+                    for number, ((body, parts), at) in enumerate(
+                        zip(packed, happened, strict=False), start
+                    )
+                ],
             )
             return start - base + len(packed) - 1
 
@@ -288,7 +316,7 @@ class Journal:
     def create_ended(
         self,
         run_id: str,
-        events: Sequence[JSONObject],
+        past: PastEvents,
         *,
         kind: str,
         caller: str,
@@ -302,10 +330,13 @@ class Journal:
         Raises:
             RunExistsError: the id is taken.
         """
-        self.create(run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint)
+        began = past.times[0] if past.times else None
+        self.create(
+            run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint, began=began
+        )
         epoch = self._leases.acquire(run_id, "import", 1.0, 0.0)
         if epoch is not None:
-            self.append(run_id, epoch, events)
+            self.append(run_id, epoch, past.events, past.times)
             self.set_status(run_id, epoch, "done", summary)
             self._leases.release(run_id, epoch)
 

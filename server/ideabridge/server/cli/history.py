@@ -154,8 +154,8 @@ def _print(history: HistoryImport, imported: HistoryReport, *, dry_run: bool) ->
                 "yellow",
             )
 
-    for line in imported.failed:
-        report(line)
+    for log, reason in imported.failed.items():
+        report(f"{log}: {reason}")
 
     for line in _counts(history, imported):
         say(line, "dim")

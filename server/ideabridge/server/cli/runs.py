@@ -357,8 +357,13 @@ def _origin_lines(record: RunRecord) -> list[str]:
     if origin is None:
         return []
 
-    conversation = f"{origin.get('conversation')}, {origin.get('time')}"
-    lines = [f"imported from {origin.get('host')}, conversation {conversation}"]
+    lines: list[str] = []
+    if "host" in origin:
+        conversation = f"conversation {origin.get('conversation')}"
+        lines.append(f"imported from {origin.get('host')}, {conversation}")
+        imported = str(origin.get("imported"))[:16].replace("T", " ")
+        lines.append(f"imported at {imported} UTC; the times of its calls are those of the log")
+
     incomplete = origin.get("incomplete")
     if isinstance(incomplete, list):
         lines += [

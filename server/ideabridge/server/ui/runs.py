@@ -348,9 +348,10 @@ def _row(record: RunRecord) -> RunRow:
 
     status, reason = run_status(record)
     seconds = None
-    if status in ENDED and record.updated:
+    ended = str((record.summary.origin or {}).get("ended") or record.updated)
+    if status in ENDED and ended:
         began = datetime.fromisoformat(record.created)
-        seconds = (datetime.fromisoformat(record.updated) - began).total_seconds()
+        seconds = (datetime.fromisoformat(ended) - began).total_seconds()
     return RunRow(record, status, reason, errors_of(record), seconds)
 
 
