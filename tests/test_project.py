@@ -127,7 +127,7 @@ LAYERS = (
     ("settings_check",),
     ("configuration",),
     ("loop",),
-    ("plan", "screen", "programs"),
+    ("plan", "screen", "programs", "standing_rules"),
     ("arguments", "checking", "reading"),
     ("driving",),
     ("offer",),

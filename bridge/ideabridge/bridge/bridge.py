@@ -85,6 +85,7 @@ from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solv
 from ideabridge.bridge.runs.values import schema_of, typed
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.standing_rules import StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.leaks import check_leaks
@@ -145,6 +146,8 @@ class Bridge:
             runs, through `worker`.
         only: the names of the modules to run here, or None for all. A worker takes only runs that
             need no other modules.
+        standing_rules: whether tools that people have allowed always run without a question. The
+            server and the commands of ideabridge set it. A program decides by itself.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -165,6 +168,7 @@ class Bridge:
         lease_seconds: float | None = None,
         role: Role = "alone",
         only: Collection[str] | None = None,
+        standing_rules: bool = False,
     ) -> None:
         check_parts(
             configuration=configuration,
@@ -208,6 +212,8 @@ class Bridge:
         self._on_tools_changed = on_tools_changed
         self._lease_seconds = lease_seconds
         self._only = only
+        self._has_standing_rules = standing_rules
+        self.standing_rules: StandingRules | None = None
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
@@ -255,6 +261,9 @@ class Bridge:
         mask = self.secrets.mask
         redact = self.secrets.redact
         self._teaching = Teaching(self._store)
+        if self._has_standing_rules:
+            self.standing_rules = StandingRules(self.configuration, self._store)
+
         self._runs = Runs(
             self._store,
             writer=self._writer,
@@ -275,6 +284,7 @@ class Bridge:
             lease_seconds=self._lease_seconds,
             notices=self.notices,
             queue=Queue(self._store, self._role),
+            standing_rules=self.standing_rules,
         )
         for task in (
             self._runs.heartbeat,

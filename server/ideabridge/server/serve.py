@@ -97,7 +97,14 @@ async def _front(
     with bounded_log(log_level), ExitStack() as stack:
         async with (
             _serving(
-                Bridge(configuration, store=store, on_tools_changed=changed, role=role), toolbox
+                Bridge(
+                    configuration,
+                    store=store,
+                    on_tools_changed=changed,
+                    role=role,
+                    standing_rules=True,
+                ),
+                toolbox,
             ) as bridge,
             anyio.create_task_group() as group,
         ):
@@ -549,7 +556,7 @@ async def run_worker(
     clean_logs()
     with bounded_log(log_level), ExitStack() as stack:
         async with (
-            Bridge(configuration, role="worker", only=only) as bridge,
+            Bridge(configuration, role="worker", only=only, standing_rules=True) as bridge,
             anyio.create_task_group() as group,
         ):
             stack.enter_context(_telemetry(bridge))

@@ -429,16 +429,14 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
     """Return who approved or edited each call, by place: a person who saw the question, or an
-    assistant. A grant counts as an assistant, because it approves a call without showing anybody
-    its values.
+    assistant. A grant or a standing rule counts as an assistant, because it approves a call without
+    showing anybody its values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
             # A script can answer on a command line, so perhaps no person saw such a question.
-            is_person = (
-                event.by.kind == "person" and event.by.via != "command" and event.granted is None
-            )
+            is_person = event.by.kind == "person" and event.by.via != "command" and event.was_asked
             place = run.machine.history[event.call].call.place
             deciders[place] = "person" if is_person else "assistant"
 

@@ -161,15 +161,26 @@ def read_decider(value: JSON) -> Decider:
 def decider_text(event: JSONObject) -> str:
     """Say who made a decision, given its event as the journal stores it.
 
-    If a grant approved the call, nobody was asked about it, so the words name the grant. Return ""
-    if the journal does not say who decided, or says so in a form that this version does not know.
+    If a grant or a standing rule approved the call, nobody was asked about it, so the words name
+    the grant or the rule. Return "" if the journal does not say who decided, or says so in a form
+    that this version does not know.
     """
     try:
         by = read_decider(event.get("by"))
     except JournalError:
         return ""
     granted = event.get("granted")
-    return str(by) if granted is None else f"the grant of call {granted} by {by}"
+    rule = event.get("rule")
+    if granted is not None:
+        return f"the grant of call {granted} by {by}"
+    if isinstance(rule, dict):
+        return f"{rule_text(rule)} by {by}"
+    return str(by)
+
+
+def rule_text(rule: JSONObject) -> str:
+    """Name a standing rule, as the journal cites it, with the day on which it was given."""
+    return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
 
 def denial_text(by: str | Decider, reason: str | None) -> str:
@@ -453,7 +464,9 @@ class CallDecided(OfCall):
     `tool` is the full definition of a tool that replaces the call's own. It is stored here because
     the journal of a plan only contains the tools that the plan names. `grant` is what a person
     allows for the rest of the run with this approval. `granted` is the call whose grant approved
-    this one without a question (see `grant.py`).
+    this one without a question (see `grant.py`). `always` is the id of the standing rule that a
+    person gave with this approval. `rule` is the standing rule, as `{"id", "at"}`, that approved
+    the call without a question; `by` is the person who gave the rule at that time, ISO 8601 in UTC.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -465,6 +478,15 @@ class CallDecided(OfCall):
     tool: JSONObject | None = None
     grant: JSONObject | None = None
     granted: int | None = None
+    always: str | None = None
+    rule: JSONObject | None = None
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether somebody was asked about this call. False if a grant or a standing rule
+        approved it.
+        """
+        return self.granted is None and self.rule is None
 
 
 @dataclass(frozen=True, slots=True)

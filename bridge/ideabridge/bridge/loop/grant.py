@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ideabridge.bridge.loop.event import CallDecided, Decider, JournalError
+from ideabridge.bridge.loop.event import CallDecided, Decider, JournalError, rule_text
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -188,9 +188,13 @@ def _executions(progress: Progress) -> int:
 
 
 def decision_text(event: CallDecided) -> str:
-    """Return a decision in words: `approve`, `approve for the rest of the run`, or `approve (grant
-    of call 2)`.
+    """Return a decision in words, such as `approve`, `approve for the rest of the run`, `approve
+    (grant of call 2)`, or `approve (the standing rule 4f1a of 2026-11-29)`.
     """
+    if event.rule is not None:
+        return f"{event.decision} ({rule_text(event.rule)})"
+    if event.always is not None:
+        return f"{event.decision} always (the standing rule {event.always})"
     if event.granted is not None:
         return f"{event.decision} (grant of call {event.granted})"
     if event.grant is None:

@@ -138,6 +138,7 @@ class Progress:
             question.
         value: the result, once it is done.
         replaced: the tool with which a person replaced the call's own.
+        is_edited: whether somebody has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
         unasked: questions of its module that nobody was asked, with the reasons.
         doubts: what is uncertain about its parameters. A person's decision on the call settles
@@ -158,6 +159,7 @@ class Progress:
     forbidden: bool = False
     value: JSON = None
     replaced: Tool | None = None
+    is_edited: bool = False
     is_held_back: bool = False
     unasked: list[str] = field(default_factory=list[str])
     doubts: Doubts = field(default_factory=Doubts)

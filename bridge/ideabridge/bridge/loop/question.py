@@ -23,6 +23,7 @@ from ideabridge.bridge.loop.output import Refusal, digest_of, executed_call, res
 from ideabridge.bridge.loop.policy import ALLOW, Policy, judge, named_tool
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.size import NO_SIZE, too_large
+from ideabridge.bridge.loop.standing import StandingTool, standing_tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
@@ -80,6 +81,8 @@ class Question:
         asked: the module's question, if a module asks.
         assumed: the assumptions behind the call; see `Settled.assumed`.
         hints: the hints about the code that ran, for a question about an unknown outcome.
+        standing: the tool that a person may allow always, or None if a person must see each call;
+            see `standing_tool`.
     """
 
     kind: Kind
@@ -93,6 +96,7 @@ class Question:
     asked: QuestionAsked | None = None
     assumed: tuple[JSONObject, ...] = ()
     hints: Annotations = field(default_factory=Annotations)
+    standing: StandingTool | None = None
 
     @property
     def key(self) -> Key:
@@ -154,6 +158,7 @@ def call_question(progress: Progress) -> Question | None:
         progress.call.index,
         tool=progress.tool,
         assumed=tuple(progress.doubts.assumed),
+        standing=standing_tool(progress),
     )
 
 
@@ -426,6 +431,7 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
     """Apply an edit to a call. Return the tool that replaces the call's own, if one does."""
     if event.decision != "edit" or event.edited is None:
         return None
+    progress.is_edited = True
     # The imports of a room do not depend on the parameters.
     imports = progress.items[0].imports
     progress.items = [

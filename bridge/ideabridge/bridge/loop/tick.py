@@ -423,6 +423,7 @@ class Tick:
             )
 
         grant = grant_of(progress, event)
+        _expect_rule(event)
         if event.granted is not None:
             # The grant counted the call when it became due, unless the machine would now ask about
             # it.
@@ -440,7 +441,7 @@ class Tick:
         else:
             self._approved_in_common.update(self._named_in_common.pop(event.call, ()))
             tool = apply_edit(progress, event)
-            if event.by.kind in ("person", "approver") and event.granted is None:
+            if event.by.kind in ("person", "approver") and event.was_asked:
                 # The person or the approver saw what was assumed.
                 progress.doubts.approve(str(event.by), event.edited)
             elif event.edited is not None:
@@ -1079,6 +1080,17 @@ class Tick:
     def _settle_cancelled(self, progress: Progress) -> None:
         progress.error = self.group.error()
         self._settle(progress, CallStatus.CANCELLED)
+
+
+def _expect_rule(event: events.CallDecided) -> None:
+    """Raise `JournalError` if a decision gives or cites a standing rule, but no person approved."""
+    if event.rule is None and event.always is None:
+        return
+    if event.decision != "approve" or event.by.kind != "person":
+        raise JournalError(
+            f"the decision on call {event.call} cannot rest on a standing rule: only a person's "
+            "approval can"
+        )
 
 
 def _objected(verdict: AskApproval | Refusal) -> JSONObject:

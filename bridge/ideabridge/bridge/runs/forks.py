@@ -535,12 +535,13 @@ class _Copy:
         if question is None:
             # Under the current configuration, the call does not ask for approval.
             return
-        if event.granted is not None or (event.digest != question.digest and not ran):
-            # The decision was about a different call, or it came from a grant in the parent's run.
+        if not event.was_asked or (event.digest != question.digest and not ran):
+            # The decision was about a different call, or it came from a grant in the parent's run
+            # or from a standing rule, which may have been withdrawn since.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
-        self._take(dataclasses.replace(event, digest=question.digest, grant=None))
+        self._take(dataclasses.replace(event, digest=question.digest, grant=None, always=None))
 
     def _start(self, event: events.CallStarted) -> None:
         question = self._asked(event.call)

@@ -114,6 +114,8 @@ class ApprovalRequest:
         question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
             schema, so do not trust them.
         assumed: the uncertain values of the call, with their alternatives. `why` names them, too.
+        always: whether the person who owns the run may allow the tool always; see
+            `Decision.always`.
     """
 
     run: str
@@ -128,6 +130,7 @@ class ApprovalRequest:
     plan: JSONObject | None = None
     question: JSONObject | None = None
     assumed: tuple[Assumption, ...] = ()
+    always: bool = False
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
         """Return the call for the decision `edit`, with other values for its assumptions, keyed by
@@ -167,6 +170,9 @@ class Decision:
             a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`. `max`
             limits how many of them run, not counting this call. `parameters` is a JSON Schema that
             their parameters must match. Only a person can grant, so `by` must name a person.
+        always: with `approve` of a call, whether the person allows the tool in this workspace from
+            now on, in other runs, too. Only a person who answers in a form, on the page or at a
+            terminal can do so, and only if `ApprovalRequest.always` is set.
     """
 
     decision: DecisionName
@@ -176,6 +182,7 @@ class Decision:
     value: object = MISSING
     plan: ObjectLike | JSON = None
     grant: ObjectLike | JSON = None
+    always: bool = False
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
@@ -322,6 +329,8 @@ def read_decision(
 
     decision = replace(decision, by=by, reason=reason)
     grant = _granted(machine, question, decision, by)
+    if decision.always:
+        _expect_always(question, decision, by)
     if question.call is None:
         return _decided_plan(machine, question, decision, by)
     if question.kind == "outcome":
@@ -358,6 +367,26 @@ def _granted(
     if isinstance(grant, Refusal):
         raise DecisionError(grant.message)
     return grant
+
+
+_SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
+"""How a person answers who has been shown the question; see `Via`."""
+
+
+def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
+    """Raise `DecisionError` unless a person allows the tool of a call always."""
+    if question.kind != "call" or decision.decision != "approve" or decision.grant is not None:
+        raise DecisionError("always goes with `approve` of a call, and without a grant")
+    if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:
+        raise DecisionError(
+            f"only a person allows a tool always, not {by}; in a form, on the page, or at a "
+            f"terminal: ideabridge approvals decide approve {question.approval} --always"
+        )
+    if question.standing is None:
+        raise DecisionError(
+            "this call cannot be allowed always: a person decides each time on a call that rests "
+            "on assumptions, that was edited, or that runs code of another tool"
+        )
 
 
 def _decided_plan(
@@ -505,6 +534,7 @@ class _Run(Protocol):
     runner: Runner
 
     def settle(self, approval: str, decision: Decision) -> None: ...
+    def may_allow_always(self, question: Question) -> bool: ...
     async def patiently(self, call: Callable[[], T]) -> T: ...
 
 
@@ -631,6 +661,7 @@ class People:
             plan=None if plan is None else plan.to_json(),
             question=None if one.asked is None else question_form(one.asked),
             assumed=tuple(map(read_assumption, one.assumed)),
+            always=run.may_allow_always(one),
         )
 
     def _note(self, event: AskedEvent) -> None:

@@ -41,6 +41,7 @@ from ideabridge.bridge.errors import (
 from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
+    CallDecided,
     CallFinished,
     CallStarted,
     ConfigurationChanged,
@@ -61,6 +62,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.loop.standing import standing_tool
 from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.offer.offer import Offer
@@ -83,10 +85,18 @@ from ideabridge.bridge.runs.runner import Runner
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.runs.turn_log import TurnLog
 from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.standing_rules import (
+    LOCK_SECONDS,
+    RulesLockedError,
+    StandingRule,
+    StandingRuleError,
+    StandingRules,
+)
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import person_of
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 
 T = TypeVar("T")
@@ -146,6 +156,7 @@ class _Host(Protocol):
     fingerprint: str
     sandbox: Sandbox
     queue: Queue
+    standing_rules: StandingRules | None
 
     def composer(self) -> Composer: ...
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None: ...
@@ -740,7 +751,11 @@ class Run:
         """Settle a pending approval. See `decide` for details and errors."""
         self.root.follow_configuration()
         run, event = self.event_of(approval, decision)
+        rule = run.rule_given_by(event)
         run.drive(event)
+        if rule is not None:
+            run.give(rule)
+            run.root.settle_by_rules()
 
     def check(self, approval: str, decision: Decision) -> None:
         """Check a decision without applying it. Raises the errors of `decide`, and
@@ -759,7 +774,11 @@ class Run:
         check_text("approval", approval)
         name, nested, rest = approval.partition("/")
         if not nested:
-            return self, read_decision(self.machine, approval, decision, self._host.offer.catalogue)
+            event = read_decision(self.machine, approval, decision, self._host.offer.catalogue)
+            if decision.always and isinstance(event, CallDecided):
+                rule = self._new_rule(event)
+                event = dataclasses.replace(event, always=rule.id)
+            return self, event
 
         for room in self.rooms.values():
             if room.call_name == name:
@@ -769,6 +788,96 @@ class Run:
             f"no approval {approval[:100]!r} is pending: the room it was "
             "for has ended, or never was"
         )
+
+    # -- standing rules ----------------------------------------------------------------------------
+
+    def rule_covering(self, call: int) -> StandingRule | None:
+        """Return the standing rule that lets a call run without a question, or None."""
+        rules = self._host.standing_rules
+        tool = standing_tool(self.machine.history[call])
+        if rules is None or tool is None:
+            return None
+        return rules.covering(self.caller, tool)
+
+    def may_allow_always(self, question: Question) -> bool:
+        """Return whether the owner of the run may answer a question with *always*."""
+        rules = self._host.standing_rules
+        tool = question.standing
+        return rules is not None and tool is not None and rules.is_bound(tool, self.bound)
+
+    def rule_given_by(self, event: DecidedEvent) -> StandingRule | None:
+        """Return the standing rule that a decision gives, or None. It is not stored yet."""
+        if isinstance(event, CallDecided) and event.always is not None:
+            return self._new_rule(event)
+        return None
+
+    def _new_rule(self, event: CallDecided) -> StandingRule:
+        """Return the standing rule that a person gives with the approval of a call.
+
+        Raises:
+            DecisionError: the person may not give this rule, or it cannot be stored.
+        """
+        rules = self._host.standing_rules
+        tool = standing_tool(self.machine.history[event.call])
+        if rules is None or tool is None:
+            raise DecisionError("no tool can be allowed always here; approve this call alone")
+        if not rules.is_bound(tool, self.bound):
+            raise DecisionError(
+                f"{tool.label} cannot be allowed always here: its server starts differently here "
+                "than in the run that asks; approve this call alone"
+            )
+
+        owner = person_of(self.caller)
+        if event.by.user != owner:
+            raise DecisionError(
+                f"only {owner}, to whom the run belongs, can allow a tool always for it; approve "
+                "this call alone"
+            )
+
+        try:
+            return rules.rule_for(self.caller, tool, event.by)
+        except (StandingRuleError, StoreError) as error:
+            raise DecisionError(
+                f"the tool cannot be allowed always: {error}. Approve this call alone"
+            ) from None
+
+    def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
+        """Store a standing rule that a person gave with a decision on this run. `seconds` is how
+        long to wait for another process that changes the rules.
+
+        Raises:
+            RulesLockedError: another process is still changing the rules.
+            StandingRuleError: it cannot be stored. The call runs all the same.
+        """
+        rules = self._host.standing_rules
+        assert rules is not None
+        try:
+            rules.give(rule, seconds)
+        except RulesLockedError:
+            raise
+        except (StandingRuleError, StoreError) as error:
+            raise StandingRuleError(
+                f"this call was approved, but {rule.tool.label} is not allowed always: {error}"
+            ) from None
+
+    def settle_by_rules(self) -> None:
+        """Approve the calls of the run and its rooms that wait for a person, if standing rules
+        cover them. If another process drives the run, or the store cannot be written, they wait.
+        """
+        for run in list(self.with_rooms()):
+            for question in run.questions():
+                if question.call is not None and question.kind == "call":
+                    run._settle_by_rule(question, question.call)
+
+    def _settle_by_rule(self, question: Question, call: int) -> None:
+        rule = self.rule_covering(call)
+        still_asks = any(asked.approval == question.approval for asked in self.questions())
+        if rule is None or not still_asks or self.machine.ended or self.runner.lost is not None:
+            return
+
+        event = CallDecided(call, question.digest, "approve", rule.by, rule=rule.cited)
+        with contextlib.suppress(InterruptedRunError, StoreError):
+            self.drive(event)
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine cannot see, and keep everything done so far."""

@@ -96,6 +96,7 @@ from ideabridge.bridge.runs.executor import (
 )
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.standing_rules import StandingRule
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
@@ -129,6 +130,7 @@ class _Run(DrivenRun, Protocol):
     def parent(self) -> ObservedRun | None: ...
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea: ...
     def too_dear(self, request: Request) -> str | None: ...
+    def rule_covering(self, call: int) -> StandingRule | None: ...
     def end_budget(self, reason: str) -> None: ...
     def rest(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
@@ -583,7 +585,7 @@ class Runner:
             case Execute():
                 return CallStarted(effect.call.index, effect.item)
             case AskApproval():
-                return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
+                return self._answer_question(effect)
             case Allow():
                 return CallDecided(
                     effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted
@@ -604,6 +606,16 @@ class Runner:
             case Finish():
                 self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
+
+    def _answer_question(self, effect: AskApproval) -> ApprovalAsked | CallDecided:
+        """Return the event that asks a person about a call, or that approves the call because a
+        standing rule covers it.
+        """
+        call = effect.call.index
+        rule = self._run.rule_covering(call)
+        if rule is None:
+            return ApprovalAsked(call, effect.approval, effect.digest, time.time())
+        return CallDecided(call, effect.digest, "approve", rule.by, rule=rule.cited)
 
     def _expect_choice(self, request: Request) -> None:
         """Raise an error if a message handler asks for a model but the run cannot choose one."""

@@ -29,6 +29,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
@@ -109,6 +110,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule, StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
@@ -234,6 +236,7 @@ class Runs:
             `LEASE_SECONDS`.
         notices: reports what other processes have written.
         queue: decides which runs this process drives.
+        standing_rules: the tools that people have allowed always, or None if each call asks.
 
     Attributes:
         fingerprint: the fingerprint of the configuration.
@@ -256,8 +259,10 @@ class Runs:
         lease_seconds: float | None = None,
         notices: Notices,
         queue: Queue,
+        standing_rules: StandingRules | None = None,
     ) -> None:
         self.queue = queue
+        self.standing_rules = standing_rules
         self.notices = notices
         self.executor = executor
         self.sandbox = Sandbox(offer.missing.absent)
@@ -600,6 +605,7 @@ class Runs:
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             asking, event = run.event_of(approval, decision)
+            rule = asking.rule_given_by(event)
             try:
                 await self.writer.patiently(partial(asking.drive, event))
             except InterruptedRunError:
@@ -611,9 +617,13 @@ class Runs:
                 ):
                     raise
                 self._expect_allowed_here(asking, event)
-                if self.left(record.lease) > 0:
-                    await self._ask_driver(asking, event, record, deadline)
+                if self.left(record.lease) > 0 and await self._ask_driver(
+                    asking, event, record, deadline
+                ):
+                    await self._give(rule, asking)
+                    rule = None
             else:
+                await self._give(rule, asking)
                 return
 
             # Either nobody drives the run now, or the other process has applied the decision and
@@ -623,6 +633,24 @@ class Runs:
 
             if approval not in {item.approval for item in run.pending()}:
                 return
+
+    async def _give(self, rule: StandingRule | None, run: Run) -> None:
+        """Store the standing rule that a decision on a run has given, and apply it to the calls of
+        the run that wait already.
+
+        Raises:
+            StandingRuleError: it cannot be stored.
+        """
+        if rule is None:
+            return
+
+        try:
+            # The next call may follow at once, and the rule is to cover it.
+            run.give(rule, seconds=0)
+        except RulesLockedError:
+            await anyio.to_thread.run_sync(run.give, rule)
+
+        run.root.settle_by_rules()
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
         """Refuse to forward a decision that the rules of this process forbid. The driver of the run
@@ -645,8 +673,9 @@ class Runs:
             if verdict.verdict == "deny":
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 
-    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
-        """Ask the process that drives a run to apply an event.
+    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> bool:
+        """Ask the process that drives a run to apply an event. Return False if that process has
+        stopped driving the run without an answer.
 
         Raises:
             DecisionError: that process refused.
@@ -660,7 +689,7 @@ class Runs:
             while (answer := self.store.requests.answer_to(key)) is None:
                 now = self.store.runs.get(run.id)
                 if now is None or self.left(now.lease) == 0:
-                    return
+                    return False
                 if anyio.current_time() > deadline:
                     back = self.store.requests.withdraw(key)
                     if back:
@@ -678,6 +707,7 @@ class Runs:
 
         if answer["error"] is not None:
             raise DecisionError(str(answer["error"]))
+        return True
 
     def _take_asked(self) -> None:
         """Apply the decisions that other processes submit for runs driven here."""

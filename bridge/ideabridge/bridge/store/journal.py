@@ -560,6 +560,7 @@ class Journal:
                 "coalesce(?2, runs.caller) AND json_extract(events.body, '$.event') IN "
                 "('call_decided', 'outcome_decided', 'plan_decided', 'question_answered') "
                 "AND json_extract(events.body, '$.granted') IS NULL "
+                "AND json_extract(events.body, '$.rule') IS NULL "
                 "ORDER BY events.id DESC LIMIT ?3",
                 (_DECIDED_RUNS, only_of(caller), limit),
             ).fetchall()

@@ -93,7 +93,7 @@ async def run(
         # tool could be published.
         check_name(save_as)
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(options.configuration(), standing_rules=True) as bridge:
         if dry_run or draw is not None:
             await _look_at(bridge, parsed, options, rehearses=dry_run, draw=draw, save_as=save_as)
             return ExitCode.DONE
@@ -499,7 +499,9 @@ async def solve(
         if replay is not None:
             recorded = stack.enter_context(recording(replay.expanduser()))
 
-        bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
+        bridge = await stack.enter_async_context(
+            Bridge(configuration, mind=recorded, standing_rules=True)
+        )
         async with show_connecting(bridge, quiet=options.json):
             run = await bridge.solve(
                 task,

@@ -64,7 +64,7 @@ def open_bridge(options: Options) -> Bridge:
     """
     from ideabridge.bridge.bridge import Bridge
 
-    return Bridge(with_existing_store(options))
+    return Bridge(with_existing_store(options), standing_rules=True)
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:

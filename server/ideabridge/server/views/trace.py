@@ -331,7 +331,7 @@ class Trace:
         else:
             bar.approve(at)
 
-        if event.get("granted") is None:
+        if event.get("granted") is None and event.get("rule") is None:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:

@@ -1,0 +1,56 @@
+"""Standing: the tool of a call as a standing rule is bound to it.
+
+A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
+rules are outside the loop, see `standing_rules.py`. The runner looks them up when a call is about
+to ask, and journals a rule that covers the call in its `CallDecided`. Folding the journal needs no
+rules: the journal says what they decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ideabridge.bridge.loop.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class StandingTool:
+    """The tool of a call as a standing rule is bound to it.
+
+    Attributes:
+        module: the module, or "" for a tool of this process.
+        name: the name of the tool in its module.
+        activity: the code that runs, or "" for a tool of a module.
+        digest: the digest of the definition; see `Tool.digest`.
+    """
+
+    module: str
+    name: str
+    activity: str
+    digest: str
+
+    @property
+    def label(self) -> str:
+        """`module.name`, or only the name for a tool of this process."""
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+
+def standing_tool(progress: Progress) -> StandingTool | None:
+    """Return the tool that a standing rule would cover, or None if no rule may cover the call.
+
+    A person decides on the following calls each time: a call that rests on assumptions; a call that
+    somebody has edited; a call whose tool is a task for a mind, or opens a room; and a call that
+    runs the code of another tool than the one it names.
+    """
+    call = progress.call
+    tool = progress.tool
+    if tool is None or call.has_latent or call.room is not None or tool.in_room:
+        return None
+    if progress.is_edited or progress.doubts.ask is not None or progress.doubts.strict:
+        return None
+    if len(progress.judged) != 1:
+        return None
+
+    if tool.module is not None:
+        return StandingTool(tool.module, tool.name_in_module, "", tool.digest)
+    return StandingTool("", tool.name, call.activity or tool.activity or tool.name, tool.digest)

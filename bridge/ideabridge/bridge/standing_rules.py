@@ -1,0 +1,656 @@
+"""StandingRules: the tools that people have allowed *always*, each in one workspace.
+
+A rule is bound to the definition of the tool, to the way its server starts, and to the workspace.
+If one of them changes, the rule no longer covers the tool, and its calls ask again. A rule covers
+only calls of the person who gave it.
+
+The rules of the user of this machine are in `approvals.json` in the user's configuration folder,
+beside `trust.json`. No project file can add rules or read them. The rules of everybody else (users
+of a server) are settings of the store. Both are read again whenever they have changed, so that a
+rule that is withdrawn covers no further call. A file that cannot be used contains no rules.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import platformdirs
+
+from ideabridge.bridge.configuration import Configuration, start_definitions
+from ideabridge.bridge.loop.event import Decider, JournalError, read_decider
+from ideabridge.bridge.loop.policy import activity_of
+from ideabridge.bridge.loop.standing import StandingTool
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer
+from ideabridge.bridge.trust import TrustError, read_own, write_own
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import visible
+from ideabridge.tools.tool import Tool
+
+logger: Final = logging.getLogger(__name__)
+
+FILE_NAME: Final = "approvals.json"
+MAX_RULES: Final = 1000
+"""How many rules one person may have."""
+
+MAX_BYTES: Final = 2 * 1024 * 1024
+"""Maximum size of the rules of one person, in bytes."""
+
+_MAX_TEXT: Final = 4096
+LOCK_SECONDS: Final = 5.0
+"""How long, in seconds, to wait for another process that changes the rules."""
+
+_SETTING: Final = "always "
+_VERSION: Final = 1
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+State: TypeAlias = Literal["holds", "outdated", "elsewhere"]
+"""Whether a rule still covers its tool. `outdated`: the tool, or the way its server starts, has
+changed. `elsewhere`: the rule belongs to another workspace.
+"""
+
+
+_Change: TypeAlias = "Callable[[Mapping[str, StandingRule]], Mapping[str, StandingRule]]"
+
+
+_STATES: Final[dict[State, str]] = {
+    "holds": "holds",
+    "outdated": "outdated: the tool, or how its server starts, has changed",
+    "elsewhere": "holds in its workspace",
+}
+
+
+class StandingRuleError(IdeabridgeError):
+    """The rules cannot be read or changed. The message says why."""
+
+
+class RulesLockedError(StandingRuleError):
+    """Another process is changing the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRule:
+    """One rule: a tool that a person has allowed always.
+
+    Attributes:
+        owner: the caller whose calls it covers.
+        workspace: see `workspace_of`.
+        tool: the tool.
+        server: the start definition of the tool's module, or a hash of the tool files.
+        by: the person who gave it.
+        at: when it was given, in seconds since 1970.
+    """
+
+    owner: str
+    workspace: str
+    tool: StandingTool
+    server: str
+    by: Decider
+    at: float
+
+    @property
+    def id(self) -> str:
+        """The id, which is computed from what the rule covers."""
+        return rule_id(self.owner, self.workspace, self.tool, self.server)
+
+    @property
+    def subject(self) -> tuple[str, str, str, str]:
+        """What a person allows, whatever its definition. A person has one rule for it."""
+        return (self.workspace, self.tool.module, self.tool.name, self.tool.activity)
+
+    @property
+    def cited(self) -> JSONObject:
+        """The rule as a journal cites it: `{"id", "at"}`."""
+        return {"id": self.id, "at": self.given}
+
+    @property
+    def given(self) -> str:
+        """When the rule was given, ISO 8601 in UTC."""
+        return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds")
+
+    def to_json(self) -> JSONObject:
+        """Return the rule as it is stored. The owner is stored beside it."""
+        return {
+            "workspace": self.workspace,
+            "module": self.tool.module,
+            "tool": self.tool.name,
+            "activity": self.tool.activity,
+            "digest": self.tool.digest,
+            "server": self.server,
+            "by": self.by.to_json(),
+            "at": self.at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRule:
+    """A rule, and whether it still covers its tool."""
+
+    rule: StandingRule
+    state: State
+
+    @property
+    def words(self) -> str:
+        """The state in words for people."""
+        return _STATES[self.state]
+
+    def to_json(self) -> JSONObject:
+        """Return the rule as `approvals rules --json` prints it."""
+        rule = self.rule
+        return {
+            "id": rule.id,
+            "state": self.state,
+            "caller": rule.owner,
+            "module": rule.tool.module or None,
+            "tool": rule.tool.name,
+            "workspace": rule.workspace or None,
+            "by": str(rule.by),
+            "at": rule.given,
+        }
+
+
+def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
+    """Return the id of the rule that covers exactly this."""
+    covered: JSON = [
+        owner,
+        workspace,
+        tool.module,
+        tool.name,
+        tool.activity,
+        tool.digest,
+        server,
+    ]
+    return content_hash({"covered": covered})[:16]
+
+
+def workspace_of(configuration: Configuration) -> str:
+    """Return the workspace of a configuration: the real path of the project folder, or "" if there
+    is no project. A folder that contains the home folder is not a project.
+    """
+    folder = os.path.realpath(configuration.project)
+    # The name of a folder need not be UTF-8.
+    folder = folder.encode(errors="backslashreplace").decode()
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
+    return "" if Path(home).is_relative_to(folder) else folder
+
+
+def servers_of(configuration: Configuration) -> dict[str, str]:
+    """Return to what a rule for a tool of each module is bound besides its definition, keyed by
+    module: how the module starts or, for "", the content of the tool files.
+
+    Without tool files there is no "": nothing here identifies the code of a tool that a program has
+    handed over, so that a rule cannot be bound to it.
+    """
+    servers = start_definitions(configuration)
+    del servers[""]
+    if not configuration.tools:
+        return servers
+
+    files: list[JSON] = []
+    for file in configuration.tools:
+        try:
+            files.append(hashlib.sha256(Path(file).read_bytes()).hexdigest())
+        except OSError:
+            # The bridge has reported that the file cannot be loaded.
+            files.append(None)
+
+    return {**servers, "": content_hash({"files": files})}
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
+    """Read stored rules, keyed by id.
+
+    Raises:
+        StandingRuleError: they are damaged. Then none of them holds.
+    """
+    if not data:
+        return {}
+
+    try:
+        content = decode(data, what=what, max_bytes=MAX_BYTES)
+    except IdeabridgeError as error:
+        raise StandingRuleError(f"{error}; no rule in it holds") from None
+
+    version = content.get("version") if isinstance(content, dict) else None
+    stored = content.get("rules") if isinstance(content, dict) else None
+    if version != _VERSION or not isinstance(stored, list):
+        raise StandingRuleError(
+            f'{what}: expected {{"version": {_VERSION}, "rules": [...]}}; no rule in it holds'
+        )
+    if len(stored) > MAX_RULES:
+        raise StandingRuleError(
+            f"{what}: has {len(stored):,} rules; expected at most {MAX_RULES:,}; no rule in it "
+            "holds"
+        )
+
+    rules: dict[str, StandingRule] = {}
+    for number, entry in enumerate(stored):
+        rule = _read_rule(entry, owner)
+        if rule is None:
+            raise StandingRuleError(f"{what}: rules[{number}] is damaged; no rule in it holds")
+        rules[rule.id] = rule
+
+    return rules
+
+
+def _read_rule(value: JSON, owner: str) -> StandingRule | None:
+    """Read one stored rule. Return None if it is damaged."""
+    members: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
+    texts: list[str] = []
+    for name in ("workspace", "module", "tool", "activity", "digest", "server"):
+        text = members.get(name)
+        if not isinstance(text, str) or len(text) > _MAX_TEXT:
+            return None
+        texts.append(text)
+
+    workspace, module, tool, activity, digest, server = texts
+    at = members.get("at")
+    if not _DIGEST.fullmatch(digest) or not isinstance(at, int | float) or isinstance(at, bool):
+        return None
+
+    try:
+        by = read_decider(members.get("by"))
+    except JournalError:
+        return None
+
+    if by.kind != "person":
+        return None
+    return StandingRule(
+        owner, workspace, StandingTool(module, tool, activity, digest), server, by, float(at)
+    )
+
+
+def _written(rules: Iterable[StandingRule]) -> bytes:
+    stored: list[JSON] = [rule.to_json() for rule in rules]
+    data = encode({"version": _VERSION, "rules": stored})
+    if len(data) > MAX_BYTES:
+        raise StandingRuleError(
+            f"your standing rules would have {len(data):,} bytes; expected at most {MAX_BYTES:,}; "
+            "withdraw some with `ideabridge approvals rules --remove ID`"
+        )
+    return data
+
+
+# -- the file of the user of this machine ----------------------------------------------------------
+
+
+def rules_path() -> Path:
+    """Return the path of the file with the rules of the user of this machine."""
+    return platformdirs.user_config_path("ideabridge") / FILE_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    """What a file of rules contained.
+
+    Attributes:
+        signature: identifies the content; empty if there was no file.
+        rules: the rules, keyed by id.
+        problem: why the file cannot be used, or None.
+    """
+
+    signature: tuple[int, ...] = ()
+    rules: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
+    problem: str | None = None
+
+
+class _RuleFile:
+    """The rules of the user of this machine."""
+
+    def __init__(self) -> None:
+        # A thread may change the rules while the event loop reads them, so that what was read last
+        # is replaced as a whole.
+        self._last = _ReadFile()
+
+    def read(self) -> Mapping[str, StandingRule]:
+        """Return the rules, keyed by id.
+
+        Raises:
+            StandingRuleError: the file cannot be used, so none of its rules holds.
+        """
+        path = rules_path()
+        try:
+            about = path.lstat()
+        except FileNotFoundError:
+            self._last = _ReadFile()
+            return self._last.rules
+        except OSError as error:
+            raise StandingRuleError(
+                f"{path}: cannot be read: {error.strerror or error}; no rule in it holds"
+            ) from None
+
+        signature = (
+            about.st_mtime_ns,
+            about.st_size,
+            about.st_ino,
+            about.st_dev,
+            about.st_mode,
+            about.st_uid,
+        )
+        last = self._last
+        if signature != last.signature:
+            try:
+                last = _ReadFile(signature, _read_file(path, about))
+            except StandingRuleError as error:
+                last = _ReadFile(signature, problem=str(error))
+            self._last = last
+
+        if last.problem is not None:
+            raise StandingRuleError(last.problem)
+        return last.rules
+
+    def change(self, change: _Change, seconds: float = LOCK_SECONDS) -> Mapping[str, StandingRule]:
+        """Replace the rules by `change(rules)`, while no other process changes them. Return the
+        former rules. `seconds` is how long to wait for another process.
+
+        Raises:
+            StandingRuleError: the file cannot be used or written.
+        """
+        path = rules_path()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _locked(path.with_name(f"{path.name}.lock"), seconds):
+                before = self.read()
+                after = change(before)
+                if after != before:
+                    write_own(path, _written(after.values()).decode())
+                return before
+        except OSError as error:
+            raise StandingRuleError(
+                f"{path}: cannot be written: {error.strerror or error}"
+            ) from None
+
+
+def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
+    # A link could lead into a folder whose content somebody else chooses, such as a repository.
+    if not stat.S_ISREG(about.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
+        raise StandingRuleError(
+            f"{path}: is {kind}; expected a file of your own; no rule in it holds"
+        )
+
+    try:
+        data = read_own(path, MAX_BYTES)
+    except TrustError as error:
+        raise StandingRuleError(f"{error}; no rule in it holds") from None
+    except OSError as error:
+        raise StandingRuleError(
+            f"{path}: cannot be read: {error.strerror or error}; no rule in it holds"
+        ) from None
+
+    if not data.strip():
+        raise StandingRuleError(f"{path}: is empty; delete it")
+    return _read_rules(data, LOCAL, str(path))
+
+
+@contextmanager
+def _locked(path: Path, seconds: float) -> Generator[None]:
+    """Hold the lock that processes take to change the rules.
+
+    Raises:
+        RulesLockedError: another process holds it for more than `seconds`.
+        OSError: the file of the lock cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        deadline = time.monotonic() + seconds
+        while not _try_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise RulesLockedError(
+                    f"{path}: another process has held this lock for {seconds:g} s"
+                )
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise
+        return False
+
+    return True
+
+
+# -- the rules of a bridge -------------------------------------------------------------------------
+
+
+class StandingRules:
+    """The rules that hold for the runs of one bridge.
+
+    Args:
+        configuration: the configuration of this process, which says how servers start.
+        store: the store, which contains the rules of everybody but the user of this machine.
+
+    Attributes:
+        workspace: see `workspace_of`.
+    """
+
+    def __init__(self, configuration: Configuration, store: Store) -> None:
+        self.workspace = workspace_of(configuration)
+        self._servers: Mapping[str, str] = servers_of(configuration)
+        self._settings = store.settings
+        self._memory = store.tool_memory
+        self._file = _RuleFile()
+        self._reported = ""
+
+    def covering(self, caller: str, tool: StandingTool) -> StandingRule | None:
+        """Return the caller's rule that covers a tool, or None. If the rules cannot be read, none
+        of them holds.
+        """
+        server = self._servers.get(tool.module)
+        if server is None:
+            return None
+        try:
+            rules = self._read(caller)
+        except (StandingRuleError, StoreError) as error:
+            if str(error) != self._reported:
+                self._reported = str(error)
+                logger.warning("%s", error)
+            return None
+
+        return rules.get(rule_id(caller, self.workspace, tool, server))
+
+    def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
+        """Return the rule with which a person allows a tool always. It is not stored yet.
+
+        Raises:
+            StandingRuleError: the tool's server is not configured here, or the rules cannot be
+                changed.
+        """
+        server = self._servers.get(tool.module)
+        if server is None:
+            raise StandingRuleError(f"{tool.label} belongs to no server and no tool file here")
+
+        rule = StandingRule(caller, self.workspace, tool, server, by, time.time())
+        _with_rule(self._read(caller), rule)
+        return rule
+
+    def is_bound(self, tool: StandingTool, bound: JSONObject | None) -> bool:
+        """Return whether a run is bound to the server of a tool as it starts here.
+
+        Args:
+            tool: the tool of a call of the run.
+            bound: the start definitions to which the run is bound; see `RunStarted`.
+        """
+        server = self._servers.get(tool.module)
+        if server is None:
+            return False
+        return not tool.module or (bound is not None and bound.get(tool.module) == server)
+
+    def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
+        """Store a rule. It replaces an outdated rule of the same person for the same tool.
+
+        Args:
+            rule: the rule.
+            seconds: how long to wait for another process that changes the rules.
+
+        Raises:
+            StandingRuleError, StoreError: the rules cannot be changed.
+        """
+        self._change(rule.owner, lambda rules: _with_rule(rules, rule), seconds)
+
+    def listed(self, viewer: Viewer) -> list[ListedRule]:
+        """Return the rules that a viewer may see, oldest first.
+
+        Raises:
+            StandingRuleError, StoreError: the rules cannot be read.
+        """
+        if viewer is not SEES_ALL:
+            rules = list(self._read(viewer).values())
+        else:
+            rules = list(self._read(LOCAL).values())
+            for key, data in self._settings.under(_SETTING).items():
+                owner = key.removeprefix(_SETTING)
+                rules += _read_rules(data, owner, _named(owner)).values()
+
+        digests: dict[str, dict[str, str]] = {}
+        listed: list[ListedRule] = []
+        for rule in sorted(rules, key=lambda rule: rule.at):
+            if rule.tool.module and rule.server not in digests:
+                digests[rule.server] = self._digests(rule.server)
+            listed.append(ListedRule(rule, self._state_of(rule, digests.get(rule.server))))
+
+        return listed
+
+    def _digests(self, server: str) -> dict[str, str]:
+        """Return the digests of the tools that a server listed last, keyed by their names there."""
+        tools = [
+            Tool.from_json(entry)
+            for entry in self._memory.tools(server) or []
+            if isinstance(entry, dict)
+        ]
+        return {tool.name_in_module: tool.digest for tool in tools}
+
+    def _state_of(self, rule: StandingRule, digests: Mapping[str, str] | None) -> State:
+        """Return whether a rule still covers its tool. `digests` are those of the tools of its
+        server.
+        """
+        if rule.workspace != self.workspace:
+            return "elsewhere"
+        if self._servers.get(rule.tool.module) != rule.server:
+            return "outdated"
+        if not digests:
+            # The server has never listed its tools here, or the tool is in a tool file.
+            return "holds"
+        return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
+
+    def withdraw(self, rule: StandingRule) -> bool:
+        """Delete a rule. Return False if it was withdrawn already.
+
+        Raises:
+            StandingRuleError, StoreError: the rules cannot be changed.
+        """
+
+        def without(rules: Mapping[str, StandingRule]) -> Mapping[str, StandingRule]:
+            return {key: other for key, other in rules.items() if key != rule.id}
+
+        return rule.id in self._change(rule.owner, without)
+
+    def _read(self, caller: str) -> Mapping[str, StandingRule]:
+        if caller == LOCAL:
+            return self._file.read()
+        data = self._settings.get(f"{_SETTING}{caller}") or b""
+        return _read_rules(data, caller, _named(caller))
+
+    def _change(
+        self, caller: str, change: _Change, seconds: float = LOCK_SECONDS
+    ) -> Mapping[str, StandingRule]:
+        """Replace the rules of a caller by `change(rules)`. Return the former rules."""
+        if caller == LOCAL:
+            return self._file.change(change, seconds)
+
+        before: dict[str, StandingRule] = {}
+
+        def changed(data: bytes) -> bytes:
+            before.clear()
+            before.update(_read_rules(data, caller, _named(caller)))
+            return _written(change(before).values())
+
+        self._settings.change(f"{_SETTING}{caller}", changed)
+        return before
+
+
+def _named(caller: str) -> str:
+    return f"the standing rules of {caller} in the store"
+
+
+def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping[str, StandingRule]:
+    """Return rules with one more, which replaces an outdated rule for the same tool.
+
+    Raises:
+        StandingRuleError: there are too many, or the rule could not be read again.
+    """
+    if rule.id in rules:
+        # The person has given the rule already, perhaps in another process.
+        return rules
+
+    if _read_rule(rule.to_json(), rule.owner) != rule:
+        raise StandingRuleError(
+            f"{visible(rule.tool.label[:200])} cannot be allowed always: its name, or the path of "
+            "the workspace, is too long"
+        )
+
+    others = {key: other for key, other in rules.items() if other.subject != rule.subject}
+    if len(others) >= MAX_RULES:
+        raise StandingRuleError(
+            f"you have {len(others):,} standing rules, as many as one person may have; withdraw "
+            "some with `ideabridge approvals rules --remove ID`"
+        )
+    return {**others, rule.id: rule}
+
+
+def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
+    """Store that the user of this machine allows a tool always in the workspace of a configuration.
+    Only a command may call this that has asked the person at the terminal.
+
+    Args:
+        tool: the tool as its server lists it now, or a Python tool.
+        configuration: the configuration with which the tool is used.
+        by: the person.
+
+    Raises:
+        StandingRuleError: the server of the tool is not configured, or the rules cannot be changed.
+    """
+    module = tool.module or ""
+    servers = servers_of(configuration)
+    if module not in servers or tool.passes_to is not None or tool.in_room:
+        raise StandingRuleError(f"{tool.label} cannot be allowed always")
+
+    activity = "" if tool.module is not None else activity_of(tool)
+    standing = StandingTool(module, tool.name_in_module, activity, tool.digest)
+    rule = StandingRule(
+        LOCAL, workspace_of(configuration), standing, servers[module], by, time.time()
+    )
+    _RuleFile().change(lambda rules: _with_rule(rules, rule))
+    return rule
