@@ -9,6 +9,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
+from ideabridge.bridge.standing_rules import rules_path
 from ideabridge.server.main import main
 from tests import preloaded
 from tests.server.serving import call, over_stdio
@@ -90,7 +91,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     printed = capsys.readouterr()
     assert f"run {first}: note" in printed.out
     assert f"{one['approval']} (approve, deny, edit), asked " in printed.out
-    assert '"text": "one"' in printed.out
+    assert '      | text       "one"\n' in printed.out
     assert "ideabridge approvals decide DECISION RUN|APPROVAL..." in printed.err
     # By a beginning of the run's id, and by the approval's own.
     assert main(["approvals", "decide", "deny", second[:10], "--reason", "not today"]) == 1
@@ -247,10 +248,10 @@ def test_a_person_is_asked_about_everything(here: Path, capsys: pytest.CaptureFi
     assert len(listed(capsys)) == 2
     terminal = Terminal(here, ["approvals", "decide"])
     terminal.read_until("e(dit): ")
-    assert '"text": "two"' in terminal.seen
+    assert '| text       "two"' in terminal.seen
     terminal.type("n")
     terminal.read_until("e(dit): ")
-    assert '"text": "one"' in terminal.seen
+    assert '| text       "one"' in terminal.seen
     terminal.type("y")
     code, _ = terminal.end()
     assert code == 1
@@ -329,13 +330,13 @@ def test_a_grant_at_the_terminal_survives_a_kill(
     ledger = bank(here)
     terminal = Terminal(here, ["run", "pay.py"])
     terminal.read_until("e(dit): ")
-    terminal.type('a 2 {"to": "a"}')
+    terminal.type('r 2 {"to": "a"}')
     # What would restrict nothing is refused, and the person is asked again.
     terminal.read_until("e(dit): ")
     assert "'to' restricts nothing" in terminal.seen.replace("\r\n", "")
-    terminal.type('a 2 {"properties": {"to": {"enum": ["a", "b", "c", "d"]}}}')
+    terminal.type('r 2 {"properties": {"to": {"enum": ["a", "b", "c", "d"]}}}')
     terminal.read_until("e(dit): ")
-    assert '"_tool": "refund"' in terminal.seen
+    assert "call of refund of server bank" in terminal.seen
     assert ledger.read_text().split("\n")[:-1] == ["pay a", "pay b"]
     terminal.kill()
     [asked] = listed(capsys)
@@ -349,10 +350,10 @@ def test_a_grant_at_the_terminal_survives_a_kill(
     )
     terminal = Terminal(here, ["resume", asked["run"]])
     terminal.read_until("e(dit): ")
-    assert '"_tool": "refund"' in terminal.seen
+    assert "call of refund of server bank" in terminal.seen
     terminal.type("y")
     terminal.read_until("e(dit): ")
-    assert '"to": "d"' in terminal.seen
+    assert '| to         "d"' in terminal.seen
     terminal.type("n")
     terminal.end()
     assert ledger.read_text().split("\n")[:-1] == ["pay a", "pay b", "refund a", "pay c"]
@@ -404,3 +405,82 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
     # The other call waits already, and is approved, too.
     assert main([*decide, "--parameters", '{"required": ["text"]}']) == 0
     assert (here / "b.txt").exists()
+
+
+# -- always ----------------------------------------------------------------------------------------
+
+
+def test_a_person_at_the_terminal_allows_a_tool_always(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["approvals", "rules"]) == 0
+    assert capsys.readouterr().err == "no tool is allowed always\n"
+    terminal = Terminal(here, ["run", "one.json"])
+    terminal.read_until("run it? y(es), n(o) [reason], a(lways), r(un) [N], e(dit): ")
+    terminal.type("a")
+    assert terminal.end()[0] == 0
+    assert "allowed always; to withdraw it: ideabridge approvals rules" in terminal.seen
+    run = told(capsys, "run", "two.json")["run"]
+    assert (here / "two.txt").exists()
+
+    [rule] = told(capsys, "approvals", "rules")["rules"]
+    assert (rule["tool"], rule["workspace"], rule["state"]) == ("note", str(here), "holds")
+    assert main(["approvals", "rules"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{rule['id']} note {here} {rule['at'][:10]} the person at the terminal holds" in printed
+    assert main(["runs", "show", run]) == 0
+    cited = f"the standing rule {rule['id']} of {rule['at'][:10]}"
+    assert f"note approve ({cited}) by the person at the terminal" in capsys.readouterr().out
+
+    for wrong in ("", "x", rule["id"] + "0"):
+        assert main(["approvals", "rules", "--remove", wrong]) == 2
+        assert "expected the id of one rule, or its beginning" in capsys.readouterr().err
+    assert main(["approvals", "rules", "--remove", rule["id"][:4]]) == 0
+    assert capsys.readouterr().err == f"withdrawn: {rule['id']} (note)\n"
+    told(capsys, "run", "two.json", code=4)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_always_on_the_command_line_asks_for_confirmation(
+    here: Path, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    told(capsys, "run", "one.json", code=4)
+    [waiting] = listed(capsys)
+    decide = ["approvals", "decide", "approve", waiting["approval"], "--always"]
+    for answer, code in (("n", 130), ("y", 0)):
+        terminal = Terminal(here, decide, columns=columns)
+        terminal.read_until("from now on? [y/N]:")
+        lines = terminal.screen()
+        assert '      | text       "one"' in lines
+        assert max(map(len, lines)) <= columns
+        terminal.type(answer)
+        assert terminal.end()[0] == code
+        assert len(told(capsys, "approvals", "rules")["rules"]) == (answer == "y")
+    assert (here / "one.txt").exists()
+
+
+def test_mistakes_with_always_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "one.json", code=4)["run"]
+    for words, message in (
+        (["deny", run, "--always"], "--always goes with approve, not with deny"),
+        (["approve", run, "--always", "--for-run"], "--always and --for-run: expected one of them"),
+        (["approve", run, "--always"], "nobody is at a terminal to be asked"),
+    ):
+        assert main(["approvals", "decide", *words]) == 2, words
+        assert message in capsys.readouterr().err
+
+
+def test_a_broken_file_of_rules_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = rules_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{")
+    assert main(["approvals", "rules"]) == 2
+    assert "no rule in it holds" in capsys.readouterr().err
+    terminal = Terminal(here, ["run", "one.json"])
+    terminal.read_until("e(dit): ")
+    terminal.type("a")
+    terminal.read_until("Approve this call alone")
+    terminal.read_until("e(dit): ")
+    terminal.type("y")
+    assert terminal.end()[0] == 0
+    assert path.read_text() == "{"

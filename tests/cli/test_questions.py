@@ -102,7 +102,7 @@ def test_approving_a_run_at_a_terminal_shows_what_it_asks_by_now(
 
     terminal = Terminal(here, decide)
     terminal.read_until("approve this? [y/N]:")
-    assert '"to": "Eve"' in terminal.seen
+    assert '| to         "Eve"' in terminal.seen
     terminal.type("n")
     code, _ = terminal.end()
     assert code == 130

@@ -336,11 +336,15 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     answered = [
         number
         for number, line in enumerate(lines)
-        if line == "  run it? y(es), a(lways) [N] [SCHEMA], n(o) [reason], e(dit): y"
+        if line == "  run it? y(es), n(o) [reason], a(lways), r(un) [N], e(dit): y"
     ]
     assert len(asked) == len(answered) == 2
-    assert '"text": "hello"' in "\n".join(lines[asked[0] : answered[0]])
-    assert '"text": "again"' in "\n".join(lines[asked[1] : answered[1]])
+    assert lines[asked[0] + 1 : answered[0]] == [
+        "  call of note",
+        "    parameter  value",
+        '  | text       "hello"',
+    ]
+    assert '  | text         "again"' in lines[asked[1] : answered[1]]
     # One table, at the end, with all its columns: a long error is cut, and nothing else.
     assert text.count(" calls, ") == 1
     assert lines[answered[1] + 1].startswith("3 of 3 calls, ")

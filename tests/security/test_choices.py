@@ -111,7 +111,7 @@ async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path
         assert await call(client, "sum_up", a="42") == {"result": 49}
 
     [form] = shown
-    assert form.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take: ")
+    assert form.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take  ")
     # The form breaks long lines, and marks each.
     whole = " ".join(form.replace("  | ", "").split())
     for path, value in TAKEN["take"].items():

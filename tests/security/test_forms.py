@@ -179,19 +179,20 @@ async def test_a_call_that_fits_is_shown_whole(era: str, tmp_path: Path) -> None
         ] == "done"
 
     ((text, form),) = person.forms
-    assert form["decision"]["enum"] == ["approve", "deny"]
+    assert form["decision"]["enum"] == ["approve", "always", "approve_for_run", "deny"]
     assert json.loads(value_in(text, "text")) == words
 
 
 def value_in(text: str, name: str) -> str:
     """The JSON of a value that a form shows over several lines."""
     lines = text.split("\n")
-    begin = next(number for number, line in enumerate(lines) if line.startswith(f"  | {name}: "))
-    shown = [lines[begin].removeprefix(f"  | {name}: ")]
+    column = next(line.index("value") for line in lines if line.split() == ["parameter", "value"])
+    begin = next(number for number, line in enumerate(lines) if line.startswith(f"  | {name}  "))
+    shown = [lines[begin][column:]]
     for line in lines[begin + 1 :]:
-        if not line.startswith("  |   "):
+        if not line.startswith("  | ".ljust(column)):
             break
-        shown.append(line.removeprefix("  |   "))
+        shown.append(line[column:])
 
     return "".join(shown)
 
@@ -247,13 +248,16 @@ def test_many_parameters_hide_nothing() -> None:
 )
 def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bool) -> None:
     request = asked(plan, **{name: value})
-    assert choices(request) == ["approve", "deny"]
+    assert choices(request) == (
+        ["approve", "deny"] if plan else ["approve", "approve_for_run", "deny"]
+    )
     text = message(request)
     lines = text.split("\n")
-    ours = [line for line in lines if not line.startswith("  | ")]
+    ours = [" ".join(line.split()) for line in lines if not line.startswith("  | ")]
     expected = [
-        "Run this plan?" if plan else "Run shell?",
+        "Run shell?",
         "",
+        "parameter value",
         "",
         "Why it asks: it changes things",
     ]

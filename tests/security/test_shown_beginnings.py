@@ -11,7 +11,7 @@ import pytest
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.server import answers
 from ideabridge.server.asking import forms
-from ideabridge.server.asking.forms import approval_form, choices_of, message, publication_form
+from ideabridge.server.asking.forms import answers_of, approval_form, message, publication_form
 from ideabridge.server.views import shown
 from ideabridge.server.views.shown import FORM, PAGE, VIEW, Room, show_question
 from ideabridge.tools import names
@@ -71,7 +71,7 @@ def test_a_form_writes_only_what_it_shows(name: str, kind: str, written: list[in
     text = message(request)
     form: Any = approval_form(request)
     assert form["properties"]["decision"]["enum"] == ["deny"]
-    assert choices_of(request) == ("deny",)
+    assert answers_of(request) == ("deny",)
     assert "characters, SHA-256" in text
     assert len(text) < 3000
     assert 0 < sum(written) < 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -103,12 +104,13 @@ async def test_a_person_approves_by_a_form(
 
     assert (tmp_path / "one").read_text() == "hello"
     # A long value goes on in the next line of the form.
-    text = forms[0].replace("\n  |   ", "")
+    text = re.sub("\n  [|] {3,}", "", forms[0])
     assert len(forms) == 1
     for part in (
         "Run write_note?",
-        f'path: "{tmp_path / "one"}"',
-        'text: "hello"',
+        f'  | path         "{tmp_path / "one"}"',
+        '  | text         "hello"',
+        '  | _outputPath  "one"',
         "changes things",
         done["run"],
     ):
@@ -119,35 +121,27 @@ async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(
     url: str, era: str, tmp_path: Path
 ) -> None:
     forms: list[str] = []
-    where = '{"properties": {"text": {"pattern": "^good"}}}'
-    answers: list[dict[str, Any]] = [
-        {"decision": "approve", "max": 2},
-        {"decision": "approve", "for": "run", "parameters": "{"},
-        {"decision": "approve", "for": "run", "max": 2, "parameters": where},
-        {"decision": "approve", "for": "call"},
-        {"decision": "deny", "for": "call"},
-    ]
 
     async def answer(text: str) -> types.ElicitResult:
         forms.append(text)
-        return types.ElicitResult(action="accept", content=answers[len(forms) - 1])
+        return said("approve_for_run" if len(forms) == 1 else "deny")
 
-    words = ["good one", "good two", "bad three", "good four", "good five"]
     calls: list[dict[str, Any]] = []
-    for number, text in enumerate(words):
+    for number, text in enumerate(["one", "two", "three"]):
         one = {**note(tmp_path / "one", text), "_outputPath": f"s{number}"}
         # Each call asks after the one before.
         calls.append({**one, "_imports": [f"†state.s{number - 1}"]} if number else one)
 
     async with over_http(url, era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=calls)
+        again = await call(client, "run_plan", calls=calls[:1])
 
     assert done["status"] == "done"
-    assert "expected run, because max and parameters go with it" in forms[1]
-    assert "The last answer was not accepted: parameters" in forms[2]
-    assert ["bad three" in forms[3], "good five" in forms[4], len(forms)] == [True, True, 5]
-    assert (tmp_path / "one").read_text() == "good four"
     assert done["grants"][0]["used"] == 2
+    # The next run asks again.
+    assert again["errors"]
+    assert len(forms) == 2
+    assert (tmp_path / "one").read_text() == "three"
 
 
 async def test_two_forms_answered_in_the_other_order_never_mix_up_their_calls(
@@ -540,11 +534,11 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
     assert '\\u202e"' in text
     digest = hashlib.sha256(b'"' + b"x" * 10_000 + b'"').hexdigest()
     assert f"  | text:\n  |   10,002 characters, SHA-256\n  |   {digest}; it begins\n" in text
-    assert '_each: [{"n": 0}, {"n": 1}, {"n": 2}]' in text
+    assert '  | _each  [{"n": 0}, {"n": 1}, {"n": 2}]' in text
     call = {"_tool": "send", "_id": "call_0", "_after": ["call_1"], "calls": [{"_id": "kept"}]}
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), call, "it says so"))
     assert "call_" not in text
-    assert '  | calls: [{"_id": "kept"}]\n' in text
+    assert '    parameter  value\n  | calls      [{"_id": "kept"}]\n' in text
     steps: list[JSON] = [
         {"_tool": "send", "_id": "call_0"},
         {"_tool": "send", "_after": ["call_0"]},
@@ -554,8 +548,8 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
         ApprovalRequest("run_1", "local", "a0-1", None, {}, "it says so", kind="plan", plan=plan)
     )
     assert (
-        '  | calls.0: {"_tool": "send"}\n  | calls.1: {"_tool": "send", "_after": ["calls.0"]}\n'
-        in text
+        '  | calls.0  {"_tool": "send"}\n'
+        '  | calls.1  {"_tool": "send", "_after": ["calls.0"]}\n' in text
     )
     many: dict[str, Any] = {"_tool": "send", **{f"p{number}": "x" * 400 for number in range(100)}}
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), many, "it says so"))

@@ -637,7 +637,7 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
         forms.append(params.message)
-        return types.ElicitResult(action="accept", content={"decision": "approve", "for": "run"})
+        return types.ElicitResult(action="accept", content={"decision": "approve_for_run"})
 
     work = TASKS["filter by label"]
     configuration = office(tmp_path)

@@ -84,7 +84,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
     assert key_of(http, run_id) == key
 
     whole = f"/ui/approvals/whole?which={key}"
-    assert json.loads(shown_in(card_of(http, run_id, whole))) == call
+    assert shown_in(card_of(http, run_id, whole)) == call
     if "_each" in call:
         assert "3,000 executions" in card
 
@@ -104,11 +104,17 @@ def headers_of(http: httpx.Client) -> dict[str, str]:
     }
 
 
-def shown_in(card: str) -> str:
-    """What a card shows of a call, as text."""
-    return unescape(
-        card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0]
+def shown_in(card: str) -> dict[str, Any]:
+    """The call that a card shows in a table."""
+    tool = re.search("Call of <code>(.*?)</code>", card)
+    assert tool is not None
+    rows = re.findall(
+        '<td><code>(.*?)</code></td><td class="grow"><pre class="value">(.*?)</pre>',
+        card,
+        re.DOTALL,
     )
+    values = {unescape(name): json.loads(unescape(value)) for name, value in rows}
+    return {"_tool": unescape(tool[1]), **values}
 
 
 def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, site: str) -> None:
@@ -190,7 +196,7 @@ def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> 
     )
     card = card_of(http, run_id)
     # The text is JSON with the same value, in the call and in its fields.
-    assert json.loads(shown_in(card)) == call
+    assert shown_in(card) == call
     fields = re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)
     assert fields
     assert all(json.loads(unescape(one)) == call for one in fields)
@@ -427,3 +433,33 @@ def test_a_failed_call_is_named_by_its_tool_and_number(http: httpx.Client) -> No
         pass
     assert "find_customer (call 0): there is no customer c9" in text
     assert "internal_0" not in text
+
+
+def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
+    http: httpx.Client, tmp_path: Path
+) -> None:
+    first = ask(http, refund(1))
+    card = card_of(http, first)
+    assert "Approve, and always allow" in card
+    key = key_of(http, first)
+    # As with every approval, the call was shown whole.
+    assert "was not shown whole" in decide(http, key, "always", seal="0" * 64)
+    answer = decide(http, key, "always", seal=seal(http, key))
+    assert "1 call approved, and the tool allowed always." in answer
+    page = http.get("/ui/approvals").text
+    assert "<h2>Always allowed</h2>" in page
+    assert f"{tmp_path}<" not in page  # The home folder of this server is no workspace.
+    assert "outside projects" in page
+
+    second = ask(http, refund(2))
+    while "refunded" not in http.get(f"/ui/runs/{second}").text:
+        pass
+
+    rule = re.search(r'name="rule" value="([0-9a-f]+)"', page)
+    assert rule is not None
+    assert "the standing rule" in http.get(f"/ui/runs/{second}").text
+    assert "there is no standing rule" in send(http, "/ui/approvals/rules", rule="none").text
+    withdrawn = send(http, "/ui/approvals/rules", "/ui/approvals", rule=rule[1]).text
+    assert "refund asks again from now on." in withdrawn
+    assert "<h2>Always allowed</h2>" not in withdrawn
+    assert key_of(http, ask(http, refund(3)))

@@ -45,14 +45,17 @@ from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.modules.asking import MAX_ASKS
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.standing_rules import StandingRuleError
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import person_of, user_of
 from ideabridge.server.asking.forms import (
+    ALWAYS,
+    FOR_RUN,
     Commands,
+    answers_of,
     approval_form,
     assumed_of,
-    choices_of,
     clipped_for_form,
     message,
 )
@@ -324,15 +327,14 @@ def _decision_of(
     chosen = str(content["decision"])
     value = content.get("value")
     reason = content.get("reason")
-    offered: dict[str, Choice] = {
-        choice: choice for choice in approval.choices if choice in choices_of(approval)
-    }
-    decision = offered.get(chosen)
-    if decision is None:
-        return f"decision: expected {' or '.join(offered)}, found {chosen[:120]!r}"
+    answers = answers_of(approval)
+    if chosen not in answers:
+        return f"decision: expected {' or '.join(answers)}, found {chosen[:120]!r}"
     reason = reason if isinstance(reason, str) and reason.strip() else None
-    if decision == "approve":
-        return _approval_of(approval, content, reason, by)
+    if chosen in ("approve", ALWAYS, FOR_RUN):
+        return _approval_of(approval, chosen, content, reason, by)
+
+    decision = cast("Choice", chosen)
     if decision != "value":
         return Decision(decision, reason=reason, by=by)
     if not isinstance(value, str):
@@ -341,10 +343,14 @@ def _decision_of(
 
 
 def _approval_of(
-    approval: ApprovalRequest, content: Mapping[str, object], reason: str | None, by: Decider
+    approval: ApprovalRequest,
+    answer: str,
+    content: Mapping[str, object],
+    reason: str | None,
+    by: Decider,
 ) -> Decision | str:
     """Return the decision to run a call unchanged, or with the values that the person chose for its
-    assumptions.
+    assumptions. `answer` says whether later calls may run, too.
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
@@ -359,45 +365,16 @@ def _approval_of(
         if text != default:
             chosen[assumption.at] = texts[str(text)]
 
-    grant = _grant_of(content)
-    if isinstance(grant, str):
-        return grant
     if not chosen:
-        return Decision("approve", reason=reason, by=by, grant=grant)
-    if grant is not None:
+        grant: JSONObject | None = {"for": "run"} if answer == FOR_RUN else None
+        return Decision("approve", reason=reason, by=by, grant=grant, always=answer == ALWAYS)
+    if answer != "approve":
         return (
-            "for: expected call, because a decision that changes the values of a call "
+            "decision: expected approve, because a decision that changes the values of a call "
             "cannot allow further calls"
         )
 
     return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)
-
-
-def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
-    """Return the person's grant for the rest of the run, or a string that says why it is not
-    accepted.
-    """
-    most = content.get("max")
-    where = content.get("parameters")
-    where = where if isinstance(where, str) and where.strip() else None
-    if content.get("for", "call") == "call":
-        if most is None and where is None:
-            return None
-        return "for: expected run, because max and parameters go with it"
-
-    grant: JSONObject = {"for": str(content["for"])}
-    if isinstance(most, float) and most.is_integer():
-        grant["max"] = int(most)
-    elif most is not None:
-        grant["max"] = cast("JSON", most)
-
-    if where is not None:
-        try:
-            grant["parameters"] = decode(where, what="parameters")
-        except IdeabridgeError as error:
-            return str(error)
-
-    return grant
 
 
 def _reply(result: types.ElicitResult, by: Decider) -> Decision:
@@ -433,6 +410,9 @@ async def _decide(
         await deciding.bridge.decide(run, approval.approval, decision)
     except (DecisionError, SecretGivenError) as error:
         return str(error)
+    except StandingRuleError as error:
+        request.notes.append(deciding.bridge.secrets.mask(clipped_for_form(str(error))))
+        return None
     except IdeabridgeError:
         # The run has just ended, or its driver does not respond. The waiting request shows the
         # state of the run.

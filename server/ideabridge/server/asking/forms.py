@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -23,21 +22,18 @@ from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.server.views.shown import (
     FORM,
-    call_without_ids,
     choices_if,
     fits,
     plan_without_ids,
     sums_of,
 )
 from ideabridge.server.views.text import Beginning
+from ideabridge.server.views.value_table import MARK, ValueTable, parameter_label, values_of_call
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
 _WIDTH: Final = 80
 """Width of a line, in columns."""
-
-_NAME_BESIDE: Final = 40
-"""Maximum length, in characters, of a name whose value begins on the same line."""
 
 _NAME_SHOWN: Final = 100
 _PART: Final = 200
@@ -52,12 +48,6 @@ _NAMED: Final = 12
 _FAULT: Final = 500
 _TITLE: Final = 100
 _DESCRIPTION: Final = 500
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
-"""An escaped line break inside a JSON string."""
-
-_MARK: Final = "  | "
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,40 +93,25 @@ _TITLES: Final = {
     "outcome": "What was the result of this call?",
 }
 
+ALWAYS: Final = "always"
+FOR_RUN: Final = "approve_for_run"
+
 _MEANINGS: Final[dict[str, dict[Choice, str]]] = {
-    "call": {"approve": "it runs", "deny": "it does not run"},
-    "plan": {"approve": "it runs", "deny": "no part of it runs"},
+    "call": {"approve": "Yes, run this call", "deny": "No"},
+    "plan": {"approve": "Yes, run it", "deny": "No, no part of it"},
     "outcome": {
-        "retry": "run it again",
-        "skip": "it fails as unknown",
-        "value": "it worked, and this is its result",
+        "retry": "Run it again",
+        "skip": "Let it fail as unknown",
+        "value": "It worked, and this is its result",
     },
 }
 
-_GRANT: Final[dict[str, Any]] = {
-    "for": {
-        "type": "string",
-        "title": "For how long?",
-        "description": (
-            "If it runs. call: this call. run: also further calls of this "
-            "tool in this run, unasked."
-        ),
-        "enum": ["call", "run"],
-        "default": "call",
-    },
-    "max": {
-        "type": "integer",
-        "title": "At most",
-        "description": "Optional, with run: how many further calls.",
-        "minimum": 1,
-    },
-    "parameters": {
-        "type": "string",
-        "title": "Only where",
-        "description": "Optional, with run: a JSON schema that their parameters must match.",
-    },
+_FURTHER: Final = {
+    ALWAYS: "Always: this tool, in this workspace, from now on",
+    FOR_RUN: "Yes, and further calls of this tool in this run",
 }
-"""The fields in which a person can also allow later calls; see `grant.py`."""
+"""The answers to a call that allow later calls of its tool, too, with their titles. Each of them is
+the decision `approve`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
@@ -155,7 +130,7 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
                 "type": "string",
                 "title": _clipped(assumption.at, _TITLE),
                 "description": _clipped(
-                    f"For approve. It is assumed, because {assumption.why}.", _DESCRIPTION
+                    f"If it runs. It is assumed, because {assumption.why}.", _DESCRIPTION
                 ),
                 "enum": [*texts],
                 "default": next(iter(texts)),
@@ -165,25 +140,39 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
         fields["value"] = {
             "type": "string",
             "title": "Result",
-            "description": "For value: JSON; anything else is text.",
+            "description": "If it worked: JSON; anything else is text.",
         }
-
-    if "approve" in meanings and request.kind == "call":
-        fields.update(_GRANT)
 
     fields["reason"] = {
         "type": "string",
         "title": "Reason",
         "description": "Optional; the assistant sees it.",
     }
-    return _decision(_TITLES[request.kind], meanings, fields)
+    return _decision(_TITLES[request.kind], _answers(request, meanings), fields)
+
+
+def _answers(request: ApprovalRequest, meanings: Mapping[Choice, str]) -> dict[str, str]:
+    """Return the answers that a form offers, with their titles."""
+    answers: dict[str, str] = {}
+    for choice, title in meanings.items():
+        answers[choice] = title
+        if choice == "approve" and request.kind == "call":
+            further = _FURTHER if request.always else {FOR_RUN: _FURTHER[FOR_RUN]}
+            answers.update(further)
+
+    return answers
 
 
 def _decision(
-    title: str, meanings: Mapping[Choice, str], fields: Mapping[str, Any]
+    title: str, answers: Mapping[str, str], fields: Mapping[str, Any]
 ) -> types.ElicitRequestedSchema:
-    description = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
-    decision = {"type": "string", "title": title, "description": description, "enum": [*meanings]}
+    # Every version of the protocol and most clients know titles in this form.
+    decision: dict[str, Any] = {
+        "type": "string",
+        "title": title,
+        "enum": [*answers],
+        "enumNames": [*answers.values()],
+    }
     return {
         "type": "object",
         "properties": {"decision": decision, **fields},
@@ -203,9 +192,9 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
             yield f"assumed_{number}", assumption, texts
 
 
-def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the decisions that the form offers; empty for a module's question."""
-    return () if request.question is not None else tuple(_meanings(request))
+def answers_of(request: ApprovalRequest) -> tuple[str, ...]:
+    """Return the answers that the form offers; empty for a module's question."""
+    return () if request.question is not None else tuple(_answers(request, _meanings(request)))
 
 
 def _meanings(request: ApprovalRequest) -> dict[Choice, str]:
@@ -266,10 +255,7 @@ def publication_form(
         "",
     ]
     text.append("The assistant made the choices.")
-    meanings: dict[Choice, str] = {
-        "approve": "it is published with them",
-        "deny": "it is not published",
-    }
+    meanings: dict[str, str] = {"approve": "Yes, publish it", "deny": "No"}
     if not whole:
         del meanings["approve"]
         text += [
@@ -357,7 +343,7 @@ def _marked_content(module: str, content: Any) -> Any:
 def _own_words(module: str, text: str) -> str:
     """Return text for a model, with each line marked as the module's. Lines are not wrapped."""
     lines = printable(text.replace("\r\n", "\n")).split("\n")
-    marked = [f"{_MARK}{line}" for line in lines]
+    marked = [f"{MARK}{line}" for line in lines]
     return "\n".join([f"Server {visible(module)} wrote this, and not the person:", *marked])
 
 
@@ -387,14 +373,14 @@ def message(
         lines[0] += f" ({sums})"
 
     whole = _is_whole(request)
-    lines += _lines(_values(request), whole=whole)
+    lines += _lines(_values(request), whole=whole, titles=request.plan is None)
     if request.plan is not None and whole:
         drawing = str(request.plan["drawing"])
         lines += ["", "In this order (names and values shortened):"]
         for line in drawing[:_DRAWING].rstrip("\n").split("\n"):
             lines += _marked(visible(line))
 
-        lines += [f"{_MARK}... (shortened)"] if len(drawing) > _DRAWING else []
+        lines += [f"{MARK}... (shortened)"] if len(drawing) > _DRAWING else []
 
     if not whole and request.question is None:
         word = "retry" if request.kind == "outcome" else "approve"
@@ -476,39 +462,41 @@ def _sums(request: ApprovalRequest) -> str:
     return ""
 
 
-def _lines(values: JSONObject, *, whole: bool) -> list[str]:
+def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str]:
     """Return the values as lines. Unless they are shown `whole`, only the start and the end of each
-    long value appear.
+    long value appear. For `titles`, see `ValueTable`.
     """
     if whole:
-        return [
-            line for name, value in values.items() for line in _wrapped(name, readable_json(value))
-        ]
+        return list(ValueTable(values, _WIDTH, titles=titles).lines())
 
     lines = list[str]()
-    for name, value in itertools.islice(values.items(), _NAMED):
+    first_values = {
+        name[:_NAME_SHOWN]: value for name, value in itertools.islice(values.items(), _NAMED)
+    }
+    table = ValueTable(first_values, _WIDTH, titles=False)
+    for name, value in first_values.items():
         if Beginning(value, 2 * _PART).is_cut:
             short = None
         else:
             short = readable_json(value)
 
         if short is not None and len(short) <= 2 * _PART:
-            lines += _wrapped(name[:_NAME_SHOWN], short, breaks=False)
+            lines += table.row(name, short)
             continue
 
         # Hidden characters are made visible only in the parts that are shown, because a value may
         # be megabytes long.
         data = encode(value)
         text = data.decode()
-        lines += _marked(f"{_name(name[:_NAME_SHOWN])}:")
-        lines.append(f"{_MARK}  {len(text):,} characters, SHA-256")
-        lines.append(f"{_MARK}  {hashlib.sha256(data).hexdigest()}; it begins")
-        lines += _wrapped(None, text[:_PART], breaks=False)
-        lines.append(f"{_MARK}  and ends")
-        lines += _wrapped(None, text[-_PART:], breaks=False)
+        lines += _marked(f"{parameter_label(name)}:")
+        lines.append(f"{MARK}  {len(text):,} characters, SHA-256")
+        lines.append(f"{MARK}  {hashlib.sha256(data).hexdigest()}; it begins")
+        lines += _wrapped(text[:_PART])
+        lines.append(f"{MARK}  and ends")
+        lines += _wrapped(text[-_PART:])
 
     if len(values) > _NAMED:
-        lines.append(f"{_MARK}... and {len(values) - _NAMED:,} more, not shown here")
+        lines.append(f"{MARK}... and {len(values) - _NAMED:,} more, not shown here")
 
     return lines
 
@@ -516,8 +504,7 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
 def _values(request: ApprovalRequest) -> JSONObject:
     """Return the parameters of a call, or the calls and the output of a plan, keyed by name."""
     if request.plan is None:
-        bare_call = call_without_ids(request.call)
-        return {key: value for key, value in bare_call.items() if key not in ("_tool", "_module")}
+        return values_of_call(request.call)
 
     calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
@@ -531,35 +518,16 @@ def _values(request: ApprovalRequest) -> JSONObject:
     return values
 
 
-def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
-    """Return a value's JSON in marked lines. With `breaks`, each line break in the value also
-    starts a new line.
-    """
-    first = f"{_MARK}  "
-    if name is not None:
-        label = f"{_name(name)}: "
-        if len(label) <= _NAME_BESIDE and label.isascii():
-            first = f"{_MARK}{label}"
-        else:
-            yield from _marked(label.rstrip())
-
-    begin = 0
-    ends = [ending.end() for ending in _LINE_END.finditer(text)] if breaks else []
-    for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
-        yield from _marked(visible(text[begin:end]), first)
-        first = f"{_MARK}  "
-        begin = end
+def _wrapped(text: str) -> Iterator[str]:
+    """Return a part of a value's JSON in marked lines."""
+    return _marked(visible(text), f"{MARK}  ")
 
 
-def _marked(text: str, first: str = _MARK) -> Iterator[str]:
+def _marked(text: str, first: str = MARK) -> Iterator[str]:
     """Return a text in marked lines of at most `_WIDTH` columns. The first line begins with
     `first`.
     """
-    return wrap_visible(text, _WIDTH, first=first, further=f"{_MARK}  ")
-
-
-def _name(name: str) -> str:
-    return name if _NAME.fullmatch(name) else readable_json(name)
+    return wrap_visible(text, _WIDTH, first=first, further=f"{MARK}  ")
 
 
 def clipped_for_form(text: str) -> str:

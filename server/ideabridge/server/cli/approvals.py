@@ -1,10 +1,14 @@
-"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them."""
+"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them. It also lists the
+tools that people have allowed always, and withdraws such rules.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -23,7 +27,7 @@ from ideabridge.server.cli.console import (
     say,
     show_line,
 )
-from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
+from ideabridge.server.cli.inputs import call_lines, read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
 from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run
@@ -31,18 +35,21 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from rich.console import Console
 
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.loop.question import Question
     from ideabridge.bridge.runs.people import Decision
+    from ideabridge.bridge.standing_rules import ListedRule
     from ideabridge.bridge.store.store import Store
     from ideabridge.server.cli.follow import Followed
     from ideabridge.server.views.pending import Pending
 
 app = typer.Typer(
-    help="List the decisions that runs wait for, and make them.", no_args_is_help=True
+    help="List the decisions that runs wait for, make them, and withdraw standing rules.",
+    no_args_is_help=True,
 )
 
 _DONE: Final = {
@@ -117,7 +124,7 @@ def _show(
     pending: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool
 ) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
-    from ideabridge.server.views.shown import TERMINAL, content_of
+    from ideabridge.server.views.shown import TERMINAL
 
     if with_run:
         head = f"run {pending.record.id}: {pending.record.title}"
@@ -144,9 +151,18 @@ def _show(
         write(f"    server {pending.question.asked.module} asks; these are its words:", None)
 
     width = console.width - 4 if console.is_terminal else None
-    content = pending.question.to_json().get("question") or content_of(pending.question)
-    for line in whole(content, width).split("\n"):
+    for line in _content_lines(pending.question, width):
         write(f"    {line}", None)
+
+
+def _content_lines(question: Question, width: int | None) -> list[str]:
+    """Return the lines that show in full what a question is about."""
+    from ideabridge.server.views.shown import content_of
+
+    form = question.to_json().get("question")
+    if form is not None or question.kind == "plan":
+        return whole(form or content_of(question), width).split("\n")
+    return call_lines(question.shown, width)
 
 
 def _times(pending: Pending) -> str:
@@ -216,6 +232,14 @@ async def decide(
             help="With --for-run: only calls whose parameters match this JSON schema.",
         ),
     ] = None,
+    always: Annotated[
+        bool,
+        typer.Option(
+            "--always",
+            help="For approve of a call, at a terminal: allow its tool in this workspace from now "
+            "on; see `approvals rules`.",
+        ),
+    ] = False,
 ) -> int:
     """Make decisions that runs wait for. The runs continue here, and each is
     followed as `run` does.
@@ -242,6 +266,7 @@ async def decide(
         )
 
     _check_contents(decision, call=call, plan=plan, value=value)
+    _check_always(decision, options, always=always, for_run=for_run)
     submitted = Decision(
         decision,
         call=_read_object(call, "--call"),
@@ -250,17 +275,20 @@ async def decide(
         value=MISSING if value is None else _read(value, "--value"),
         plan=_read_object(plan, "--plan"),
         grant=_grant(decision, for_run=for_run, most=most, parameters=parameters),
+        always=always,
     )
     chosen = _by_run(options, targets)
     approvals = [approval for decisions in chosen.values() for approval in decisions]
     _check_choices(submitted, approvals)
-    unnamed = [approval for approval in approvals if not _is_named(approval, targets)]
+    # A person who allows a tool always has seen the call.
+    unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # The questions of a run may have changed since somebody looked at them.
         _show_all(unnamed, say, err())
         objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
-            is_confirmed = confirm(f"{decision} {objects}?")
+            further = ", and allow the tool in this workspace from now on" if always else ""
+            is_confirmed = confirm(f"{decision} {objects}{further}?")
 
         if not is_confirmed:
             say("left waiting", "yellow")
@@ -285,6 +313,92 @@ def _check_contents(
         raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
+
+
+@app.command("rules")
+@command("config", "project", "store", "json")
+def standing_rules(
+    options: Options,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove",
+            metavar="ID",
+            help="Withdraw this rule: its id, or the beginning of it; may be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """List the tools that people have allowed always, or withdraw such rules.
+
+    A rule that is withdrawn covers no further call, in servers that are running, too.
+    """
+    from ideabridge.bridge.standing_rules import StandingRules
+
+    with _existing_store(options) as store:
+        rules = StandingRules(options.configuration(), store)
+        listed = rules.listed(SEES_ALL)
+        chosen = [_rule_named(listed, text) for text in remove or ()]
+        for rule in chosen:
+            rules.withdraw(rule.rule)
+
+    if remove:
+        removed: list[JSON] = [rule.to_json() for rule in chosen]
+        names = ", ".join(f"{rule.rule.id} ({rule.rule.tool.label})" for rule in chosen)
+        options.print_or_say({"removed": removed}, f"withdrawn: {names}")
+        return
+
+    options.print_rows(
+        {"rules": [rule.to_json() for rule in listed]},
+        ("rule", "tool", "workspace", "given", "by", "state"),
+        [_rule_row(rule) for rule in listed],
+        empty="no tool is allowed always",
+    )
+
+
+@contextmanager
+def _existing_store(options: Options) -> Generator[Store]:
+    """Open the store, or an empty one if there is none yet."""
+    from ideabridge.bridge.store.database import is_address
+    from ideabridge.bridge.store.store import Store
+
+    place = str(options.configuration().store)
+    exists = is_address(place) or Path(place).exists()
+    with open_store(options) if exists else Store.open(":memory:") as store:
+        yield store
+
+
+def _rule_named(listed: list[ListedRule], text: str) -> ListedRule:
+    matches = [rule for rule in listed if text and rule.rule.id.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    found = ", ".join(rule.rule.id for rule in matches[:5]) or "none"
+    raise UsageError(
+        f"--remove {text[:40]!r}: expected the id of one rule, or its beginning; matching: {found}"
+    )
+
+
+def _rule_row(listed: ListedRule) -> tuple[str, ...]:
+    from ideabridge.bridge.store.users import LOCAL, person_of
+
+    rule = listed.rule
+    workspace = rule.workspace or "outside projects"
+    if rule.owner != LOCAL:
+        workspace += f", for {person_of(rule.owner)}"
+    return (rule.id, rule.tool.label, workspace, rule.given[:10], str(rule.by), listed.words)
+
+
+def _check_always(decision: str, options: Options, *, always: bool, for_run: bool) -> None:
+    """Raise `UsageError` unless a person at a terminal may allow a tool always."""
+    if not always:
+        return
+    if decision != "approve":
+        raise UsageError(f"--always goes with approve, not with {decision}")
+    if for_run:
+        raise UsageError("--always and --for-run: expected one of them")
+    if not at_terminal() or options.json:
+        raise UsageError(
+            "--always: only a person allows a tool always, and nobody is at a terminal to be asked"
+        )
 
 
 def _grant(
@@ -312,8 +426,13 @@ def _grant(
 def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
     """Raise `UsageError` if an approval does not allow the decision."""
     decision = submitted.decision
-    for_one = "--for-run" if submitted.grant is not None else decision
-    if len(approvals) > 1 and for_one in ("--for-run", "edit", "value"):
+    for_one = decision
+    if submitted.grant is not None:
+        for_one = "--for-run"
+    elif submitted.always:
+        for_one = "--always"
+
+    if len(approvals) > 1 and for_one in ("--for-run", "--always", "edit", "value"):
         names = ", ".join(approval.approval for approval in approvals)
         raise UsageError(f"{for_one} is for one approval; these are {names}")
 
@@ -484,6 +603,7 @@ async def _settle(
             or nobody can any more.
     """
     from ideabridge.bridge.errors import DecisionError
+    from ideabridge.bridge.standing_rules import StandingRuleError
     from ideabridge.server.cli.follow import follow
 
     record = decisions[0].record
@@ -495,6 +615,9 @@ async def _settle(
     for pending in decisions:
         try:
             await run.patiently(partial(run.settle, pending.approval, decision))
+        except StandingRuleError as error:
+            # The call was approved, and runs.
+            report(str(error))
         except DecisionError as error:
             refused.append(pending.approval)
             if len(refused) == len(decisions):

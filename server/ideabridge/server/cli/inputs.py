@@ -415,6 +415,7 @@ async def decline_all(run: Run) -> bool:
 async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.bridge.loop.event import AT_TERMINAL
+    from ideabridge.bridge.standing_rules import StandingRuleError
 
     while _is_pending(run, approval):
         decision = await _while_pending(run, approval, entry)
@@ -423,8 +424,11 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
             return
         try:
             await run.patiently(partial(run.settle, approval, replace(decision, by=AT_TERMINAL)))
-        except DecisionError as error:
+        except (DecisionError, StandingRuleError) as error:
             report(str(error))
+        else:
+            if decision.always:
+                say("  allowed always; to withdraw it: ideabridge approvals rules", "green")
 
 
 def _is_pending(run: Run, approval: str) -> bool:
@@ -446,13 +450,17 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
                 scope.cancel()
 
         with run.watching(watch):
-            return await _ask(entry)
+            return await _ask(entry, always=_may_allow_always(run, approval))
 
     return None
 
 
-async def _ask(entry: JSONObject) -> Decision:
-    from ideabridge.server.views.shown import call_without_ids, plan_without_ids, sums_of
+def _may_allow_always(run: Run, approval: str) -> bool:
+    return any(asked.always for asked in run.pending() if asked.approval == approval)
+
+
+async def _ask(entry: JSONObject, *, always: bool) -> Decision:
+    from ideabridge.server.views.shown import plan_without_ids, sums_of
 
     if isinstance(entry.get("question"), dict):
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
@@ -479,10 +487,11 @@ async def _ask(entry: JSONObject) -> Decision:
     if sums:
         say(f"  {sums}", "bold")
 
-    say(whole(call_without_ids(call), width))
+    for line in call_lines(call, width):
+        say(line)
     if entry.get("choices"):
         return await _ask_outcome()
-    return await _ask_whether(call, "call", _alternatives(entry))
+    return await _ask_whether(call, "call", _alternatives(entry), always=always)
 
 
 def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
@@ -500,6 +509,21 @@ def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
         alternatives += [(assumption.at, candidate) for candidate in assumption.choices[1:]]
 
     return alternatives
+
+
+_UNBROKEN: Final = 1_000_000_000
+"""The width of a line, in columns, if no line is to be broken."""
+
+
+def call_lines(call: JSONObject, width: int | None) -> list[str]:
+    """Return the lines that show a call whole: its tool, and a table of its values.
+
+    Lines have at most `width` columns. If `width` is None, they may have any length.
+    """
+    from ideabridge.server.views.value_table import ValueTable, tool_of, values_of_call
+
+    table = ValueTable(values_of_call(call), _UNBROKEN if width is None else width)
+    return [_marked(f"call of {tool_of(call)}", "  "), *table.lines()]
 
 
 def whole(value: JSON, width: int | None) -> str:
@@ -524,8 +548,12 @@ async def _ask_whether(
     content: JSONObject,
     kind: Literal["plan", "call"],
     alternatives: Sequence[tuple[str, Candidate]] = (),
+    *,
+    always: bool = False,
 ) -> Decision:
-    """Ask the person whether a call or a plan may run."""
+    """Ask the person whether a call or a plan may run. `always` says whether the person may allow
+    the tool of the call always.
+    """
     from ideabridge.bridge.runs.people import Decision
 
     if alternatives:
@@ -533,15 +561,15 @@ async def _ask_whether(
         for number, (at, candidate) in enumerate(alternatives, 1):
             say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
 
-    prompt, words, hint = _question_whether(kind, takes=bool(alternatives))
+    prompt, words, hint = _question_whether(kind, takes=bool(alternatives), always=always)
     while True:
         match await _choose(prompt, words, hint):
             case "yes", _:
                 decision = Decision("approve")
             case "no", reason:
                 decision = Decision("deny", reason=reason)
-            case "always", text:
-                decision = _always(text or "")
+            case ("always" | "run") as word, text:
+                decision = _further(word, text or "")
             case "take", text:
                 decision = _take(content, alternatives, text or "")
             case "edit", _:
@@ -554,19 +582,24 @@ async def _ask_whether(
 
 
 def _question_whether(
-    kind: Literal["plan", "call"], *, takes: bool
+    kind: Literal["plan", "call"], *, takes: bool, always: bool
 ) -> tuple[str, tuple[str, ...], str]:
     """Return (prompt, choices, help) for asking whether a call or a plan may run."""
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
     hint = f"y runs the {kind}, n (and a reason) does not, e lets you change it first"
     if kind == "call":
-        prompt = "run it? y(es), a(lways) [N] [SCHEMA], n(o) [reason], e(dit)"
-        words = (*words, "always")
+        prompt = "run it? y(es), n(o) [reason], r(un) [N], e(dit)"
+        words = (*words, "run")
         hint += (
-            ", a runs it, and further calls of its tool in this run without asking: at most N, "
-            "and only those whose parameters match the JSON schema"
+            ", r runs it, and further calls of its tool in this run without asking: at most N, and "
+            "only those whose parameters match a JSON schema after it"
         )
+
+    if always:
+        prompt = prompt.replace("r(un)", "a(lways), r(un)")
+        words = (*words, "always")
+        hint += ", a runs it, and its tool in this workspace from now on without asking"
 
     if takes:
         prompt += ", t(ake) NUMBER..."
@@ -576,11 +609,14 @@ def _question_whether(
     return prompt, words, hint
 
 
-def _always(text: str) -> Decision | None:
-    """Return the decision that `a [N] [SCHEMA]` describes. If the text is malformed, tell the
-    person and return None.
+def _further(word: str, text: str) -> Decision | None:
+    """Return the decision that allows further calls, too: `a`, or `r [N] [SCHEMA]`. If the text is
+    malformed, tell the person and return None.
     """
     from ideabridge.bridge.runs.people import Decision
+
+    if word == "always":
+        return Decision("approve", always=True)
 
     try:
         return Decision("approve", grant=_grant(text))
@@ -606,7 +642,7 @@ def _take(
 
 
 def _grant(text: str) -> JSONObject:
-    """Read the grant in `a [N] [SCHEMA]`. Raise InvalidJSONError if the text after the number is
+    """Read the grant in `r [N] [SCHEMA]`. Raise InvalidJSONError if the text after the number is
     not JSON.
     """
     grant: JSONObject = {"for": "run"}

@@ -21,7 +21,8 @@ from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
-from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
+from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
@@ -38,8 +39,10 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
+from ideabridge.server.views.value_table import parameter_label, tool_of, values_of_call
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import readable_json
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
@@ -53,6 +56,7 @@ into one form. A larger call is changed on its own."""
 _NAMES: Final[dict[str, DecisionName]] = {
     "approve": "approve",
     "grant": "approve",
+    "always": "approve",
     "deny": "deny",
     "edit": "edit",
     "retry": "retry",
@@ -61,6 +65,7 @@ _NAMES: Final[dict[str, DecisionName]] = {
 }
 _MADE: Final[dict[str, str]] = {
     "approve": "approved",
+    "always": "approved, and the tool allowed always",
     "deny": "denied",
     "edit": "edited",
     "skip": "skipped",
@@ -79,6 +84,10 @@ class Card:
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
         since: what has happened in the run since the question was asked.
+        always: whether the visitor may allow the tool always.
+        tool: the tool of a call, with its server.
+        rows: the parameters of a call with their values, as a table. Empty for anything else, and
+            if the page does not show all of them.
     """
 
     pending: Pending
@@ -86,6 +95,9 @@ class Card:
     choices: tuple[Choice, ...]
     seal: str
     since: str = ""
+    always: bool = False
+    tool: str = ""
+    rows: tuple[tuple[str, str], ...] = ()
 
     @property
     def editable(self) -> JSONObject:
@@ -103,11 +115,21 @@ class Card:
         would run.
         """
         shown = pending.shown(room)
+        question = pending.question
+        is_own = pending.record.caller == visitor.caller
+        rows: list[tuple[str, str]] = []
+        if shown.whole and question.kind in ("call", "outcome"):
+            values = values_of_call(question.shown).items()
+            rows = [(parameter_label(name), readable_json(value, 2)) for name, value in values]
+
         return cls(
             pending,
             shown,
-            shown.choices(pending.question.choices),
+            shown.choices(question.choices),
             shown.seal(visitor.secret, pending.key),
+            always=question.standing is not None and is_own,
+            tool=tool_of(question.shown),
+            rows=tuple(rows),
         )
 
 
@@ -175,6 +197,7 @@ class ApprovalPages:
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
             Route("/approvals/whole", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
+            Route("/approvals/rules", self._site.changing(self.withdraw), methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -197,6 +220,7 @@ class ApprovalPages:
         # This runs in a thread, because calls may be large.
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
+        rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         rows.update({row.key: row for row in tried or ()})
         return self._site.page(
@@ -209,7 +233,33 @@ class ApprovalPages:
             reason=form_of(request).get("reason"),
             more=has_more,
             decided=[_row(decision) for decision in decided],
+            rules=rules,
+            rules_problem=problem,
         )
+
+    def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
+        """Return the standing rules that a visitor may see, or why they cannot be read."""
+        rules = self._bridge.standing_rules
+        if rules is None:
+            return [], ""
+        try:
+            return rules.listed(visitor.scope), ""
+        except (StandingRuleError, StoreError) as error:
+            return [], str(error)
+
+    async def withdraw(self, request: Request) -> Response:
+        """Withdraw a standing rule."""
+        visitor = visitor_of(request)
+        rules = self._bridge.standing_rules
+        ident = form_of(request).get("rule")
+        listed = [] if rules is None else await compute_in_thread(rules.listed, visitor.scope)
+        chosen = next((one.rule for one in listed if one.rule.id == ident), None)
+        if rules is None or chosen is None:
+            raise DecisionError(f"there is no standing rule {ident[:40]!r}, or no longer")
+
+        await compute_in_thread(rules.withdraw, chosen)
+        visitor.notes.append(("good", f"{chosen.tool.label} asks again from now on."))
+        return self._site.back(request, f"{PREFIX}/approvals")
 
     async def show_whole(self, request: Request) -> Response:
         """Show a single open decision, with everything that it would let happen."""
@@ -274,7 +324,8 @@ class ApprovalPages:
             _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
         )
         await self._take(pending, decision)
-        visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
+        made = _MADE.get("always" if decision.always else name, "decided")
+        visitor_of(request).notes.append(("good", f"1 call {made}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
         return self._site.back(
             request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{pending.record.id}"
@@ -475,4 +526,5 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
                 raise ArgumentError(f"at most: expected a number of calls, found {most[:20]!r}")
             grant["max"] = number
 
-    return Decision(name, reason=reason, grant=grant)
+    always = form.get("decision") == "always"
+    return Decision(name, reason=reason, grant=grant, always=always)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.grant import Grant
 from ideabridge.bridge.loop.policy import approval_timeout
 from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.standing import StandingTool
 from ideabridge.bridge.runs.people import questions
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
@@ -248,6 +250,7 @@ def _question_to_json(question: Question) -> JSONObject:
         "asked": None if question.asked is None else question.asked.to_json(),
         "assumed": list[JSON](question.assumed),
         "hints": question.hints.to_json(),
+        "standing": None if question.standing is None else dataclasses.asdict(question.standing),
     }
 
 
@@ -265,6 +268,7 @@ def _question_from_json(stored: dict[str, Any]) -> Question:
         asked=asked if isinstance(asked, QuestionAsked) else None,
         assumed=tuple(stored["assumed"]),
         hints=Annotations.from_json(stored["hints"]),
+        standing=None if stored["standing"] is None else StandingTool(**stored["standing"]),
     )
 
 

@@ -1,0 +1,103 @@
+"""The values of a call as a table for people, in plain text: a parameter and its value in each row.
+
+Text from outside stands behind a mark in each line, so that no value can pass for a row, or for
+words of ideabridge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import readable_json, visible, wrap_visible
+
+MARK: Final = "  | "
+"""Begins each line with text from outside."""
+
+_TITLES: Final = ("parameter", "value")
+_WIDEST: Final = 24
+"""Maximum width of the column of names, in columns. A longer name has a line of its own."""
+
+_GAP: Final = 2
+_NARROWEST: Final = 24
+"""Minimum width of the column of values, in columns."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
+"""An escaped line break inside a JSON string."""
+
+
+def parameter_label(name: str) -> str:
+    """Return the name of a parameter as people see it: as it is, or as JSON if it is unusual."""
+    return name if _NAME.fullmatch(name) else readable_json(name)
+
+
+class ValueTable:
+    """The layout of one table.
+
+    Args:
+        values: all values of the table, which decide the width of the columns.
+        width: the width of a line, in columns.
+        titles: whether the columns have titles, which stand there without a mark.
+    """
+
+    def __init__(self, values: JSONObject, width: int, *, titles: bool = True) -> None:
+        self._has_titles = titles and bool(values)
+        widths = [len(_TITLES[0]) if titles else 0]
+        widths += [len(label) for label in map(parameter_label, values) if _is_short(label)]
+        self._values = values
+        self._width = width
+        self._column = max(widths) + _GAP
+        self._indent = " " * self._column
+        if width - len(MARK) - self._column < _NARROWEST:
+            self._indent = " " * _GAP
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the table with every value in full."""
+        if self._has_titles:
+            yield f"{' ' * len(MARK)}{_TITLES[0].ljust(self._column)}{_TITLES[1]}"
+        for name, value in self._values.items():
+            yield from self.row(name, readable_json(value))
+
+    def row(self, name: str, text: str) -> Iterator[str]:
+        """Yield the lines of one row. Each line break in a string of the JSON `text` begins another
+        line.
+        """
+        label = parameter_label(name)
+        further = f"{MARK}{self._indent}"
+        first = further
+        if _is_short(label) and len(self._indent) == self._column:
+            first = f"{MARK}{label.ljust(self._column)}"
+        else:
+            yield from wrap_visible(label, self._width, first=MARK, further=f"{MARK}  ")
+
+        begin = 0
+        ends = [ending.end() for ending in _LINE_END.finditer(text)]
+        for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
+            part = visible(text[begin:end])
+            yield from wrap_visible(part, self._width, first=first, further=further)
+            first = further
+            begin = end
+
+
+def _is_short(label: str) -> bool:
+    return len(label) <= _WIDEST and label.isascii()
+
+
+def values_of_call(call: JSONObject) -> JSONObject:
+    """Return what a call is shown with in a table: its parameters, and then its meta-properties,
+    except those that name the tool and the calls that it waited for.
+    """
+    omitted = ("_tool", "_module", "_id", "_after")
+    shown = {name: value for name, value in call.items() if name not in omitted}
+    return dict(sorted(shown.items(), key=lambda entry: entry[0].startswith("_")))
+
+
+def tool_of(call: JSONObject) -> str:
+    """Return the tool of a call as a table is headed: `tool of server module`."""
+    tool: JSON = call.get("_tool")
+    module: JSON = call.get("_module")
+    named = visible(tool) if isinstance(tool, str) else "it"
+    return f"{named} of server {visible(module)}" if isinstance(module, str) else named
