@@ -13,8 +13,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, Literal
 
 from ideabridge.bridge.command_line import Argument, program_name, read_arguments
 from ideabridge.bridge.secrets import HARMLESS_HEADERS, NAME_PATTERN, is_secret_name
@@ -40,12 +41,14 @@ _TOKEN: Final = re.compile(
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
     r"|eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"
+    # Tokens without a prefix of their own: Discord, Airtable, Telegram.
+    r"|[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}|pat\w{14}\.[0-9a-f]{32,}|\d{8,10}:AA[\w-]{32,}"
     r")"
 )
-"""Tokens that are recognised by their prefix."""
+"""Tokens that are recognised by their prefix or their form."""
 
 _RANDOM: Final = re.compile(
-    r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
+    r"(?<![\w./\\@-])(?<!sha256:)(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
 )
 _SEGMENT: Final = re.compile(
     # Possessive quantifiers: a long part that is not a secret fails at once instead of
@@ -192,6 +195,20 @@ _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
 _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 
+Evidence = Literal["name", "header", "address", "form", "random"]
+"""What shows that a text is secret. name: the name of a variable, option, parameter or member.
+header: it is the value of a header. address: it is the password of an address, or a part of its
+path that looks random. form: it looks like a known kind of token. random: it looks random."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why a text is hidden: the evidence, and the name beside the text, or ""."""
+
+    evidence: Evidence
+    name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HiddenText:
     """A text that the shown definition hides.
@@ -199,10 +216,24 @@ class HiddenText:
     Attributes:
         place: where it is in the definition, for example `env.TOKEN` or `args.2`.
         text: the secret.
+        evidence: what shows that it is secret.
+        name: the name of the variable, option, header, parameter or member, or "".
+        is_whole: whether nothing else is in this place.
+        may_be_command: whether something may execute it. Such a text is shown to the person who
+            decides, but errors do not show it.
     """
 
     place: str
-    text: str
+    text: str = field(repr=False)
+    evidence: Evidence = "form"
+    name: str = ""
+    is_whole: bool = False
+    may_be_command: bool = False
+
+
+Replace = Callable[[HiddenText], str | None]
+"""Returns the text that stands in place of a hidden one, which contains `MASK`, or None to leave
+it."""
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:
@@ -219,6 +250,14 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
     mask = _Mask()
     mask.entry(entry)
     return mask.hidden
+
+
+def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
+    """Return the definition of a server with other texts in place of those that `shown_definition`
+    hides, and of values of variables that it shows because they may be commands. `replace` is also
+    called for the texts that may be commands, which stay.
+    """
+    return _Mask(replace, is_moving=True).entry(entry)
 
 
 def shown_json(value: JSON) -> JSON:
@@ -253,9 +292,13 @@ def shown_configuration(content: JSON) -> JSON:
 class _Mask:
     """Masks one definition, and lists what it has hidden."""
 
-    def __init__(self) -> None:
+    def __init__(self, replace: Replace | None = None, *, is_moving: bool = False) -> None:
         self.hidden: list[HiddenText] = []
+        self._replace: Replace = _masked if replace is None else replace
+        self._is_moving = is_moving
         self._place = ""
+        # The text in this place, or "" if it is not a text.
+        self._whole = ""
         self._runs_text = False
         self._is_known = False
 
@@ -264,7 +307,7 @@ class _Mask:
         self._runs_text = _runs_text(entry)
         shown: JSONObject = {}
         for key, value in entry.items():
-            self._place = key
+            self._enter(key, value)
             if key == "args" and isinstance(value, list):
                 shown[key] = self._arguments(command if isinstance(command, str) else "", value)
             elif key == "env" and isinstance(value, dict):
@@ -280,10 +323,14 @@ class _Mask:
 
         return shown
 
+    def _enter(self, place: str, value: JSON) -> None:
+        self._place = place
+        self._whole = value if isinstance(value, str) else ""
+
     def value(self, name: str, value: JSON) -> JSON:
         if isinstance(value, str):
             # `key_env` names a variable.
-            return value if name.endswith("_env") else self._named(name, value)
+            return value if name.endswith(("_env", "_env_var")) else self._named(name, value)
         if isinstance(value, list):
             return [self.value(name, item) for item in value]
         if isinstance(value, dict):
@@ -314,7 +361,7 @@ class _Mask:
     ) -> JSONObject:
         shown: JSONObject = {}
         for name, value in members.items():
-            self._place = f"{key}.{name}"
+            self._enter(f"{key}.{name}", value)
             if isinstance(value, str):
                 shown[name] = show(name, value)
             else:
@@ -328,8 +375,8 @@ class _Mask:
         arguments = _read(command, texts)
         self._is_known = any(argument.is_code for argument in arguments)
         for number, argument in enumerate(arguments):
-            self._place = f"args.{number}"
             word = words[number]
+            self._enter(f"args.{number}", word)
             shown.append(
                 self._argument(argument) if isinstance(word, str) else self.value("", word)
             )
@@ -356,7 +403,7 @@ class _Mask:
         if argument.is_code:
             return self._executed(text)
         if option in _USER_OPTIONS:
-            return before + self._user(value, is_inert=False)
+            return before + self._user(value, _Reason("name", "password"), is_inert=False)
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
@@ -389,7 +436,8 @@ class _Mask:
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
             return self._text(value, is_code=True)
         if is_token(value) and not _FILE.fullmatch(value) and not _CODE_NAME.search(name):
-            return self._hide(value)
+            evidence: Evidence = "name" if is_secret_name(name) else "random"
+            return self._hide(value, _Reason(evidence, name))
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
@@ -403,16 +451,24 @@ class _Mask:
         if _URL.match(value) or _is_json(value):
             return self._text(value, is_code=False)
         if not _is_word(value) and not _is_scheme(value):
+            if self._is_moving and self._is_data():
+                return self._scheme(value, _Reason("name", name), is_inert=True)
             # It may be a command, so it is shown here. Errors still must not show it.
-            self.hidden.append(HiddenText(self._place, value))
+            self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
 
-        return self._scheme(value)
+        return self._scheme(value, _Reason("name", name))
+
+    def _is_data(self) -> bool:
+        """Return whether nothing executes the value in this place: it is one of a variable, and no
+        argument is program text.
+        """
+        return self._place.startswith("env.") and not self._runs_text
 
     def _header(self, name: str, value: str) -> str:
         if name.lower() in HARMLESS_HEADERS:
             return self._text(value, is_code=False)
-        return self._scheme(value, is_inert=True)
+        return self._scheme(value, _Reason("header", name), is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
         """Show `NAME: VALUE`. As the value of an option, the line is certainly a header, so any
@@ -430,14 +486,15 @@ class _Mask:
 
         if not is_secret:
             return self._text(line, is_code=False)
-        return f"{name}{colon}{self._scheme(value, is_inert=is_inert)}"
+        shown = self._scheme(value, _Reason("header", name), is_inert=is_inert)
+        return f"{name}{colon}{shown}"
 
-    def _scheme(self, value: str, *, is_inert: bool = False) -> str:
+    def _scheme(self, value: str, reason: _Reason, *, is_inert: bool = False) -> str:
         """Hide a value, but show a scheme such as `Bearer` in front of it."""
         match = _SCHEME.match(value)
         if match is None:
-            return self._hide(value, is_inert=is_inert)
-        return match.group() + self._hide(value[match.end() :], is_inert=is_inert)
+            return self._hide(value, reason, is_inert=is_inert)
+        return match.group() + self._hide(value[match.end() :], reason, is_inert=is_inert)
 
     def _connection(self, text: str) -> str:
         return _PARAMETER.sub(self._connection_value, text)
@@ -446,20 +503,33 @@ class _Mask:
         name, equals, quote, value = match.groups()
         if not is_secret_name(name) or _is_shown(value):
             return match.group()
-        return f"{name}{equals}{quote}{self._hide(value, is_inert=True)}"
+        shown = self._hide(value, _Reason("name", name), is_inert=True)
+        return f"{name}{equals}{quote}{shown}"
 
     def _credential(self, name: str, value: str) -> str:
         if name in _AUTH_NAMES:
             return value
         if is_secret_name(name) or "secret" in name.lower():
-            return self._hide(value, is_inert=True)
+            return self._hide(value, _Reason("name", name), is_inert=True)
         return self._text(value, is_code=False)
 
-    def _hide(self, text: str, *, is_inert: bool = False, is_code: bool = False) -> str:
+    def _note_command(self, text: str, reason: _Reason) -> None:
+        """Note a text that is shown because it may be a command, but that errors must not show."""
+        is_whole = text == self._whole
+        hidden = HiddenText(
+            self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
+        )
+        if self._replace(hidden) is not None:
+            self.hidden.append(hidden)
+
+    def _hide(
+        self, text: str, reason: _Reason, *, is_inert: bool = False, is_code: bool = False
+    ) -> str:
         """Hide a text, but show the names of variables in it, and the known prefix of a token.
 
         Args:
             text: the secret.
+            reason: why it is hidden.
             is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise,
                 a text that may be more than a word is shown, but it counts as hidden for errors,
                 which must not show it.
@@ -467,25 +537,35 @@ class _Mask:
         """
         if not is_inert and not _is_word(text, is_code=is_code):
             if not is_code:
-                self.hidden.append(HiddenText(self._place, text))
+                self._note_command(text, reason)
+            return text
+
+        if self._is_moving and _VARIABLE.search(text):
+            # Somebody keeps the value elsewhere already.
             return text
 
         shown: list[str] = []
         last = 0
         for match in _VARIABLE.finditer(text):
-            shown.append(self._hide_literal(text[last : match.start()]))
-            shown.append(f"{match.group(1)}{self._hide_literal(match.group(2))}}}")
+            shown.append(self._hide_literal(text[last : match.start()], reason))
+            shown.append(f"{match.group(1)}{self._hide_literal(match.group(2), reason)}}}")
             last = match.end()
 
-        shown.append(self._hide_literal(text[last:]))
+        shown.append(self._hide_literal(text[last:], reason))
         return "".join(shown)
 
-    def _hide_literal(self, text: str) -> str:
+    def _hide_literal(self, text: str, reason: _Reason) -> str:
         if not text.strip(" :;,=-_/"):
             return text
-        prefix = _PREFIX.match(text)
-        self.hidden.append(HiddenText(self._place, text))
-        return (prefix.group() if prefix is not None else "") + MASK
+
+        is_whole = text == self._whole
+        hidden = HiddenText(self._place, text, reason.evidence, reason.name, is_whole)
+        shown = self._replace(hidden)
+        if shown is None:
+            return text
+
+        self.hidden.append(hidden)
+        return shown
 
     def _text(self, text: str, *, is_code: bool) -> str:
         """Hide every part of a text that has the form of a secret."""
@@ -497,7 +577,8 @@ class _Mask:
 
             account = _ACCOUNT.fullmatch(text)
             if account is not None and not _PACKAGES.match(text):
-                return account.group(1) + self._hide(account.group(2)) + account.group(3)
+                password = self._hide(account.group(2), _Reason("address", "password"))
+                return account.group(1) + password + account.group(3)
 
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
@@ -512,27 +593,32 @@ class _Mask:
             lambda match: self._address(match.group(), is_code=is_code, is_inert=is_address), text
         )
 
-        def hide_second(match: re.Match[str]) -> str:
-            return match.group(1) + self._hide_again(match.group(2), is_code=is_code)
+        def hide_second(match: re.Match[str], reason: _Reason) -> str:
+            return match.group(1) + self._hide_again(match.group(2), reason, is_code=is_code)
 
-        text = _AUTHORIZATION.sub(hide_second, text)
-        text = _USER.sub(hide_second, text)
+        header = _Reason("header", "Authorization")
+        text = _AUTHORIZATION.sub(partial(hide_second, reason=header), text)
+        text = _USER.sub(partial(hide_second, reason=_Reason("name", "password")), text)
         if not is_code:
-            text = _BEARER.sub(hide_second, text)
+            text = _BEARER.sub(partial(hide_second, reason=header), text)
 
         names = _read_names(text)
         for pattern in (_HEADER_IN_TEXT, _ASSIGNMENT, _OPTION):
             text = pattern.sub(lambda match: self._pair(match, names, is_code=is_code), text)
 
-        text = _TOKEN.sub(lambda match: self._hide_again(match.group(), is_code=is_code), text)
+        text = _TOKEN.sub(
+            lambda match: self._hide_again(match.group(), _Reason("form"), is_code=is_code), text
+        )
         if not is_code:
-            text = _RANDOM.sub(lambda match: self._hide_again(match.group()), text)
+            text = _RANDOM.sub(
+                lambda match: self._hide_again(match.group(), _Reason("random")), text
+            )
 
         return text
 
-    def _hide_again(self, text: str, *, is_code: bool = False) -> str:
+    def _hide_again(self, text: str, reason: _Reason, *, is_code: bool = False) -> str:
         """Hide a text, unless a part of it is hidden already."""
-        return text if MASK in text else self._hide(text, is_code=is_code)
+        return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
         """Hide the value after the name of a secret, unless the text may execute it, as in
@@ -564,13 +650,14 @@ class _Mask:
             return match.group()
         if (names is None or name in names) and not is_token(value):
             return match.group()
-        return f"{match.group(1)}{between}{self._hide(value, is_code=is_code)}"
+        shown = self._hide(value, _Reason("name", name), is_code=is_code)
+        return f"{match.group(1)}{between}{shown}"
 
     def _single(self, match: re.Match[str]) -> str:
         name, colon, value = match.groups()
         if not is_secret_name(name) or _is_shown(value):
             return match.group()
-        return f"'{name}'{colon}{self._scheme(value)}"
+        return f"'{name}'{colon}{self._scheme(value, _Reason('name', name))}"
 
     def _json(self, text: str) -> str:
         """Show JSON text as it is written, without the secrets in it."""
@@ -589,7 +676,7 @@ class _Mask:
             is_number = (
                 leaf.is_secret and len(literal) >= _LEAST_DIGITS and not leaf.key.endswith("tokens")
             )
-            return self._hide(literal) if is_number else literal
+            return self._hide(literal, _Reason("name", leaf.key)) if is_number else literal
 
         value: str = json.loads(literal)
         if leaf.is_secret:
@@ -604,24 +691,25 @@ class _Mask:
         value = match["value"]
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
-            return before + _TEXT.sub(self._json_text, value)
+            return before + _TEXT.sub(partial(self._json_text, match["name"]), value)
         # The value may be a list of objects, or a JSON string that contains JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
         return (
             f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
         )
 
-    def _json_text(self, match: re.Match[str]) -> str:
+    def _json_text(self, name: str, match: re.Match[str]) -> str:
         value = match.group(2)
         if _is_shown(value):
             return match.group()
-        return f"{match.group(1)}{self._scheme(value)}{match.group(3)}"
+        return f"{match.group(1)}{self._scheme(value, _Reason('name', name))}{match.group(3)}"
 
     def _address(self, url: str, *, is_code: bool, is_inert: bool) -> str:
         scheme, after_scheme = url.split("://", 1)
         user, at, place = _split_user(scheme, after_scheme, is_code=is_code)
         if at:
-            user = self._user(user, is_code=is_code, is_inert=is_inert)
+            reason = _Reason("address", "password")
+            user = self._user(user, reason, is_code=is_code, is_inert=is_inert)
 
         parts = re.match(r"([^/?#]*)([^?#]*)(.*)", place, re.DOTALL)
         if parts is None:
@@ -632,26 +720,37 @@ class _Mask:
         query = _PAIR.sub(lambda match: self._parameter(match, is_code=is_code), query)
         return f"{scheme}://{user}{at}{host}{path}{query}"
 
-    def _user(self, user: str, *, is_inert: bool, is_code: bool = False) -> str:
+    def _user(self, user: str, reason: _Reason, *, is_inert: bool, is_code: bool = False) -> str:
         match = _NAME_AND_PASSWORD.fullmatch(user)
         if match is not None:
             name, password = match.groups()
-            return f"{name}:{self._hide(password, is_inert=is_inert, is_code=is_code)}"
-        is_name = re.fullmatch(r"[a-z]{1,12}", user) is not None
-        return user if is_name else self._hide(user, is_inert=is_inert, is_code=is_code)
+            shown = self._hide(password, reason, is_inert=is_inert, is_code=is_code)
+            return f"{name}:{shown}"
+        if re.fullmatch(r"[a-z]{1,12}", user):
+            return user
+        return self._hide(user, _Reason("random", "user"), is_inert=is_inert, is_code=is_code)
 
     def _segment(self, segment: str, *, is_code: bool) -> str:
         is_secret = _SEGMENT.fullmatch(segment) is not None or _TOKEN.fullmatch(segment) is not None
-        return self._hide(segment, is_code=is_code) if is_secret else segment
+        if not is_secret:
+            return segment
+        return self._hide(segment, _Reason("address", "path"), is_code=is_code)
 
     def _parameter(self, match: re.Match[str], *, is_code: bool) -> str:
         before, name, value = match.groups()
-        is_secret = is_secret_name(name) or name.lower() in _QUERY_NAMES or is_token(value)
-        if is_secret and not _PLAIN.fullmatch(value):
-            shown = self._hide(value, is_code=is_code)
+        has_secret_name = is_secret_name(name) or name.lower() in _QUERY_NAMES
+        if (has_secret_name or is_token(value)) and not _PLAIN.fullmatch(value):
+            reason = _Reason("name" if has_secret_name else "random", name)
+            shown = self._hide(value, reason, is_code=is_code)
         else:
             shown = value
         return f"{before}{name}={shown}"
+
+
+def _masked(hidden: HiddenText) -> str:
+    """Return `•••`, after the known prefix of a token."""
+    prefix = _PREFIX.match(hidden.text)
+    return (prefix.group() if prefix is not None else "") + MASK
 
 
 @dataclass(slots=True)
@@ -877,6 +976,18 @@ def is_token(value: str) -> bool:
     and not a path.
     """
     return re.fullmatch(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+=-]{12,}", value) is not None
+
+
+def is_known_token(text: str) -> bool:
+    """Return whether a text has the form of a known kind of token, such as `ghp_` and a random
+    part.
+    """
+    return _TOKEN.fullmatch(text) is not None
+
+
+def looks_random(text: str) -> bool:
+    """Return whether a text is long, and so mixed that nobody can have written it by hand."""
+    return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 
 def _runs_text(entry: JSONObject) -> bool:

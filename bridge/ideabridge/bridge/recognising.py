@@ -1,0 +1,277 @@
+"""Recognising: finds the secrets in a server's entry, and puts `${secret:NAME}` in their places.
+
+`masking.py` knows where secrets are. It hides too much rather than too little, because a hidden
+word costs nothing. To move a value out of an entry costs more: a region, a model or the name of a
+tenant in the keyring is a nuisance. So this module leaves what only might be a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from ideabridge.bridge.masking import (
+    MASK,
+    Evidence,
+    HiddenText,
+    is_known_token,
+    looks_random,
+    replaced_in,
+)
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_LEAST: Final = 4
+"""Minimum length of a secret, in characters."""
+
+_MOST_NAME: Final = 100
+_MOST_PLACEHOLDER: Final = 200
+"""How many characters of a value are searched for the words of a placeholder."""
+
+
+_CERTAIN_NAME: Final = re.compile(
+    r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|private[-_]?key"
+    r"|signing[-_]?key|encryption[-_]?key|service[-_]?key|account[-_]?key"
+    r"|credential|bearer|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
+    re.IGNORECASE,
+)
+"""Names whose values are secret whatever they look like. `AUTH` or `SESSION` are not, because they
+also name modes and people."""
+
+_ABOUT_NAME: Final = re.compile(
+    r"public|publishable|author|tokeni[sz]er|(max|min|num|limit|count|budget)[-_]?\w*tokens?$"
+    r"|[-_](name|url|uri|file|path|dir|host|port|region|ttl|limit|count|length|size|days|hours"
+    r"|minutes|seconds|expiry|expires|expiration|timeout|budget|prefix|suffix|scopes?|issuer"
+    r"|endpoint|label|header|format|version|location|store|ref|policy|audience|enabled|required"
+    r"|env|var|env[-_]var)$",
+    re.IGNORECASE,
+)
+"""Names that are about a secret, such as `TOKEN_URL`."""
+
+_CREDENTIAL_HEADER: Final = re.compile(
+    r"auth|cookie|token|secret|key$|passw|credential|signature|session", re.IGNORECASE
+)
+_CHECKSUM_NAME: Final = re.compile(
+    r"sha|commit|digest|hash|checksum|revision|version|uuid|trace|(^|[-_])id$", re.IGNORECASE
+)
+_PLACEHOLDER: Final = re.compile(
+    # Another kind of variable, or a reference to a vault.
+    r"<.*>|\[.*\]|\{.*\}|\(.*\)|%\w+%|\$\w+|\$\(.*\)|(?:op|vault|keychain|env|file|aws|gcp):.*"
+    # Left out, as in `sk-...`.
+    r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*"
+    # `your-api-key-here`, `MY_TOKEN`.
+    r"|(?:(?:your|my|our|insert|replace|enter|add|put|paste|set|the|some|any|own|real|actual|valid"
+    r"|api|access|secret|private|bearer|auth|bot|user|personal|client|db)[-_ ]*)*"
+    r"(?:key|token|secret|password|passwd|pass|pwd|pat|credentials?|value)(?:[-_ ]*here)?"
+    r"|(?:your|insert|replace|enter|put|paste)[-_ ].*|change[-_ ]?(?:me|this|it)|replace[-_ ]?me"
+    r"|todo|fixme|tbd|xxx|example|sample|dummy|placeholder|redacted|hidden|test|demo|foo|bar"
+    # Modes in place of a secret.
+    r"|none|null|undefined|empty|n/a|basic|bearer|oauth2?|jwt|api[-_]?key|anonymous|optional"
+    r"|required|true|false|auto|disabled|enabled",
+    re.IGNORECASE,
+)
+"""Values that say where a secret goes, or that it is kept elsewhere."""
+
+_WEAK_PREFIX: Final = re.compile(r"(?:key-|secret_|pat-|sk-(?!ant-|proj-|or-|svcacct-))(.*)")
+_SAYS: Final[dict[Evidence, str]] = {
+    "name": "its name",
+    "header": "the header",
+    "address": "its place in an address",
+    "form": "the form of a known kind of token",
+    "random": "it looks random",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPlace:
+    """A secret in an entry.
+
+    Attributes:
+        place: where it is, for example `env.TOKEN` or `args.2`.
+        name: the suggested name of the stored secret. Equal values of an entry have one name.
+        evidence: how it was recognised.
+        value: the secret.
+    """
+
+    place: str
+    name: str
+    evidence: Evidence
+    value: str = field(repr=False)
+
+    @property
+    def why(self) -> str:
+        """How it was recognised, worded for people."""
+        return _SAYS[self.evidence]
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedSecrets:
+    """An entry without its secrets.
+
+    Attributes:
+        entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. With the
+            values in these places, it is the original entry again.
+        places: the secrets, in the order of the entry.
+        left: the places of secrets that are still in `entry`, because something may execute them,
+            or because the text around them would have to be escaped.
+    """
+
+    entry: JSONObject
+    places: tuple[SecretPlace, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The value of each secret, keyed by suggested name."""
+        return {place.name: place.value for place in self.places}
+
+
+def recognise_secrets(server: str, entry: JSONObject) -> RecognisedSecrets:
+    """Find the secrets in a server's entry. Values that name a variable or a stored secret are left
+    as they are.
+
+    Args:
+        server: the name of the server, which the suggested names begin with.
+        entry: the entry, with ideabridge's keys.
+    """
+    recogniser = _Recogniser(server)
+    marked = replaced_in(entry, recogniser.replacement)
+    return recogniser.finished(marked)
+
+
+class _Recogniser:
+    """Collects the secrets of one entry. A mark stands for each until the entry is complete,
+    because `${secret:NAME}` could itself look like a secret.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._nonce = secrets.token_hex(4)
+        self._places: list[SecretPlace] = []
+        self._left: list[str] = []
+        self._names: dict[str, str] = {}
+
+    def replacement(self, hidden: HiddenText) -> str | None:
+        """Return the mark of a secret, or None for a text that stays."""
+        if not _is_secret(hidden):
+            return None
+        if hidden.may_be_command or (not hidden.is_whole and _needs_escapes(hidden.text)):
+            self._left.append(hidden.place)
+            return None
+
+        name = self._name(hidden)
+        evidence: Evidence = "form" if is_known_token(hidden.text) else hidden.evidence
+        self._places.append(SecretPlace(hidden.place, name, evidence, hidden.text))
+        return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
+
+    def finished(self, marked: JSONObject) -> RecognisedSecrets:
+        """Return the result, with the names in the places of the marks."""
+        mark = re.compile(f"{MASK}{self._nonce}:([0-9]+){MASK}")
+
+        def named(value: JSON) -> JSON:
+            if isinstance(value, str):
+                return mark.sub(
+                    lambda match: f"${{secret:{self._places[int(match.group(1))].name}}}", value
+                )
+            if isinstance(value, list):
+                return [named(item) for item in value]
+            if isinstance(value, dict):
+                return {key: named(item) for key, item in value.items()}
+            return value
+
+        entry = cast("JSONObject", named(marked))
+        return RecognisedSecrets(entry, tuple(self._places), tuple(dict.fromkeys(self._left)))
+
+    def _name(self, hidden: HiddenText) -> str:
+        """Return a name for a secret, which no other value of the entry has."""
+        if hidden.text in self._names:
+            return self._names[hidden.text]
+
+        wanted = _suggested(self._server, hidden)
+        name = wanted
+        number = 2
+        while name in self._names.values():
+            name = f"{wanted}-{number}"
+            number += 1
+
+        self._names[hidden.text] = name
+        return name
+
+
+def _is_secret(hidden: HiddenText) -> bool:
+    text = hidden.text.strip()
+    if len(text) < _LEAST or _PLACEHOLDER.fullmatch(text[:_MOST_PLACEHOLDER]):
+        return False
+    if _is_form(text):
+        return True
+
+    name = hidden.name.lstrip("-")
+    match hidden.evidence:
+        case "address":
+            return True
+        case "header":
+            return _CREDENTIAL_HEADER.search(name) is not None or looks_random(text)
+        case "name":
+            return _is_secret_by_name(name, text)
+        case "form":
+            return False
+        case "random":
+            return looks_random(text) and not (
+                _CHECKSUM_NAME.search(name) and re.fullmatch(r"[0-9a-fA-F-]+", text)
+            )
+
+
+def _is_secret_by_name(name: str, text: str) -> bool:
+    if _ABOUT_NAME.search(name):
+        return False
+    if _CERTAIN_NAME.search(name):
+        # A number under `TOKENS` counts them.
+        return not (name.lower().endswith("tokens") and text.isdigit())
+    return looks_random(text) or (
+        len(text) >= 16 and " " not in text and any(map(str.isdigit, text))
+    )
+
+
+def _is_form(text: str) -> bool:
+    """Return whether a text has the form of a known kind of token. After a prefix that also begins
+    ordinary words, such as `key-`, there must be a part that looks random.
+    """
+    if not is_known_token(text):
+        return False
+    weak = _WEAK_PREFIX.fullmatch(text)
+    if weak is None:
+        return True
+    return any(
+        re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9]{12,}", part) is not None
+        for part in re.split(r"[-_.]", weak.group(1))
+    )
+
+
+def _needs_escapes(text: str) -> bool:
+    """Return whether JSON around a text would write it differently."""
+    return json.dumps(text, ensure_ascii=False)[1:-1] != text
+
+
+def _suggested(server: str, hidden: HiddenText) -> str:
+    """Return a name such as `github-token` for a secret."""
+    field_name = hidden.name.lstrip("-") or hidden.place.rpartition(".")[2]
+    if field_name.isdigit() or field_name in ("url", "command", "cwd", "path", "user"):
+        field_name = "token"
+    if field_name.lower() in ("k", "h"):
+        field_name = "key"
+
+    owner = _slug(server)
+    own = _slug(field_name)
+    if not owner or own == owner or own.startswith(f"{owner}-"):
+        name = own
+    else:
+        name = f"{owner}-{own}"
+    return name[:_MOST_NAME].strip("-") or "secret"
+
+
+def _slug(text: str) -> str:
+    """Return a text in lower-case letters, digits and hyphens."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", text)
+    return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")
