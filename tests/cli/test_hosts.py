@@ -23,6 +23,7 @@ from ideabridge.server.hosts.host import (
     HostFileError,
     read_host_document,
 )
+from ideabridge.server.hosts.notation import Input
 from ideabridge.server.hosts.table import HOSTS, find_host
 from ideabridge.server.hosts.translate import is_ourselves, translate_server
 from ideabridge.server.main import main
@@ -238,19 +239,19 @@ def test_variables_of_editors() -> None:
             "env": {"K": "${input:api-key}", "GONE": None, "N": 5},
             "cwd": "sub",
         },
+        find_host("vscode"),
         places,
-        {"api-key": "Your key"},
+        {"api-key": Input("Your key")},
     )
     assert found.entry == {
-        "type": "stdio",
         "command": "${HOME}/bin/x",
-        "args": ["/p/app/a", "app", "${A_B}", "${API_KEY}", "${PLAIN}"],
+        "args": ["/p/app/a", "app", "${A_B}", "${API_KEY}", "$${PLAIN}"],
         "env": {"K": "${API_KEY}", "N": "5"},
         "cwd": "/p/app/sub",
     }
     assert found.problem is None
     assert found.notes == [
-        "the host asks for 'api-key' (Your key): set the variable API_KEY instead",
+        "VS Code asks for 'api-key' (Your key): set the variable API_KEY instead",
     ]
 
 
@@ -338,13 +339,7 @@ def test_import_writes_once_and_keeps_the_rest(
     written = json.loads(theirs.read_text(encoding="utf-8"))
     assert list(written) == ["order", "mcpServers"]
     # The host starts it in this project.
-    git: Answer = {
-        "type": "stdio",
-        "command": "local-git",
-        "args": [],
-        "env": {},
-        "cwd": str(project),
-    }
+    git: Answer = {"command": "local-git", "cwd": str(project)}
     assert written["mcpServers"] == {"old": {"command": "old"}, "git": git}
     backup = Path(answer["configurations"][0]["backup"])
     assert json.loads(backup.read_text(encoding="utf-8"))["mcpServers"] == {
@@ -702,25 +697,11 @@ def test_the_question_names_every_server_with_both_places(
     assert not own_file(home).exists()
 
 
-@pytest.mark.parametrize(
-    ("entry", "place"),
-    [
-        ({"command": "npx", "args": ["-y", "server-filesystem", "."]}, "args.2"),
-        ({"command": "npx", "args": ["-y", "server-filesystem", "docs"]}, "args.2"),
-        ({"command": "x", "args": ["--root=../other"]}, "args.0"),
-        ({"command": "./bin/srv"}, "command"),
-        ({"command": "bin/srv"}, "command"),
-        ({"command": "python", "args": ["server.py"]}, "args.0"),
-        ({"command": "uv", "args": ["--directory", "./tools", "run", "x"]}, "args.1"),
-        ({"command": "x", "env": {"DB": "data.db"}}, "env.DB"),
-        ({"command": "x", "env": {"PYTHONPATH": "/lib:docs"}}, "env.PYTHONPATH"),
-    ],
-    ids=str,
-)
-def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
-    home: Path, project: Path, entry: Answer, place: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["./bin/srv", "bin/srv"])
+def test_a_program_of_each_project_is_moved_only_by_name(
+    home: Path, project: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (project / "docs").mkdir()
+    entry = {"command": command}
     servers = {
         "here": entry,
         "plain": {"command": "npx", "args": ["-y", "@x/docs", "--stage", "https://e.org/a.json"]},
@@ -729,7 +710,7 @@ def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
     words = ["servers", "import", "claude-code", "--move", "--yes"]
     assert main(words) == 0
     why = (
-        f"here: stays in {own} (user): {place} has a relative path: the host starts it in each "
+        f"here: stays in {own} (user): command has a relative path: the host starts it in each "
         f"project's folder, ideabridge in {own_file(home).parent}. Write absolute paths or a "
         "'cwd' there, or name it to import it"
     )
@@ -737,8 +718,38 @@ def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
     assert list(servers_in(own)) == ["here"]
     assert list(servers_in(own_file(home))) == ["plain"]
     assert main([*words, "here"]) == 0
-    assert f"here: {place} has a relative path" in capsys.readouterr().err
+    assert "here: command has a relative path" in capsys.readouterr().err
     assert servers_in(own_file(home))["here"] == entry
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ({"command": "npx", "args": ["-y", "server-filesystem", "."]}, "args.2"),
+        ({"command": "npx", "args": ["-y", "server-filesystem", "docs"]}, "args.2"),
+        ({"command": "x", "args": ["--root=../other"]}, "args.0"),
+        ({"command": "python", "args": ["server.py"]}, "args.0"),
+        ({"command": "uv", "args": ["--directory", "./tools", "run", "x"]}, "args.1"),
+        ({"command": "x", "env": {"DB": "data.db"}}, "env.DB"),
+        ({"command": "x", "env": {"PYTHONPATH": "/lib:docs"}}, "env.PYTHONPATH"),
+    ],
+    ids=str,
+)
+def test_relative_paths_are_moved_where_they_mean_the_same(
+    home: Path, project: Path, entry: Answer, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "docs").mkdir()
+    own = put(home / ".claude.json", {"mcpServers": {"here": entry}})
+    other = put(home / "other" / "ideabridge.json", {})
+    words = ["servers", "import", "claude-code", "--yes", "--move"]
+    # A file for all projects starts its servers in its own folder.
+    assert main([*words, "--config", str(other)]) == 1
+    assert f"{place} has a relative path" in " ".join(capsys.readouterr().err.split())
+    assert list(servers_in(own)) == ["here"]
+    # The user's own file starts them in the folder of each project, as the host does.
+    assert main(words) == 0
+    assert servers_in(own_file(home)) == {"here": entry}
+    assert servers_in(own) == {}
 
 
 @pytest.mark.parametrize(
@@ -903,8 +914,21 @@ def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for words in (["install", "cursr"], ["servers", "import", "cursr"]):
         assert main(words) == 2
         assert (
-            capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
+            capsys.readouterr().err
+            == "ideabridge: unknown client 'cursr'. Did you mean 'cursor' or 'crush'?\n"
         )
+
+
+def test_a_client_that_is_not_known_is_told_what_to_paste(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", "somebody-elses"]) == 2
+    printed = capsys.readouterr().err
+    assert "known are claude-code, " in printed
+    block = json.loads(printed[printed.index("{") :])
+    assert block["mcpServers"]["ideabridge"]["args"] == ["serve", "--project", str(project)]
+    assert main(["servers", "import", "somebody-elses"]) == 2
+    assert f"into 'mcpServers' of {own_file(home)}" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such devices and pipes")

@@ -128,7 +128,7 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(
     assert told["wrong"] == 0
     assert "ideabridge" in found["program"]
     assert found["mind"].startswith("sampling in clients that declare it, else turns")
-    assert {"configuration", "rules", "store", "servers", "host claude-code"} <= set(found)
+    assert {"configuration", "rules", "store", "servers", "other clients"} <= set(found)
 
     (project / ".mcp.json").write_text('{"mcpServers": {"ideabridge": {"command": "x"}}}')
     configuration = {

@@ -234,7 +234,7 @@ def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, 
     for topic, text in (
         ("tools", "list_orders"),
         ("store", "1 queued"),
-        ("host cursor", "not set up"),
+        ("other clients", "Cursor"),
     ):
         expect(
             page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))

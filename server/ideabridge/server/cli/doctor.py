@@ -30,7 +30,7 @@ async def doctor(options: Options) -> int:
     except IdeabridgeError as error:
         fault = error
 
-    topics = ["host claude-code"]
+    topics = ["client claude-desktop"]
     if configuration is not None:
         topics += [f"server {name}" for name in configuration.modules]
 

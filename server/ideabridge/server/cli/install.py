@@ -42,18 +42,19 @@ def install(
 
     The host then starts this program by its absolute path. Everything else in the file stays.
     """
+    from ideabridge.server.hosts.block import block_for_others
     from ideabridge.server.hosts.host import (
         SERVER_NAME,
         CommentedHostFileError,
         HostEnvironment,
         read_host_document,
     )
-    from ideabridge.server.hosts.table import find_host
+    from ideabridge.server.hosts.table import EntryShape, find_host
 
-    chosen = find_host(host)
+    words = [*executable(), "serve", *_arguments(options, scope)]
+    chosen = find_host(host, otherwise=block_for_others(SERVER_NAME, EntryShape().entry(words)))
     places = HostEnvironment(project=options.folder())
     file = chosen.target(places, scope)
-    words = [*executable(), "serve", *_arguments(options, scope)]
     entry = chosen.entry(words)
     document = read_host_document(file.path, file.format)
     before = file.servers(document.content).get(SERVER_NAME)

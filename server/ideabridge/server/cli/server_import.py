@@ -83,18 +83,7 @@ def import_servers(
         print_json(result)
         return steps.code
 
-    if not steps.files or not steps.adoptions:
-        _say_nothing_found(steps)
-
-    if not asks:
-        _print_adoptions(steps.adoptions, reasons=not move)
-
-    _say_written(steps, backups)
-    if not asks:
-        for line in steps.staying:
-            say(line, "yellow")
-
-    _say_removed(steps, copies)
+    _say_result(steps, backups, copies, was_asked=asks, move=move)
     return steps.code
 
 
@@ -106,6 +95,7 @@ class _Import:
         host: the host whose servers are imported.
         places: the folders and variables that locate the files of the host.
         files: the host's files that exist.
+        problems: what is wrong with files of the host, each with its path.
         adoptions: what happens to each server of the host.
         receiving: the configurations that receive servers.
         trusted: the project's files that receive servers and are trusted afterwards.
@@ -117,6 +107,7 @@ class _Import:
     host: Host
     places: HostEnvironment
     files: list[Path]
+    problems: list[str]
     adoptions: list[Adoption]
     receiving: list[Destination]
     trusted: list[Path]
@@ -126,10 +117,13 @@ class _Import:
 
     @property
     def code(self) -> ExitCode:
-        """`FAILED` if no server is adopted and at least one cannot be adopted; otherwise `DONE`."""
+        """`FAILED` if no server is adopted and at least one, or a file, cannot be; otherwise
+        `DONE`.
+        """
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
-        return ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
+        is_failure = (unusable or bool(self.problems)) and not adopted
+        return ExitCode.FAILED if is_failure else ExitCode.DONE
 
     def received_by(self, target: Destination) -> list[Adoption]:
         """Return the servers that are written to a configuration."""
@@ -191,12 +185,19 @@ def _plan_import(
     from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.table import find_host
 
-    host = find_host(host_name)
     targets = _targets(options)
+    host = find_host(
+        host_name,
+        otherwise=(
+            "To take over servers of any other client, copy the object that maps their names to "
+            f"their commands into 'mcpServers' of {targets.user.file}"
+        ),
+    )
     places = HostEnvironment(project=options.folder())
-    adoptions, files = find_servers(host, places, targets, replaces=replaces, only=names)
+    found = find_servers(host, places, targets, replaces=replaces, only=names)
     adoptions = [
-        adoption if adoption.name in names else _left_to_project(adoption) for adoption in adoptions
+        adoption if adoption.name in names else _left_to_project(adoption)
+        for adoption in found.adoptions
     ]
     receiving = [target for target in targets.all if _received(adoptions, target)]
     # Servers that came with a cloned repository must not become trusted just by being copied.
@@ -210,18 +211,19 @@ def _plan_import(
     moving: list[Adoption] = []
     staying: list[str] = []
     if move:
-        moving, staying = movable(adoptions, names)
+        moving, staying = movable(adoptions, names, found.damaged)
 
     return _Import(
         host=host,
         places=places,
-        files=files,
+        files=found.files,
+        problems=found.problems,
         adoptions=adoptions,
         receiving=receiving,
         trusted=trusted,
         moving=moving,
         staying=staying,
-        changes=removals(host, places, moving),
+        changes=removals(moving),
     )
 
 
@@ -294,6 +296,7 @@ def _import_json(steps: _Import, backups: dict[Path, Path | None]) -> JSONObject
     return {
         "host": steps.host.name,
         "files": [str(file) for file in steps.files],
+        "problems": list[JSON](steps.problems),
         "servers": [_adoption_json(adoption) for adoption in steps.adoptions],
         "written": bool(backups),
         "configurations": [
@@ -336,6 +339,32 @@ def _adoption_json(adoption: Adoption) -> JSONObject:
     entry["entry"] = shown_definition(adoption.entry)
     entry["notes"] = list[JSON](adoption.notes)
     return entry
+
+
+def _say_result(
+    steps: _Import,
+    backups: dict[Path, Path | None],
+    copies: list[tuple[Path, Path | None]],
+    *,
+    was_asked: bool,
+    move: bool,
+) -> None:
+    """Report what was found and what was done. A person who was asked has seen the servers."""
+    for problem in steps.problems:
+        say(f"{problem}; what can be read of it is below", "yellow")
+
+    if not steps.files or not steps.adoptions:
+        _say_nothing_found(steps)
+
+    if not was_asked:
+        _print_adoptions(steps.adoptions, reasons=not move)
+
+    _say_written(steps, backups)
+    if not was_asked:
+        for line in steps.staying:
+            say(line, "yellow")
+
+    _say_removed(steps, copies)
 
 
 def _say_nothing_found(steps: _Import) -> None:

@@ -6,8 +6,8 @@ repository may contain the project's file, so no server with a secret goes there
 
 from __future__ import annotations
 
+import itertools
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, check_server_entry
 from ideabridge.bridge.masking import hidden_in
+from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.server_entry import with_own_keys
 from ideabridge.server.hosts.host import (
     HostDocument,
@@ -22,9 +23,14 @@ from ideabridge.server.hosts.host import (
     HostFile,
     HostFileError,
     Scope,
+    is_like_a_server,
     read_host_document,
+    read_tolerantly,
 )
+from ideabridge.server.hosts.notation import read_host_inputs
+from ideabridge.server.hosts.refusals import HostRefusals, Refused
 from ideabridge.server.hosts.relative import relative_places
+from ideabridge.server.hosts.salvage import ReadObject
 from ideabridge.server.hosts.table import Host
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -32,7 +38,9 @@ from ideabridge.tools.names import visible
 
 _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
-"""Maximum number of characters shown of a server's name, or of a text that quotes its entry."""
+_MOST_SERVERS: Final = 1000
+"""Maximum number of characters shown of a server's name, and of a text that quotes its entry, and
+maximum number of servers that are read from one place."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
 """new: the server will be added. same: it is already configured. taken: another module has the name
@@ -94,22 +102,32 @@ class Adoption:
     Attributes:
         name: the name of the server in the host, and the name of the module.
         entry: the entry of the server in `ideabridge.json`.
-        file: the host's file that contains the server.
-        scope: who uses the servers of that file.
+        place: the place in the host's file that contains the server.
         target: the configuration that receives the server.
         verdict: see `AdoptionVerdict`.
         why: the reason why the server is not adopted, if it is not.
         notes: hints for the user.
+        approved: the tools that the host calls without asking; `*` stands for all of them.
     """
 
     name: str
     entry: JSONObject
-    file: Path
-    scope: Scope
+    place: HostFile
     target: Destination
     verdict: AdoptionVerdict
     why: str = ""
     notes: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """The host's file that contains the server."""
+        return self.place.path
+
+    @property
+    def scope(self) -> Scope:
+        """Who uses the servers of that file."""
+        return self.place.scope
 
     @property
     def adopted(self) -> bool:
@@ -131,6 +149,23 @@ def _line(text: str, most: int) -> str:
     return f"{clean[:most]}…"
 
 
+@dataclass(frozen=True, slots=True)
+class FoundServers:
+    """The servers of a host.
+
+    Attributes:
+        adoptions: what happens to each of them, in the order of the host's files.
+        files: the files of the host that exist.
+        damaged: those of them that are malformed, so that they are not written.
+        problems: what is wrong with files, each with the path.
+    """
+
+    adoptions: list[Adoption]
+    files: list[Path]
+    damaged: list[Path]
+    problems: list[str]
+
+
 def find_servers(
     host: Host,
     environment: HostEnvironment,
@@ -138,8 +173,9 @@ def find_servers(
     *,
     replaces: bool = False,
     only: Iterable[str] = (),
-) -> tuple[list[Adoption], list[Path]]:
-    """Return every server of the host, in the order of its files, and the files that exist.
+) -> FoundServers:
+    """Return every server of the host. A file that cannot be read, or an entry that cannot be
+    translated, affects no other.
 
     Args:
         host: the host.
@@ -149,103 +185,203 @@ def find_servers(
         only: the names to adopt; empty for all.
 
     Raises:
-        HostFileError: a file cannot be read, or the host has no server with a name in `only`.
+        HostFileError: the host has no server with a name in `only`.
     """
-    wanted_names = list(only)
-    adoptions: list[Adoption] = []
-    read: dict[Path, HostDocument] = {}
+    search = _Search(host, environment, targets, replaces=replaces, only=list(only))
     for file in host.files(environment):
-        if file.path not in read:
-            read[file.path] = read_host_document(file.path, file.format)
+        search.read(file)
 
-        content = read[file.path].content
-        inputs = _inputs(content)
-        earlier_names = {adoption.name for adoption in adoptions}
-        for name, raw in file.servers(content).items():
-            translation = _translated(raw, file, environment, inputs)
-            problem = translation.problem or _problem(name, translation.entry, environment)
-            target = targets.of(file.scope)
-            if file.scope == "user":
-                elsewhere = _starts_elsewhere(
-                    translation.entry, environment.project, target.file.parent
+    return search.found()
+
+
+class _Search:
+    """Reads the files of a host one after the other."""
+
+    def __init__(
+        self,
+        host: Host,
+        environment: HostEnvironment,
+        targets: Destinations,
+        *,
+        replaces: bool,
+        only: list[str],
+    ) -> None:
+        self._host = host
+        self._environment = environment
+        self._targets = targets
+        self._replaces = replaces
+        self._only = only
+        self._refusals = HostRefusals(host, environment)
+        self._documents: dict[Path, HostDocument] = {}
+        self._adoptions: list[Adoption] = []
+        self._problems: list[str] = []
+
+    def read(self, file: HostFile) -> None:
+        """Add the servers of one place."""
+        if file.path not in self._documents:
+            try:
+                document = read_tolerantly(file.path, file.format)
+            except HostFileError as error:
+                self._problems.append(str(error))
+                document = HostDocument(file.path, None, {})
+            if document.damage:
+                self._problems.append(f"{file.path}: {document.damage}")
+            self._documents[file.path] = document
+
+        content = self._documents[file.path].content
+        place = file.located(content)
+        servers = place.servers(content)
+        if len(servers) > _MOST_SERVERS:
+            self._problems.append(
+                f"{file.path}: has {len(servers):,} servers; at most {_MOST_SERVERS:,} are read"
+            )
+
+        inputs = read_host_inputs(content, place.keys)
+        taken_names = {adoption.name for adoption in self._adoptions}
+        repeated = servers.repeated if isinstance(servers, ReadObject) else ()
+        for name, raw in itertools.islice(servers.items(), _MOST_SERVERS):
+            if name == "servers" and _is_container(raw):
+                continue
+
+            translation = translate_server(
+                raw, self._host, self._environment, inputs, scope=file.scope
+            )
+            if name in repeated:
+                translation.notes.append("has its name twice in the file; the last one counts")
+            if place.keys != file.keys:
+                translation.notes.append(
+                    f"{self._host.title} does not look for it where it is; it reads "
+                    f"{'.'.join(file.keys)}"
                 )
-                if elsewhere and name in wanted_names:
-                    translation.notes.append(elsewhere)
-                elif elsewhere:
-                    problem = problem or (
-                        f"{elsewhere}. Write absolute paths or a 'cwd' "
-                        "there, or name it to import it"
-                    )
 
-            adoption = Adoption(
-                name,
-                translation.entry,
-                file.path,
-                file.scope,
-                target,
-                "new",
-                "",
-                tuple(_line(note, _MOST_REASON) for note in translation.notes),
-            )
-            adoptions.append(
-                _judged(adoption, problem, is_taken=name in earlier_names, replaces=replaces)
+            self._adoptions.append(
+                self._adoption(name, raw, place, translation, is_taken=name in taken_names)
             )
 
-    missing = [
-        name for name in wanted_names if name not in {adoption.name for adoption in adoptions}
-    ]
-    if missing:
-        names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in adoptions))
-        raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {names or 'none'}")
+    def found(self) -> FoundServers:
+        """Return what was read.
 
-    if wanted_names:
-        adoptions = [adoption for adoption in adoptions if adoption.name in wanted_names]
+        Raises:
+            HostFileError: the host has no server with a wanted name.
+        """
+        names = {adoption.name for adoption in self._adoptions}
+        missing = [name for name in self._only if name not in names]
+        if missing:
+            shown = ", ".join(dict.fromkeys(adoption.shown_name for adoption in self._adoptions))
+            raise HostFileError(
+                f"{self._host.title} has no server {missing[0]!r}; it has {shown or 'none'}"
+            )
 
-    return adoptions, [path for path, document in read.items() if document.text is not None]
+        documents = self._documents.values()
+        return FoundServers(
+            [item for item in self._adoptions if not self._only or item.name in self._only],
+            files=[document.path for document in documents if document.text is not None],
+            damaged=[document.path for document in documents if document.damage],
+            problems=list(dict.fromkeys([*self._problems, *self._refusals.problems])),
+        )
+
+    def _adoption(
+        self, name: str, raw: JSON, place: HostFile, translation: Translation, *, is_taken: bool
+    ) -> Adoption:
+        project = self._environment.project
+        entry = translation.entry
+        target = self._targets.of(place.scope)
+        _refuse(translation, self._refusals.of(name, place.scope, entry))
+        _settle_folder(translation, raw, place.scope, project, target)
+        problem = translation.problem or _problem(name, entry, self._environment)
+        if place.scope == "user":
+            elsewhere = _starts_elsewhere(entry, project, target)
+            if elsewhere and name in self._only:
+                translation.notes.append(elsewhere)
+            elif elsewhere:
+                problem = problem or (
+                    f"{elsewhere}. Write absolute paths or a 'cwd' there, or name it to import it"
+                )
+
+        adoption = Adoption(
+            name,
+            entry,
+            place,
+            target,
+            "new",
+            "",
+            tuple(_line(note, _MOST_REASON) for note in translation.notes),
+            translation.approved,
+        )
+        return _judged(adoption, problem, is_taken=is_taken, replaces=self._replaces)
 
 
-def _depends_on_project(raw: JSONObject) -> bool:
-    """Return whether the translation depends on the project, because it replaces
-    `${workspaceFolder}` or a relative `cwd`.
+def _is_container(raw: JSON) -> bool:
+    """Return whether an object maps names to servers, as `mcp.servers` does in files of
+    opencode.
     """
-    folder = raw.get("cwd")
-    if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
-        return True
-    return re.search(r"\$\{workspace(Folder|Root|FolderBasename)\}", json.dumps(raw)) is not None
+    return (
+        isinstance(raw, dict)
+        and bool(raw)
+        and not is_like_a_server(raw)
+        and all(map(is_like_a_server, raw.values()))
+    )
 
 
-def _translated(
-    raw: JSON, file: HostFile, environment: HostEnvironment, inputs: dict[str, str]
-) -> Translation:
-    if not isinstance(raw, dict):
-        return Translation({}, problem="is not an object")
+def _refuse(translation: Translation, refused: Refused) -> None:
+    """Apply what other files of the host say about a server."""
+    translation.notes += refused.notes
+    if translation.problem is not None:
+        return
+    if refused.is_off:
+        translation.entry["disabled"] = True
+    elif refused.denied_tools:
+        present = translation.entry.get("deny")
+        others = present if isinstance(present, list) else []
+        translation.entry["deny"] = [*others, *refused.denied_tools]
 
-    translation = translate_server(raw, environment, inputs)
-    if file.scope == "local":
+
+def _settle_folder(
+    translation: Translation, raw: JSON, scope: Scope, project: Path, target: Destination
+) -> None:
+    """Decide where a server runs, and say what is fixed to this project."""
+    entry = translation.entry
+    is_program = isinstance(entry.get("command"), str)
+    if scope == "local":
         # The host starts the server only in this project, and the words of its command may name
         # files of the project.
-        if isinstance(translation.entry.get("command"), str):
-            translation.entry.setdefault("cwd", str(environment.project))
+        if is_program:
+            entry.setdefault("cwd", str(project))
+            command = str(entry["command"])
+            if command.startswith(("./", "../")):
+                entry["command"] = str(project / command)
         translation.notes.append(
             "the host has it in this project only; in your own configuration every project has it"
         )
-    elif file.scope == "user" and _depends_on_project(raw):
+    elif (
+        scope == "user"
+        and str(project) in json.dumps(entry)
+        and str(project) not in json.dumps(raw)
+    ):
         translation.notes.append(
-            f"it is fixed to this project, {environment.project}; the host "
-            "uses the project of each session"
+            f"it is fixed to this project, {project}; the host uses the project of each session"
         )
+    elif scope == "project" and is_program and target.file.parent == project:
+        folder = Path(str(entry.get("cwd") or ""))
+        if folder.is_absolute() and folder.is_relative_to(project):
+            # Others who use the project have it in another folder.
+            entry["cwd"] = str(folder.relative_to(project))
 
-    return translation
 
+def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> str:
+    """Say which paths of a server refer to other files when ideabridge starts it. Return "" if none
+    does.
 
-def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
-    """Say which paths of a server refer to other files when ideabridge starts it in `folder`.
-    Return "" if none does.
+    A server of the user's own file starts in the project folder, as in the host, but a path to its
+    program is relative to the file.
     """
+    folder = target.file.parent
     if entry.get("cwd") is not None or folder == project:
         return ""
 
     places = relative_places(entry, project)
+    if target.is_own:
+        places = [place for place in places if place == "command"]
     if not places:
         return ""
 
@@ -271,7 +407,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
 
     present = target.servers.get(adoption.name)
-    if isinstance(present, dict) and with_own_keys(present) == with_own_keys(entry):
+    if isinstance(present, dict) and meaning_of(present) == meaning_of(entry):
         return replace(adoption, verdict="same")
     if target.is_shared and (
         places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
@@ -297,6 +433,18 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
     return f"{problem}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 
 
+def meaning_of(entry: JSONObject) -> JSONObject | None:
+    """Return what an entry of `ideabridge.json` means, so that two spellings of the same server are
+    equal. Return None if the entry is not valid.
+    """
+    try:
+        configuration = ModuleConfiguration.model_validate_json(json.dumps(with_own_keys(entry)))
+    except ValueError:
+        return None
+    meaning = configuration.model_dump(mode="json", exclude={"type"})
+    return {**meaning, "kind": configuration.kind}
+
+
 def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str | None:
     try:
         check_server_entry(name, entry, project=environment.project)
@@ -305,21 +453,8 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
     return None
 
 
-def _inputs(content: JSONObject) -> dict[str, str]:
-    listed = content.get("inputs")
-    if isinstance(listed, list):
-        inputs = [entry for entry in listed if isinstance(entry, dict)]
-    else:
-        inputs = []
-    return {
-        str(entry["id"]): str(entry.get("description") or "")
-        for entry in inputs
-        if isinstance(entry.get("id"), str)
-    }
-
-
 def movable(
-    adoptions: Sequence[Adoption], named: Iterable[str]
+    adoptions: Sequence[Adoption], named: Iterable[str], damaged: Iterable[Path] = ()
 ) -> tuple[list[Adoption], list[str]]:
     """Return the servers to remove from the host once `ideabridge.json` contains them, and a line
     about each server that stays.
@@ -330,14 +465,18 @@ def movable(
     Args:
         adoptions: every server of the host.
         named: the names that the user has chosen.
+        damaged: files that are malformed, and are not written.
     """
     named_set = set(named)
+    damaged_set = set(damaged)
     moving: list[Adoption] = []
     staying: list[str] = []
     for adoption in adoptions:
         where = f"{adoption.shown_name}: stays in {adoption.file} ({adoption.scope})"
         if not (adoption.adopted or adoption.verdict == "same"):
             staying.append(f"{where}: {adoption.why}")
+        elif adoption.file in damaged_set:
+            staying.append(f"{where}: the file is malformed; repair it first")
         elif (
             adoption.scope == "user"
             and not adoption.target.is_own
@@ -361,9 +500,7 @@ def movable(
     return moving, staying
 
 
-def removals(
-    host: Host, environment: HostEnvironment, moving: Iterable[Adoption]
-) -> list[tuple[HostDocument, JSONObject]]:
+def removals(moving: Iterable[Adoption]) -> list[tuple[HostDocument, JSONObject]]:
     """Return the files that contain the servers, each with its content after the servers are
     removed.
 
@@ -371,26 +508,16 @@ def removals(
         HostFileError: a file cannot be read.
         CommentedHostFileError: a file has comments, which writing would lose.
     """
-    places_of = {(adoption.file, adoption.scope, adoption.name) for adoption in moving}
     edits: dict[Path, tuple[HostDocument, JSONObject]] = {}
-    for file in host.files(environment):
-        names = [
-            name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)
-        ]
-        if not names:
-            continue
-
-        if file.path in edits:
-            document, content = edits[file.path]
-        else:
-            document = read_host_document(file.path, file.format)
+    for adoption in moving:
+        place = adoption.place
+        if place.path not in edits:
+            document = read_host_document(place.path, place.format)
             document.check_strict()
-            content = document.content
+            edits[place.path] = document, document.content
 
-        for name in names:
-            content = file.without_server(content, name)
-
-        edits[file.path] = document, content
+        document, content = edits[place.path]
+        edits[place.path] = document, place.without_server(content, adoption.name)
 
     return list(edits.values())
 

@@ -28,6 +28,17 @@ def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
             return readable_json(_nested(file, name, entry), 2)
 
 
+def block_for_others(name: str, entry: JSONObject) -> str:
+    """Return what to do with a host that is not in the table: the block that most hosts read, and
+    where it belongs.
+    """
+    block = json.dumps({"mcpServers": {name: entry}}, ensure_ascii=False)
+    return (
+        "For any other client, add this to the file in which it lists its MCP servers; its "
+        f"documentation names the file, and the key if it is not 'mcpServers':\n{block}"
+    )
+
+
 def _nested(file: HostFile, name: str, entry: JSONObject) -> JSONObject:
     part: JSON = [{"name": name, **entry}] if file.is_list else {name: entry}
     for key in reversed(file.keys):
@@ -44,7 +55,7 @@ def _toml(keys: list[str], entry: JSONObject) -> str:
     for key, value in entry.items():
         if isinstance(value, dict):
             tables.append(_toml([*keys, key], value))
-        else:
+        elif value is not None:
             lines.append(f"{_toml_key(key)} = {_toml_value(value)}")
 
     return "\n\n".join(["\n".join(lines), *tables])
@@ -55,9 +66,17 @@ def _toml_key(key: str) -> str:
 
 
 def _toml_value(value: JSON) -> str:
-    # The strings, numbers and lists of JSON are also TOML, except the escape of a slash, which is
-    # not written here.
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return f"[{', '.join(_toml_value(item) for item in value if item is not None)}]"
+    if isinstance(value, dict):
+        members = [
+            f"{_toml_key(key)} = {_toml_value(item)}"
+            for key, item in value.items()
+            if item is not None
+        ]
+        return f"{{ {', '.join(members)} }}" if members else "{}"
+    # The strings and numbers of JSON are also TOML, except for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _yaml(value: JSON, indent: str) -> list[str]:

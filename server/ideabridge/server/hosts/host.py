@@ -7,6 +7,7 @@ such as half of a surrogate pair in a recorded conversation, are preserved.
 
 from __future__ import annotations
 
+import codecs
 import io
 import itertools
 import json
@@ -15,16 +16,25 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 import platformdirs
 
 from ideabridge.bridge.trust import TrustError, link_out, read_plain, write_own
+from ideabridge.server.hosts.salvage import (
+    PartialObject,
+    ReadObject,
+    decoder,
+    plain_toml,
+    salvage_json,
+    salvage_toml,
+    salvage_yaml,
+)
 from ideabridge.tools.documents import blank_comments, read_written
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 
 class HostFileError(IdeabridgeError):
@@ -47,6 +57,12 @@ SERVER_NAME: Final = "ideabridge"
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a host's file, in bytes. Some hosts keep recorded conversations in the same
 file."""
+
+_OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
+"""Keys that lead to the servers in files of several hosts."""
+
+_SERVER_KEYS: Final = frozenset({"command", "cmd", "url", "uri", "httpUrl", "serverUrl"})
+"""A server's entry has one of these keys."""
 
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
@@ -95,13 +111,27 @@ class HostFile:
         """Return the servers in the file's content, keyed by name; empty if the content has no such
         object.
         """
-        servers: JSON = content
-        for key in self.keys:
-            servers = servers.get(key) if isinstance(servers, dict) else None
-
+        servers = _at(content, self.keys)
         if self.is_list and isinstance(servers, list):
             return _by_name(servers)
         return servers if isinstance(servers, dict) else {}
+
+    def located(self, content: JSONObject) -> HostFile:
+        """Return the place where the content has its servers: this one, or else one where other
+        hosts have them, as in a file that was copied.
+        """
+        present = _at(content, self.keys)
+        if present is not None or len(self.keys) != 1:
+            return replace(self, is_list=isinstance(present, list)) if present else self
+
+        for keys in (*_OTHER_KEYS, ()):
+            servers = _at(content, keys)
+            if isinstance(servers, list) and any(map(is_like_a_server, servers)):
+                return replace(self, keys=keys, is_list=True)
+            if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
+                return replace(self, keys=keys, is_list=False)
+
+        return self
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
         """Return the content with one server added. Everything else keeps its place."""
@@ -109,21 +139,56 @@ class HostFile:
 
     def without_server(self, content: JSONObject, name: str) -> JSONObject:
         """Return the content without one server. Everything else keeps its place."""
+        listed = _at(content, self.keys)
+        if self.is_list and isinstance(listed, list):
+            named = [[*_by_name([server])] for server in listed]
+            return _put(
+                content,
+                self.keys,
+                [server for server, names in zip(listed, named, strict=True) if names != [name]],
+            )
+
         others = {key: value for key, value in self.servers(content).items() if key != name}
         return _put(content, self.keys, others)
 
 
+def _at(content: JSONObject, keys: tuple[str, ...]) -> JSON:
+    value: JSON = content
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def is_like_a_server(value: JSON) -> bool:
+    """Return whether a value has a command or an address, as the entry of a server does."""
+    return isinstance(value, dict) and not _SERVER_KEYS.isdisjoint(value)
+
+
 def _by_name(servers: list[JSON]) -> JSONObject:
-    """Return the servers of a list, keyed by name."""
-    named = [server for server in servers if isinstance(server, dict)]
-    return {
-        str(server["name"]): {key: value for key, value in server.items() if key != "name"}
-        for server in named
-        if server.get("name")
-    }
+    """Return the servers of a list, keyed by name. One without a name gets its place in the list as
+    its name.
+    """
+    named = ReadObject()
+    repeated: list[str] = []
+    for number, server in enumerate(servers, start=1):
+        name = f"number {number}"
+        if isinstance(server, dict):
+            name = next((str(server[key]) for key in ("name", "uses") if server.get(key)), name)
+            others = {key: value for key, value in server.items() if key != "name"}
+            server = PartialObject(others) if isinstance(server, PartialObject) else others
+
+        if name in named:
+            repeated.append(name)
+        named[name] = server
+
+    named.repeated = tuple(dict.fromkeys(repeated))
+    return named
 
 
 def _put(content: JSONObject, keys: tuple[str, ...], value: JSON) -> JSONObject:
+    if not keys:
+        return value if isinstance(value, dict) else content
+
     first, *rest = keys
     if rest:
         below = content.get(first)
@@ -140,17 +205,22 @@ class HostDocument:
         text: the text of the file, or None if the file does not exist.
         content: the object in the file; empty if the file does not exist.
         strict: whether the text is plain JSON, so that writing it again loses nothing.
+        damage: what is malformed in the text, so that the content has only the parts that can be
+            read; "" if nothing is.
     """
 
     path: Path
     text: str | None
     content: JSONObject
     strict: bool = True
+    damage: str = ""
 
     def check_strict(self) -> None:
         """Raise `CommentedHostFileError` if writing would lose comments or trailing commas, or
         another format than JSON.
         """
+        if self.damage:
+            raise HostFileError(f"{self.path}: {self.damage}")
         if not self.strict:
             if self.path.suffix in (".toml", ".yaml", ".yml"):
                 raise CommentedHostFileError(f"{self.path}: is not JSON, and is not written")
@@ -254,61 +324,84 @@ def read_host_document(path: Path, file_format: FileFormat = "json") -> HostDocu
         HostFileError: the file cannot be read or does not contain an object. The message contains
             line and column.
     """
+    document = read_tolerantly(path, file_format)
+    if document.damage:
+        raise HostFileError(f"{path}: {document.damage}")
+    return document
+
+
+def read_tolerantly(path: Path, file_format: FileFormat = "json") -> HostDocument:
+    """Read a host's file, or those parts of a damaged one that can be read. `damage` of the result
+    then says what is wrong.
+
+    Raises:
+        HostFileError: the file cannot be opened, or is not text.
+    """
+    is_json = file_format in ("json", "jsonc")
     try:
         text = _read_text(path)
     except FileNotFoundError:
-        return HostDocument(path, None, {}, strict=file_format in ("json", "jsonc"))
+        return HostDocument(path, None, {}, strict=is_json)
     except UnicodeDecodeError:
         raise HostFileError(f"{path}: is not UTF-8") from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
 
     if not text.strip():
-        return HostDocument(path, text, {}, strict=file_format in ("json", "jsonc"))
-
-    strict = False
+        return HostDocument(path, text, {}, strict=is_json)
     match file_format:
         case "toml":
-            content = _parse_toml(path, text)
+            return _toml_document(path, text)
         case "yaml":
-            content = _parse_yaml(path, text)
+            return _yaml_document(path, text)
         case _:
-            content, strict = _parse_json(path, text)
+            return _json_document(path, text)
 
+
+def _json_document(path: Path, text: str) -> HostDocument:
+    strict = True
+    try:
+        content = _parse(text)
+    except RecursionError:
+        return HostDocument(path, text, {}, damage="nests too deeply")
+    except ValueError:
+        strict = False
+        try:
+            content = _parse(blank_comments(text))
+        except (ValueError, RecursionError) as error:
+            damage = f"is not JSON: {_where(error)}"
+            return HostDocument(path, text, salvage_json(text), strict, damage)
+
+    if isinstance(content, list):
+        damage = "is a list; expected an object"
+        return HostDocument(path, text, {"mcpServers": content}, strict, damage)
     if not isinstance(content, dict):
-        raise HostFileError(f"{path}: expected an object")
+        return HostDocument(path, text, {}, strict, "expected an object")
     return HostDocument(path, text, content, strict)
 
 
-def _parse_json(path: Path, text: str) -> tuple[JSON, bool]:
-    """Return the value of a JSON text, and whether it has neither comments nor trailing commas."""
+def _toml_document(path: Path, text: str) -> HostDocument:
     try:
-        return _parse(text), True
-    except ValueError:
-        try:
-            return _parse(blank_comments(text)), False
-        except (ValueError, RecursionError) as error:
-            raise HostFileError(f"{path}: is not JSON: {_where(error)}") from None
-    except RecursionError:
-        raise HostFileError(f"{path}: nests too deeply") from None
-
-
-def _parse_toml(path: Path, text: str) -> JSON:
-    import tomllib
-
-    try:
-        # Dates and times of TOML become strings.
-        content = json.loads(json.dumps(tomllib.loads(text), default=str))
+        return HostDocument(path, text, plain_toml(text), strict=False)
     except (ValueError, RecursionError) as error:
-        raise HostFileError(f"{path}: is not TOML: {error}") from None
-    return cast("JSON", content)
+        damage = f"is not TOML: {error}"
+        return HostDocument(path, text, salvage_toml(text), strict=False, damage=damage)
 
 
-def _parse_yaml(path: Path, text: str) -> JSON:
+def _yaml_document(path: Path, text: str) -> HostDocument:
     try:
-        return read_written(text, what=str(path), name="host.yaml")
+        content = read_written(text, what="", name="host.yaml")
+    except LimitExceededError as error:
+        return HostDocument(path, text, {}, strict=False, damage=str(error).lstrip(" ,:"))
     except IdeabridgeError as error:
-        raise HostFileError(str(error)) from None
+        damage = str(error).lstrip(" ,:")
+        return HostDocument(path, text, salvage_yaml(text), strict=False, damage=damage)
+
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        return HostDocument(path, text, {}, strict=False, damage="expected an object")
+    return HostDocument(path, text, content, strict=False)
 
 
 def _read_text(path: Path) -> str:
@@ -316,22 +409,21 @@ def _read_text(path: Path) -> str:
 
     Raises:
         HostFileError: the file is not a regular file, or is larger than `MAX_BYTES`.
-        UnicodeDecodeError: the file is not UTF-8.
+        UnicodeDecodeError: the file is neither UTF-8 nor UTF-16 with a byte order mark.
         OSError: the file cannot be read.
     """
     try:
         data = read_plain(path, MAX_BYTES)
     except TrustError as error:
         raise HostFileError(str(error)) from None
-    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
+    # PowerShell writes UTF-16 with a byte order mark.
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if is_utf16 else "utf-8-sig"
+    return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()
 
 
 def _parse(text: str) -> JSON:
-    return cast("JSON", json.loads(text, parse_constant=_refuse))
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    return cast("JSON", decoder().decode(text))
 
 
 def _where(error: Exception) -> str:

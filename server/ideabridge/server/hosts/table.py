@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from ideabridge.server.hosts.host import (
     SERVER_NAME,
@@ -19,6 +19,7 @@ from ideabridge.server.hosts.host import (
     HostFileError,
     Scope,
 )
+from ideabridge.server.hosts.notation import Notation
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
@@ -124,6 +125,43 @@ class EntryShape:
     arguments: str | None = "args"
     last: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
+    def entry(self, command: list[str]) -> JSONObject:
+        """Return the entry that starts a command: the program and its arguments."""
+        words: list[JSON] = [*command]
+        if self.arguments is None:
+            return {**self.first, self.command: words, **self.last}
+        return {**self.first, self.command: words[0], self.arguments: words[1:], **self.last}
+
+
+@dataclass(frozen=True, slots=True)
+class HostRefusal:
+    """A place where a host lists servers, by name, that it does not start.
+
+    Attributes:
+        scope: user: the host does not start them anywhere. local or project: not in this project.
+        path: the file, as in `Place`.
+        keys: the keys that lead to the list. `{project}` stands for the folder of the project.
+        kind: refused: a list of names. only: a list of the names of all servers that the host
+            starts. denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`.
+            tools: an object of patterns of tool names, of which `false` turns off.
+        of: the scopes of the servers that the list is about; empty for all.
+        format: the format of the file.
+        variable: as in `Place`.
+    """
+
+    scope: Scope
+    path: str
+    keys: tuple[str, ...]
+    kind: Literal["refused", "only", "denied", "tools"] = "refused"
+    of: tuple[Scope, ...] = ()
+    format: FileFormat = "jsonc"
+    variable: str = ""
+
+    def file(self, environment: HostEnvironment) -> HostFile:
+        """Return the file on one machine, with the keys that lead to the list."""
+        place = Place(self.scope, self.path, self.keys, self.format, variable=self.variable)
+        return next(place.files(environment))
+
 
 _PLAIN: Final = EntryShape()
 _TYPED: Final = EntryShape(first=MappingProxyType({"type": "stdio"}))
@@ -137,21 +175,45 @@ class Host:
         name: the name of the host on the command line.
         title: the name of the host in texts.
         places: the places that the host reads; the first one wins.
-        shape: how the host spells an entry.
+        shape: how the host spells an entry that starts ideabridge. `translate.py` reads those of
+            other servers, and knows the keys of every host.
+        notations: the notations of variables that the host knows.
+        timeouts: keys with times: the key of `ideabridge.json`, and how many of the host's units a
+            second has.
+        url_kinds: the transport that each key of an address means if the entry has no `type`.
+            Without one, ideabridge finds it out, as most hosts do.
+        own_kinds: values of `type` or `source` of what is a part of the host, not a server.
+        project_variables: variables that the host sets to the project folder.
+        refusals: where the host lists servers that it does not start, outside of their entries.
+        unsure: what the host's documentation leaves open; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of its command
             follow. Empty if the host has no such command.
+        command_scope: the only scope in which that command adds a server; None for all.
     """
 
     name: str
     title: str
     places: tuple[Place, ...]
     shape: EntryShape = _PLAIN
+    notations: frozenset[Notation] = frozenset()
+    timeouts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    url_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    own_kinds: frozenset[str] = frozenset()
+    project_variables: tuple[str, ...] = ()
+    refusals: tuple[HostRefusal, ...] = ()
+    unsure: str = ""
     command: tuple[str, ...] = ()
+    command_scope: Scope | None = None
 
     def files(self, environment: HostEnvironment) -> list[HostFile]:
         """Return the files that the host reads on one machine; the first one wins."""
-        return [file for place in self.places for file in place.files(environment)]
+        files: dict[tuple[Path, tuple[str, ...]], HostFile] = {}
+        for place in self.places:
+            for file in place.files(environment):
+                files.setdefault((file.path, file.keys), file)
+
+        return [*files.values()]
 
     def scopes(self) -> list[Scope]:
         """Return the scopes in which `install` can add a server."""
@@ -178,38 +240,50 @@ class Host:
         Args:
             command: the program and its arguments.
         """
-        words: list[JSON] = [*command]
-        shape = self.shape
-        if shape.arguments is None:
-            return {**shape.first, shape.command: words, **shape.last}
-        return {
-            **shape.first,
-            shape.command: words[0],
-            shape.arguments: words[1:],
-            **shape.last,
-        }
+        return self.shape.entry(command)
 
     def shell_command(self, scope: Scope, command: list[str]) -> list[str]:
         """Return the words of the host's own command that adds ideabridge as `install` would; empty
         if the host has none.
         """
+        if not self.command or self.command_scope not in (None, scope):
+            return []
         words = [word.format(scope=scope, name=SERVER_NAME) for word in self.command]
-        return [*words, *command] if words else []
+        return [*words, *command]
 
 
+def _milliseconds(*keys: str) -> Mapping[str, tuple[str, int]]:
+    return MappingProxyType(dict.fromkeys(keys, ("timeout", 1000)))
+
+
+_SECONDS: Final = MappingProxyType({"timeout": ("timeout", 1)})
+_BRACES: Final = frozenset[Notation]({"braces"})
+_DOLLAR: Final = frozenset[Notation]({"braces", "dollar"})
 _CODEX: Final = ("mcp_servers",)
 _VSCODE: Final = ("servers",)
 _OPENCODE: Final = ("mcp",)
-_OPENCODE_SHAPE: Final = EntryShape(
-    first=MappingProxyType({"type": "local"}),
-    arguments=None,
-    last=MappingProxyType({"enabled": True}),
-)
+_OPENCODE_2: Final = ("mcp", "servers")
+_ZED: Final = ("context_servers",)
 _CLINE: Final = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 _ROO: Final = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
-_NEW_CONTINUE: Final = MappingProxyType(
-    {"name": "Local Assistant", "version": "1.0.0", "schema": "v1"}
-)
+_CLAUDE_PROJECT: Final = ("projects", "{project}")
+_CLAUDE: Final = "CLAUDE_CONFIG_DIR"
+_MCPJSON: Final = ("disabledMcpjsonServers",)
+
+
+def _claude_settings(scope: Scope, path: str) -> tuple[HostRefusal, ...]:
+    return (
+        HostRefusal(scope, path, _MCPJSON, of=("project",)),
+        HostRefusal(scope, path, ("deniedMcpServers",), "denied"),
+    )
+
+
+def _gemini_settings(scope: Scope, path: str) -> tuple[HostRefusal, ...]:
+    return (
+        HostRefusal(scope, path, ("mcp", "excluded")),
+        HostRefusal(scope, path, ("mcp", "allowed"), "only"),
+    )
+
 
 HOSTS: Final = (
     Host(
@@ -217,21 +291,40 @@ HOSTS: Final = (
         "Claude Code",
         (
             Place(
-                "local",
-                "{home}/.claude.json",
-                ("projects", "{project}", "mcpServers"),
-                variable="CLAUDE_CONFIG_DIR",
+                "local", "{home}/.claude.json", (*_CLAUDE_PROJECT, "mcpServers"), variable=_CLAUDE
             ),
             Place("project", "{project}/.mcp.json"),
-            Place("user", "{home}/.claude.json", variable="CLAUDE_CONFIG_DIR"),
+            Place("user", "{home}/.claude.json", variable=_CLAUDE),
         ),
         _TYPED,
+        notations=_BRACES,
+        timeouts=_milliseconds("timeout"),
+        project_variables=("CLAUDE_PROJECT_DIR",),
+        refusals=(
+            *_claude_settings("user", "{home}/.claude/settings.json"),
+            *_claude_settings("project", "{project}/.claude/settings.json"),
+            *_claude_settings("local", "{project}/.claude/settings.local.json"),
+            HostRefusal(
+                "local",
+                "{home}/.claude.json",
+                (*_CLAUDE_PROJECT, *_MCPJSON),
+                of=("project",),
+                variable=_CLAUDE,
+            ),
+            HostRefusal(
+                "local",
+                "{home}/.claude.json",
+                (*_CLAUDE_PROJECT, "disabledMcpServers"),
+                variable=_CLAUDE,
+            ),
+        ),
         command=("claude", "mcp", "add", "--scope", "{scope}", "{name}", "--"),
     ),
     Host(
         "claude-desktop",
         "Claude Desktop",
         (Place("user", "{apps}/Claude/claude_desktop_config.json"),),
+        unsure="There is no file on Linux in its documentation.",
     ),
     Host(
         "codex",
@@ -240,6 +333,16 @@ HOSTS: Final = (
             Place("project", "{project}/.codex/config.toml", _CODEX, "toml"),
             Place("user", "{home}/.codex/config.toml", _CODEX, "toml", variable="CODEX_HOME"),
         ),
+        timeouts=MappingProxyType(
+            {
+                "startup_timeout_sec": ("connect_timeout", 1),
+                "startup_timeout_ms": ("connect_timeout", 1000),
+                "tool_timeout_sec": ("timeout", 1),
+            }
+        ),
+        url_kinds=MappingProxyType({"url": "http"}),
+        command=("codex", "mcp", "add", "{name}", "--"),
+        command_scope="user",
     ),
     Host(
         "cursor",
@@ -254,6 +357,20 @@ HOSTS: Final = (
         "VS Code",
         (
             Place("project", "{project}/.vscode/mcp.json", _VSCODE, "jsonc"),
+            Place(
+                "project",
+                "{project}/.vscode/settings.json",
+                ("mcp", "servers"),
+                "jsonc",
+                is_current=False,
+            ),
+            Place(
+                "project",
+                "{project}/.devcontainer/devcontainer.json",
+                ("customizations", "vscode", "mcp", "servers"),
+                "jsonc",
+                is_current=False,
+            ),
             Place("user", "{apps}/Code/User/mcp.json", _VSCODE, "jsonc"),
             Place("user", "{apps}/Code - Insiders/User/mcp.json", _VSCODE, "jsonc"),
             Place("user", "{apps}/Code/User/profiles/*/mcp.json", _VSCODE, "jsonc"),
@@ -269,17 +386,29 @@ HOSTS: Final = (
             Place("user", "{home}/.mcp.json", _VSCODE, "jsonc"),
         ),
         _TYPED,
+        unsure="Its documentation does not say in which folder a server runs.",
     ),
     Host(
         "copilot-cli",
         "GitHub Copilot CLI",
         (
-            Place("project", "{project}/.github/mcp.json"),
+            Place("project", "{project}/.github/mcp.json", format="jsonc"),
+            Place("project", "{project}/.mcp.json", format="jsonc", is_current=False),
             Place("user", "{home}/.copilot/mcp-config.json", variable="COPILOT_HOME"),
         ),
         EntryShape(
             first=MappingProxyType({"type": "local"}),
             last=MappingProxyType({"tools": ["*"]}),
+        ),
+        notations=_DOLLAR,
+        timeouts=_milliseconds("timeout"),
+        refusals=(
+            HostRefusal(
+                "user",
+                "{home}/.copilot/settings.json",
+                ("disabledMcpServers",),
+                variable="COPILOT_HOME",
+            ),
         ),
     ),
     Host(
@@ -289,6 +418,14 @@ HOSTS: Final = (
             Place("project", "{project}/.gemini/settings.json", format="jsonc"),
             Place("user", "{home}/.gemini/settings.json", format="jsonc"),
         ),
+        notations=_DOLLAR,
+        timeouts=_milliseconds("timeout"),
+        url_kinds=MappingProxyType({"url": "sse", "httpUrl": "http"}),
+        refusals=(
+            *_gemini_settings("project", "{project}/.gemini/settings.json"),
+            *_gemini_settings("user", "{home}/.gemini/settings.json"),
+        ),
+        command=("gemini", "mcp", "add", "--scope", "{scope}", "{name}"),
     ),
     Host(
         "opencode",
@@ -296,40 +433,56 @@ HOSTS: Final = (
         (
             Place("project", "{project}/opencode.json", _OPENCODE, "jsonc"),
             Place("project", "{project}/opencode.jsonc", _OPENCODE, "jsonc"),
+            Place("project", "{project}/opencode.json", _OPENCODE_2, "jsonc", is_current=False),
+            Place("project", "{project}/opencode.jsonc", _OPENCODE_2, "jsonc", is_current=False),
             Place("user", "{config}/opencode/opencode.json", _OPENCODE, "jsonc"),
             Place("user", "{config}/opencode/opencode.jsonc", _OPENCODE, "jsonc"),
+            Place(
+                "user", "{config}/opencode/opencode.json", _OPENCODE_2, "jsonc", is_current=False
+            ),
+            Place(
+                "user", "{config}/opencode/opencode.jsonc", _OPENCODE_2, "jsonc", is_current=False
+            ),
         ),
-        _OPENCODE_SHAPE,
+        EntryShape(
+            first=MappingProxyType({"type": "local"}),
+            arguments=None,
+            last=MappingProxyType({"enabled": True}),
+        ),
+        notations=frozenset[Notation]({"curly"}),
+        timeouts=MappingProxyType({"timeout": ("connect_timeout", 1000)}),
+        refusals=(
+            HostRefusal("project", "{project}/opencode.json", ("tools",), "tools"),
+            HostRefusal("project", "{project}/opencode.jsonc", ("tools",), "tools"),
+            HostRefusal("user", "{config}/opencode/opencode.json", ("tools",), "tools"),
+            HostRefusal("user", "{config}/opencode/opencode.jsonc", ("tools",), "tools"),
+        ),
+        unsure="`mcp.servers` of version 2 is read; `mcp`, which both versions read, is written.",
     ),
     Host(
         "windsurf",
         "Windsurf",
-        (Place("user", "{home}/.codeium/windsurf/mcp_config.json"),),
+        (
+            Place("user", "{home}/.codeium/windsurf/mcp_config.json"),
+            Place("user", "{home}/.codeium/mcp_config.json", is_current=False),
+        ),
     ),
     Host(
         "zed",
         "Zed",
         (
-            Place("project", "{project}/.zed/settings.json", ("context_servers",), "jsonc"),
+            Place("project", "{project}/.zed/settings.json", _ZED, "jsonc"),
             Place(
-                "user",
-                "{config}/zed/settings.json",
-                ("context_servers",),
-                "jsonc",
-                platforms=("linux", "darwin"),
+                "user", "{config}/zed/settings.json", _ZED, "jsonc", platforms=("linux", "darwin")
             ),
-            Place(
-                "user",
-                "{apps}/Zed/settings.json",
-                ("context_servers",),
-                "jsonc",
-                platforms=("win32",),
-            ),
+            Place("user", "{apps}/Zed/settings.json", _ZED, "jsonc", platforms=("win32",)),
         ),
         EntryShape(
             first=MappingProxyType({"source": "custom"}),
             last=MappingProxyType({"env": {}}),
         ),
+        timeouts=_SECONDS,
+        own_kinds=frozenset({"extension"}),
     ),
     Host(
         "cline",
@@ -339,15 +492,19 @@ HOSTS: Final = (
             Place("user", f"{{apps}}/Code - Insiders/{_CLINE}"),
             Place("user", "{home}/.cline/data/settings/cline_mcp_settings.json"),
         ),
+        _TYPED,
+        timeouts=_SECONDS,
+        url_kinds=MappingProxyType({"url": "sse"}),
     ),
     Host(
         "roo",
         "Roo Code",
         (
-            Place("project", "{project}/.roo/mcp.json"),
-            Place("user", f"{{apps}}/Code/{_ROO}"),
-            Place("user", f"{{apps}}/Code - Insiders/{_ROO}"),
+            Place("project", "{project}/.roo/mcp.json", format="jsonc"),
+            Place("user", f"{{apps}}/Code/{_ROO}", format="jsonc"),
+            Place("user", f"{{apps}}/Code - Insiders/{_ROO}", format="jsonc"),
         ),
+        timeouts=_SECONDS,
     ),
     Host(
         "continue",
@@ -363,13 +520,25 @@ HOSTS: Final = (
                 is_current=False,
             ),
             Place(
+                "project",
+                "{project}/.continue/config.yaml",
+                format="yaml",
+                is_list=True,
+                is_current=False,
+            ),
+            Place(
                 "user",
                 "{home}/.continue/config.yaml",
                 format="yaml",
                 is_list=True,
-                new_content=_NEW_CONTINUE,
+                new_content=MappingProxyType(
+                    {"name": "Local Assistant", "version": "1.0.0", "schema": "v1"}
+                ),
             ),
         ),
+        notations=_BRACES,
+        timeouts=MappingProxyType({"connectionTimeout": ("connect_timeout", 1000)}),
+        unsure="`.continue/config.yaml` of a project is in public files, not in its documentation.",
     ),
     Host(
         "goose",
@@ -397,6 +566,9 @@ HOSTS: Final = (
             command="cmd",
             last=MappingProxyType({"timeout": 300}),
         ),
+        notations=_BRACES,
+        timeouts=_SECONDS,
+        own_kinds=frozenset({"builtin", "platform", "frontend", "inline_python"}),
     ),
     Host(
         "junie",
@@ -405,6 +577,8 @@ HOSTS: Final = (
             Place("project", "{project}/.junie/mcp/mcp.json"),
             Place("user", "{home}/.junie/mcp/mcp.json"),
         ),
+        unsure="Its documentation names neither variables nor time-outs. JetBrains AI Assistant "
+        "keeps servers in its settings: paste the block there.",
     ),
     Host(
         "kiro",
@@ -412,15 +586,26 @@ HOSTS: Final = (
         (
             Place("project", "{project}/.kiro/settings/mcp.json"),
             Place("user", "{home}/.kiro/settings/mcp.json"),
+            Place("user", "{home}/.kiro/agents/*.json", is_current=False),
         ),
+        notations=_BRACES,
+        timeouts=_milliseconds("timeout"),
     ),
     Host(
         "amazon-q",
         "Amazon Q Developer",
         (
             Place("project", "{project}/.amazonq/mcp.json"),
+            Place("project", "{project}/.amazonq/default.json", is_current=False),
+            Place("project", "{project}/.amazonq/agents/*.json", is_current=False),
+            Place("project", "{project}/.amazonq/cli-agents/*.json", is_current=False),
             Place("user", "{home}/.aws/amazonq/mcp.json"),
+            Place("user", "{home}/.aws/amazonq/default.json", is_current=False),
+            Place("user", "{home}/.aws/amazonq/agents/*.json", is_current=False),
+            Place("user", "{home}/.aws/amazonq/cli-agents/*.json", is_current=False),
         ),
+        timeouts=_milliseconds("timeout"),
+        unsure="`mcp.json` is its older file. The default agent reads it too.",
     ),
     Host(
         "qwen-code",
@@ -429,15 +614,67 @@ HOSTS: Final = (
             Place("project", "{project}/.qwen/settings.json", format="jsonc"),
             Place("user", "{home}/.qwen/settings.json", format="jsonc"),
         ),
+        notations=_DOLLAR,
+        timeouts=MappingProxyType(
+            {"timeout": ("timeout", 1000), "discoveryTimeoutMs": ("connect_timeout", 1000)}
+        ),
+        url_kinds=MappingProxyType({"url": "sse", "httpUrl": "http"}),
+        refusals=(
+            *_gemini_settings("project", "{project}/.qwen/settings.json"),
+            *_gemini_settings("user", "{home}/.qwen/settings.json"),
+        ),
+        command=("qwen", "mcp", "add", "--scope", "{scope}", "{name}"),
+    ),
+    Host(
+        "crush",
+        "Crush",
+        (
+            Place("project", "{project}/.crush.json", _OPENCODE),
+            Place("project", "{project}/crush.json", _OPENCODE),
+            Place("user", "{config}/crush/crush.json", _OPENCODE),
+        ),
+        _TYPED,
+        notations=frozenset[Notation]({"braces", "dollar", "shell"}),
+        timeouts=MappingProxyType({"timeout": ("connect_timeout", 1)}),
+    ),
+    Host("lm-studio", "LM Studio", (Place("user", "{home}/.lmstudio/mcp.json"),)),
+    Host(
+        "trae",
+        "Trae",
+        (
+            Place("project", "{project}/.trae/mcp.json"),
+            Place("user", "{apps}/Trae/User/mcp.json"),
+        ),
+    ),
+    Host(
+        "warp",
+        "Warp",
+        (
+            Place("project", "{project}/.warp/.mcp.json"),
+            Place("user", "{home}/.warp/.mcp.json"),
+        ),
+        notations=_BRACES,
     ),
 )
 """Every host that ideabridge knows, in the order in which people see them."""
 
 
-def find_host(name: str) -> Host:
-    """Return the host with this name. Raise `UnknownHostError` if there is none."""
+def find_host(name: str, *, otherwise: str = "") -> Host:
+    """Return the host with this name.
+
+    Args:
+        name: the name on the command line.
+        otherwise: what a person can do with a host that is not in the table.
+
+    Raises:
+        UnknownHostError: there is no host with this name.
+    """
     hosts = {host.name: host for host in HOSTS}
     if name in hosts:
         return hosts[name]
-    hint = did_you_mean(name, list(hosts)) or f" Known: {', '.join(hosts)}"
-    raise UnknownHostError(f"unknown host {name[:40]!r}.{hint}")
+
+    similar = did_you_mean(name, list(hosts))
+    if similar:
+        raise UnknownHostError(f"unknown client {name[:40]!r}.{similar}")
+    known = f"unknown client {name[:40]!r}; known are {', '.join(hosts)}"
+    raise UnknownHostError(f"{known}. {otherwise}" if otherwise else known)

@@ -1,21 +1,94 @@
 """Translates a server's entry in a host's file into an entry of `mcpServers` in
 `ideabridge.json`.
+
+Keys of every host are understood in every file, because people copy entries from one to another. A
+key that means nothing here is left out, and a note names it. Only what cannot be guessed makes a
+server unusable: no command and no address, both of them, or a list of forbidden tools that cannot
+be read.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
-from ideabridge.server.hosts.host import HostEnvironment
+from ideabridge.bridge.server_entry import HINTS, IGNORED, KINDS, MAX_SECONDS, SYNONYMS
+from ideabridge.bridge.trust import TrustError, read_plain
+from ideabridge.server.hosts.host import HostEnvironment, Scope
+from ideabridge.server.hosts.notation import HostVariables, Input
+from ideabridge.server.hosts.salvage import PartialObject, ReadObject
+from ideabridge.server.hosts.table import Host
 from ideabridge.tools.encoding import JSON, JSONObject
 
-_VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
-_VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
+_NAMED_ALIKE: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
+_OWN_KEYS: Final[Mapping[str, str]] = {
+    **{key: own for key, own in SYNONYMS.items() if own in (*_NAMED_ALIKE, "allow", "deny")},
+    **{key: key for key in (*_NAMED_ALIKE, "disabled", "enabled", "allow", "deny")},
+    "server_type": "type",
+    "cmd": "command",
+    **dict.fromkeys(("workingDirectory", "working_directory"), "cwd"),
+    "isActive": "enabled",
+    **dict.fromkeys(("allowed_tools", "available_tools"), "allow"),
+    # `tools` has several forms.
+    "tools": "",
+}
+"""Maps keys of hosts to the keys of an entry in `ideabridge.json`; `enabled` is the opposite of
+`disabled`."""
+
+_APPROVALS: Final = ("alwaysAllow", "autoApprove", "trust", "default_tools_approval_mode")
+"""Keys that say which tools a host calls without asking."""
+
+_SIGN_IN_KEYS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("scopes", "oauthScopes"), "scope"),
+    **dict.fromkeys(("oauthClientId", "oauth_client_id"), "client_id"),
+    "oauthGrantType": "grant",
+    "oauth_callback_port": "callbackPort",
+}
+"""Maps keys of an entry that are about signing in to members of `auth`."""
+
+_NO_MEANING: Final = frozenset({*IGNORED, "bundled", "display_name", "faviconUrl", "serverName"})
+"""Keys that change nothing, so that no note names them."""
+
+_RESTRICTIONS: Final[Mapping[str, str]] = {
+    "sandbox": "restricts what the server may do in the client",
+    "sandboxEnabled": "restricts what the server may do in the client",
+    "experimental_environment": "makes the client run the server on another machine",
+    "remote": "makes the client run the server on another machine",
+    "authProviderType": "makes the client sign in with credentials of this machine",
+}
+"""Keys without which the server runs in another way."""
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "settings": "has only the settings of an extension of the client; expected 'command' or 'url'",
+    "uses": "names a block of the client's hub ('uses'); expected 'command' or 'url'",
+}
+"""Keys of entries that have neither a command nor an address."""
+
+_DOCKER: Final = frozenset({"docker", "podman", "nerdctl"})
+_DOCKER_FLAGS: Final = re.compile(
+    r"-[dithPq]+|--(rm|init|detach|interactive|tty|privileged|read-only|publish-all|quiet"
+    r"|no-healthcheck|oom-kill-disable|sig-proxy|disable-content-trust)|--[^=]+=.*",
+    re.DOTALL,
+)
+"""Matches options of `docker run` without a value in the next word."""
+
+_SHELL_CHARACTERS: Final = re.compile(r"""[|&;<>()$`\\"'*?\[\]#~=%!{}\n]""")
+_ABSOLUTE: Final = re.compile(r"[/\\~$]|[A-Za-z]:[/\\]")
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_LINE: Final = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)$", re.MULTILINE
+)
+_MAX_ENV_FILE: Final = 256 * 1024
+"""Maximum size of a file of variables, in bytes."""
+
+
+class UnusableEntryError(Exception):
+    """An entry cannot be translated. The message says why."""
 
 
 @dataclass(slots=True)
@@ -26,109 +99,697 @@ class Translation:
         entry: the entry of `ideabridge.json`.
         notes: hints for the user: variables to set, omitted keys.
         problem: why the server cannot be adopted, or None.
+        approved: the tools that the host calls without asking; `*` stands for all of them.
     """
 
     entry: JSONObject
     notes: list[str] = field(default_factory=list[str])
     problem: str | None = None
+    approved: tuple[str, ...] = ()
 
 
 def translate_server(
-    raw: JSONObject, environment: HostEnvironment, inputs: dict[str, str]
+    raw: JSON,
+    host: Host,
+    environment: HostEnvironment,
+    inputs: Mapping[str, Input],
+    scope: Scope = "user",
 ) -> Translation:
     """Translate the entry of one server.
 
     Args:
         raw: the entry in the host's file.
+        host: the host.
         environment: the values of variables such as `${workspaceFolder}`.
-        inputs: the descriptions of VS Code's `inputs`, keyed by id.
+        inputs: the values that the host asks a person for.
+        scope: who uses the servers of the file.
     """
-    result = Translation({})
-    for key, value in raw.items():
-        if key in _VSCODE_ONLY:
-            result.notes.append(f"'{key}' is the host's own and was left out")
-        elif key == "envFile":
-            result.problem = (
-                f"reads variables from a file ({value}); name each in 'env' there "
-                'first: "TOKEN": "${TOKEN}"'
-            )
-        elif key == "env" and isinstance(value, dict):
-            # In VS Code a null unsets a variable, and numbers are allowed. Here, every variable is
-            # a string.
-            members: JSONObject = {
-                name: _as_text(text) for name, text in value.items() if text is not None
-            }
-            result.entry[key] = _translated(members, environment, inputs, result.notes)
-        else:
-            result.entry[key] = _translated(value, environment, inputs, result.notes)
+    if not isinstance(raw, dict):
+        return Translation({}, problem="is not an object")
+    if _is_partial(raw):
+        return Translation({}, problem="is malformed in the file, or the file breaks off in it")
 
-    folder = result.entry.get("cwd")
-    if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
-        # The host resolves the path against the project; ideabridge resolves it against the
-        # configuration file.
-        result.entry["cwd"] = str(environment.project / folder)
-
-    return result
+    translator = _Translator(host, environment, inputs, scope)
+    try:
+        translator.read(raw)
+    except UnusableEntryError as error:
+        return Translation(translator.entry, translator.notes, problem=str(error))
+    return Translation(
+        translator.entry,
+        translator.notes,
+        approved=tuple(dict.fromkeys(translator.approved)),
+    )
 
 
-def _as_text(value: JSON) -> JSON:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value
-
-
-def _translated(
-    value: JSON, environment: HostEnvironment, inputs: dict[str, str], notes: list[str]
-) -> JSON:
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, environment, inputs, notes), value)
-    if isinstance(value, list):
-        return [_translated(item, environment, inputs, notes) for item in value]
+def _is_partial(value: JSON) -> bool:
     if isinstance(value, dict):
-        return {key: _translated(item, environment, inputs, notes) for key, item in value.items()}
-    return value
+        return isinstance(value, PartialObject) or any(map(_is_partial, value.values()))
+    return isinstance(value, list) and any(map(_is_partial, value))
 
 
-def _variable(
-    reference: re.Match[str],
-    environment: HostEnvironment,
-    inputs: dict[str, str],
-    notes: list[str],
-) -> str:
-    """Return the text that replaces a host's reference to a variable or an input."""
-    inside = reference.group(1)
-    kind, _, name = inside.partition(":")
-    if kind == "env" and _PLAIN_NAME.fullmatch(name):
-        return f"${{{name}}}"
-    if kind == "input" and name:
-        variable = _NOT_NAME.sub("_", name).strip("_").upper() or "INPUT"
-        if variable[0].isdigit():
-            variable = f"INPUT_{variable}"
+class _Translator:
+    """Reads the keys of one entry, one after the other."""
 
-        label = repr(name)
-        if inputs.get(name):
-            label += f" ({inputs[name]})"
+    def __init__(
+        self,
+        host: Host,
+        environment: HostEnvironment,
+        inputs: Mapping[str, Input],
+        scope: Scope,
+    ) -> None:
+        self.entry: JSONObject = {}
+        self.notes: list[str] = []
+        self.approved: list[str] = []
+        self._host = host
+        self._environment = environment
+        self._scope: Scope = scope
+        self._variables = HostVariables(
+            host.title,
+            host.notations,
+            frozenset(host.project_variables),
+            environment,
+            inputs,
+            self.notes,
+        )
 
-        note = f"the host asks for {label}: set the variable {variable} instead"
-        if note not in notes:
-            notes.append(note)
+    def read(self, raw: JSONObject) -> None:
+        """Translate an entry.
 
-        return f"${{{variable}}}"
+        Raises:
+            UnusableEntryError: the entry has no certain meaning.
+        """
+        self._refuse_own_kind(raw)
+        if "shell" in self._host.notations and "$(" in json.dumps(raw):
+            raise UnusableEntryError("has a command in a value, $(...); ideabridge never runs it")
+        if isinstance(raw, ReadObject):
+            self.notes += [f"has {key!r} twice; the last one counts" for key in raw.repeated]
 
-    is_windows = environment.platform == "win32"
-    match inside:
-        case "workspaceFolder" | "workspaceRoot":
-            return str(environment.project)
-        case "workspaceFolderBasename":
-            return environment.project.name
-        case "userHome":
-            return "${USERPROFILE}" if is_windows else "${HOME}"
-        case "pathSeparator" | "/":
-            return "\\" if is_windows else "/"
-        case _:
-            # Any other variable is not changed. The check of ideabridge.json reports it if it is
-            # unknown.
-            return reference.group()
+        for key, value in _flat(raw):
+            if value is not None:
+                self._read_key(key, value, raw)
+
+        if "command" not in self.entry and "url" not in self.entry:
+            self._refuse_empty(raw)
+        if "command" in self.entry and "url" in self.entry:
+            raise UnusableEntryError("has both 'command' and 'url'; expected one of them")
+
+        self._read_type(raw)
+        self._drop_what_does_not_fit()
+        if "command" in self.entry:
+            self._finish_program(raw)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    # -- entries that are no servers ---------------------------------------------------------------
+
+    def _refuse_own_kind(self, raw: JSONObject) -> None:
+        kind = raw.get("type", raw.get("source"))
+        if isinstance(kind, str) and kind in self._host.own_kinds:
+            raise UnusableEntryError(f"is a part of {self._host.title} ({kind}), not a server")
+        for key, hint in HINTS.items():
+            if key != "envFile" and raw.get(key) is not None:
+                raise UnusableEntryError(f"{key}: {hint}")
+
+    def _refuse_empty(self, raw: JSONObject) -> None:
+        for key, reason in _ELSEWHERE.items():
+            if key in raw:
+                raise UnusableEntryError(reason)
+        raise UnusableEntryError(
+            "expected 'command' (a program to start) or 'url' (a server to call)"
+        )
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def _read_key(self, key: str, value: JSON, raw: JSONObject) -> None:
+        own_key = _OWN_KEYS.get(key)
+        if key in self._host.timeouts:
+            self._read_timeout(key, value)
+        elif own_key and own_key != key and own_key in raw:
+            self._leave_out(key, value)
+        elif own_key in ("allow", "deny"):
+            self._read_tools(own_key, key, value)
+        elif own_key in ("disabled", "enabled"):
+            self._read_switch(key, value, is_on=own_key == "enabled")
+        elif own_key and own_key != "type":
+            self._read_own_key(own_key, key, value)
+        elif not own_key:
+            self._read_other_key(key, value)
+
+    def _read_own_key(self, own_key: str, key: str, value: JSON) -> None:
+        match own_key:
+            case "command":
+                self._read_command(key, value)
+            case "args":
+                self._add_arguments(self._words(key, value))
+            case "env":
+                self._add_variables(self._texts(key, value, "="))
+            case "headers":
+                self._add_headers(self._texts(key, value, ":"))
+            case "auth":
+                self._read_auth(key, value)
+            case _:
+                text = self._variables.text(self._text(key, value))
+                if text:
+                    self.entry[own_key] = text
+
+    def _read_other_key(self, key: str, value: JSON) -> None:
+        match key:
+            case "envFile":
+                self._read_env_file(value)
+            case "env_vars" | "env_keys":
+                self._pass_on(key, value)
+            case "env_http_headers" | "bearer_token_env_var" | "bearer_token":
+                self._read_header_key(key, value)
+            case "requestOptions" if isinstance(value, dict):
+                self._read_request_options(value)
+            case "tools":
+                self._read_tool_table(value)
+            case "timeout":
+                self._read_time("timeout", key, key, value)
+            case _ if key in _SIGN_IN_KEYS:
+                self._read_auth(key, {_SIGN_IN_KEYS[key]: value})
+            case _ if key in _APPROVALS:
+                self._read_approvals(key, value)
+            case _:
+                self._leave_out(key, value)
+
+    def _read_header_key(self, key: str, value: JSON) -> None:
+        """Read a header, or the variables that hold the values of headers."""
+        if key == "env_http_headers":
+            names = self._texts(key, value, ":")
+            self._add_headers({name: f"${{env:{text}}}" for name, text in names.items()})
+        elif key == "bearer_token":
+            self._add_headers({"Authorization": f"Bearer {self._text(key, value)}"})
+        else:
+            self._add_headers({"Authorization": f"Bearer ${{env:{self._text(key, value)}}}"})
+
+    def _leave_out(self, key: str, value: JSON) -> None:
+        """Note that a key is left out, unless it changes nothing."""
+        if key in _NO_MEANING or key.startswith(("_", "$", "//")) or value in ({}, [], "", False):
+            return
+        meaning = _RESTRICTIONS.get(key)
+        if meaning is not None:
+            self._note(f"'{key}' {meaning}; ideabridge uses the server without it")
+        else:
+            self._note(f"'{key}' has no meaning here and is left out")
+
+    def _read_command(self, key: str, value: JSON) -> None:
+        """Read a program, a list of a program and its arguments, or an object of both (Zed)."""
+        if isinstance(value, dict):
+            path = value.get("path", value.get("command"))
+            self._read_command(key, path)
+            for member in ("args", "env"):
+                if value.get(member) is not None:
+                    self._read_own_key(member, member, value[member])
+            return
+
+        if isinstance(value, list):
+            words = self._words(key, value)
+            if not words:
+                raise UnusableEntryError("'command' is empty; expected a program")
+            value = words[0]
+            self._add_arguments(words[1:], first=True)
+
+        text = self._text(key, value)
+        if not text.strip():
+            raise UnusableEntryError("'command' is empty; expected a program")
+        self.entry["command"] = self._variables.text(text)
+
+    def _add_arguments(self, words: list[str], *, first: bool = False) -> None:
+        translated: list[JSON] = [self._variables.text(word, is_argument=True) for word in words]
+        present = self.entry.get("args")
+        others = present if isinstance(present, list) else []
+        arguments = [*translated, *others] if first else [*others, *translated]
+        if arguments:
+            self.entry["args"] = arguments
+
+    def _add_variables(self, members: Mapping[str, str], *, is_weak: bool = False) -> None:
+        """Add variables of the server's environment.
+
+        Args:
+            members: the values in the host's notation, keyed by name.
+            is_weak: whether variables that are there already keep their values.
+        """
+        self._add("env", members, is_weak=is_weak)
+
+    def _add_headers(self, members: Mapping[str, str]) -> None:
+        self._add("headers", members)
+
+    def _add(self, key: str, members: Mapping[str, str], *, is_weak: bool = False) -> None:
+        if not members:
+            return
+
+        present = self.entry.get(key)
+        present = present if isinstance(present, dict) else {}
+        added: JSONObject = {name: self._variables.text(text) for name, text in members.items()}
+        self.entry[key] = {**added, **present} if is_weak else {**present, **added}
+
+    def _pass_on(self, key: str, value: JSON) -> None:
+        """Read a list of variables whose values the host passes on from its own environment."""
+        names: dict[str, str] = {}
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict) and item.get("source") == "remote":
+                self._note(f"'{key}' names a variable of another machine, which is left out")
+                continue
+
+            name = item.get("name") if isinstance(item, dict) else item
+            if not isinstance(name, str) or not _VARIABLE_NAME.fullmatch(name):
+                self._note(f"'{key}' has an item that is no name of a variable; it is left out")
+            else:
+                names[name] = f"${{env:{name}}}"
+
+        self._add_variables(names, is_weak=True)
+        if names and key == "env_keys":
+            self._note(
+                f"{self._host.title} keeps the values of {', '.join(names)}: set these variables"
+            )
+
+    def _read_request_options(self, value: JSONObject) -> None:
+        for member, item in value.items():
+            if member == "headers" and item is not None:
+                self._add_headers(self._texts("requestOptions.headers", item, ":"))
+            elif item is not None:
+                self._note(f"'requestOptions.{member}' has no meaning here and is left out")
+
+    def _read_env_file(self, value: JSON) -> None:
+        """Read the variables in a file.
+
+        A file of the project may name only a file in the project, and its values are not copied,
+        because a repository may contain the configuration that receives them.
+        """
+        path = Path(
+            self._variables.text(self._text("envFile", value)).replace(
+                "${HOME}", str(self._environment.home)
+            )
+        ).expanduser()
+        path = self._environment.project / path
+        is_shared = self._scope == "project"
+        if is_shared:
+            real = Path(os.path.realpath(path))
+            if not real.is_relative_to(os.path.realpath(self._environment.project)):
+                raise UnusableEntryError(f"envFile: {path} is outside the project, and is not read")
+
+        try:
+            text = read_plain(path, _MAX_ENV_FILE).decode("utf-8-sig")
+        except (OSError, TrustError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UnusableEntryError(
+                f"envFile: {path} cannot be read ({reason}); name the variables in 'env': "
+                '"TOKEN": "${TOKEN}"'
+            ) from None
+
+        values = _variables_in(text)
+        names = ", ".join(values) or "no variables"
+        if is_shared:
+            members = {name: f"${{env:{name}}}" for name in values}
+            self._note(f"'envFile' ({path}) holds {names}: set these variables")
+        else:
+            members = {name: text.replace("${", "$${") for name, text in values.items()}
+            self._note(f"the values of {names} are copied from 'envFile' ({path})")
+
+        present = self.entry.get("env")
+        own = present if isinstance(present, dict) else {}
+        if is_shared:
+            self._add_variables(members, is_weak=True)
+        else:
+            self.entry["env"] = {**members, **own}
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def _read_tools(self, own_key: str, key: str, value: JSON) -> None:
+        """Read a list of tools that are offered, or that are not."""
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UnusableEntryError(f"{key}: restricts the tools; expected a list of names")
+        if key == "available_tools" and not names:
+            return
+
+        present = self.entry.get(own_key)
+        others = present if isinstance(present, list) else None
+        if own_key == "deny":
+            self.entry["deny"] = [
+                *(others or []),
+                *(name for name in dict.fromkeys(map(str, names)) if name not in (others or [])),
+            ]
+        elif "*" not in names:
+            # A tool is offered if each list has it.
+            both = names if others is None else [name for name in others if name in names]
+            self.entry["allow"] = [*dict.fromkeys(map(str, both))]
+
+    def _read_tool_table(self, value: JSON) -> None:
+        """Read `tools`: names of the tools that are offered, or settings of tools by name."""
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            self._read_tools("allow", "tools", value)
+            return
+
+        table = value if isinstance(value, dict) else {}
+        for name, settings in table.items():
+            is_off = settings is False
+            if isinstance(settings, dict):
+                is_off = settings.get("enabled") is False
+                if settings.get("approval_mode") == "approve":
+                    self.approved.append(name)
+            if is_off:
+                self._read_tools("deny", "tools", name)
+
+        self._note("'tools' also has settings that have no meaning here; these are left out")
+
+    def _read_approvals(self, key: str, value: JSON) -> None:
+        """Remember which tools the host calls without asking. ideabridge asks by its own rules."""
+        if isinstance(value, list):
+            self.approved += [name for name in value if isinstance(name, str) and name]
+        elif value is True or value == "approve":
+            self.approved.append("*")
+
+        if value not in ([], False):
+            self._note(
+                f"'{key}' says which tools {self._host.title} calls without asking; ideabridge "
+                "asks by its own rules"
+            )
+
+    def _read_switch(self, key: str, value: JSON, *, is_on: bool) -> None:
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.strip().lower(), value)
+        if not isinstance(value, bool):
+            self._note(f"'{key}' is neither true nor false; the server is imported as disabled")
+            value = not is_on
+        if value != is_on:
+            self.entry["disabled"] = True
+
+    # -- time-outs ---------------------------------------------------------------------------------
+
+    def _read_timeout(self, key: str, value: JSON) -> None:
+        if isinstance(value, dict):
+            for member, item in value.items():
+                self._read_time(_TIME_MEMBERS.get(member, ""), f"{key}.{member}", key, item)
+        else:
+            self._read_time(self._host.timeouts[key][0], key, key, value)
+
+    def _read_time(self, own_key: str, place: str, key: str, value: JSON) -> None:
+        if not own_key:
+            self._note(f"'{place}' has no meaning here and is left out")
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            self._note(f"'{place}' is no time; it is left out")
+            return
+
+        units = self._units(key, value)
+        if units is None:
+            self._note(
+                f"'{place}' is left out, because the documentation of {self._host.title} does not "
+                "say in which unit it is"
+            )
+            return
+
+        seconds = min(value, 2 * MAX_SECONDS * units) / units
+        if not seconds <= MAX_SECONDS:
+            self._note(f"'{place}' is longer than {MAX_SECONDS} s, which is the longest time here")
+            seconds = float(MAX_SECONDS)
+
+        self.entry.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
+
+    def _units(self, key: str, value: float) -> int | None:
+        """Return how many units of a time a second has; None if nobody can say.
+
+        Unless the key names the unit, a number may come from another host's file: fewer than 1,000
+        are surely seconds, and more seconds than any time-out has are surely milliseconds.
+        """
+        units = self._host.timeouts.get(key, ("", 0))[1]
+        if units and key.lower().endswith(("ms", "sec")):
+            return units
+        if value > MAX_SECONDS:
+            return 1000
+        return 1 if value < 1000 else units or None
+
+    # -- signing in --------------------------------------------------------------------------------
+
+    def _read_auth(self, key: str, value: JSON) -> None:
+        """Read how a person signs in, as far as ideabridge needs to know."""
+        if not isinstance(value, dict):
+            if value not in ("oauth", True):
+                self._note(f"'{key}' has no meaning here and is left out")
+            return
+
+        present = self.entry.get("auth")
+        auth: JSONObject = dict(present) if isinstance(present, dict) else {}
+        for member, item in value.items():
+            if item is not None:
+                self._read_auth_member(auth, f"{key}.{member}", member, item)
+
+        if auth:
+            self.entry["auth"] = auth
+
+    def _read_auth_member(self, auth: JSONObject, place: str, member: str, item: JSON) -> None:
+        own_member = _AUTH_KEYS.get(member)
+        match own_member:
+            case "scope":
+                text = item.replace(",", " ").split() if isinstance(item, str) else item
+                words = self._words(place, list(text) if isinstance(text, list) else text)
+                if words:
+                    auth["scope"] = " ".join(words)
+            case "callbackPort" if isinstance(item, int) and not isinstance(item, bool):
+                auth["redirect_uri"] = f"http://localhost:{item}/callback"
+            case "redirect_uri" if not _is_loopback(item):
+                self._note(f"'{place}' is not on this machine, and is left out")
+            case None | "callbackPort":
+                if member != "enabled":
+                    self._note(f"'{place}' has no meaning here and is left out")
+            case _:
+                auth[own_member] = self._variables.text(self._text(place, item))
+
+    # -- the whole entry ---------------------------------------------------------------------------
+
+    def _read_type(self, raw: JSONObject) -> None:
+        """Read the transport. A kind that does not fit, or is unknown, is left out."""
+        kinds = {key: value for key, value in _flat(raw) if _OWN_KEYS.get(key) == "type"}
+        written = kinds.get("type") or next(filter(None, kinds.values()), None)
+        kind = written if isinstance(written, str) else ""
+        if kind.lower() in ("ws", "websocket"):
+            raise UnusableEntryError(f"type: {kind!r} is a transport that ideabridge does not have")
+
+        own_kind = KINDS.get(kind, _OTHER_KINDS.get(kind.lower(), ""))
+        is_program = "command" in self.entry
+        if written is not None and not own_kind:
+            self._note("'type' is unknown and is left out")
+        elif own_kind and (own_kind == "stdio") != is_program:
+            self._note(f"'type' is {kind!r}, which does not fit; it is left out")
+        elif own_kind and own_kind != "stdio" and kind != "remote":
+            self.entry["type"] = own_kind
+
+        if "type" not in self.entry and not is_program:
+            used = next((key for key, _ in _flat(raw) if _OWN_KEYS.get(key) == "url"), "")
+            if used in self._host.url_kinds:
+                self.entry["type"] = self._host.url_kinds[used]
+
+    def _drop_what_does_not_fit(self) -> None:
+        """Leave out the keys of a program for an address, and those of an address for a program."""
+        if "command" in self.entry:
+            keys = ("headers", "auth")
+            what = "a program"
+        else:
+            keys = ("args", "env", "cwd")
+            what = "an address"
+            self._fill_headers()
+
+        for key in keys:
+            if self.entry.pop(key, None):
+                self._note(f"'{key}' does not go with {what}, and is left out")
+
+    def _fill_headers(self) -> None:
+        """Fill variables of the entry's own environment into headers, as Goose does."""
+        env = self.entry.get("env")
+        headers = self.entry.get("headers")
+        if not isinstance(env, dict) or not isinstance(headers, dict):
+            return
+
+        used = False
+        for name, text in headers.items():
+            for variable, value in env.items():
+                reference = f"${{{variable}}}"
+                if isinstance(text, str) and isinstance(value, str) and reference in text:
+                    text = text.replace(reference, value)
+                    used = True
+            headers[name] = text
+
+        if used:
+            del self.entry["env"]
+
+    def _finish_program(self, raw: JSONObject) -> None:
+        command = self.entry["command"]
+        assert isinstance(command, str)
+        first, _, rest = command.partition(" ")
+        if rest and not self.entry.get("args") and not re.search(r"[/\\:$~]", first):
+            self._split_command(command)
+
+        folder = self.entry.get("cwd")
+        if isinstance(folder, str) and not _ABSOLUTE.match(folder):
+            # The host resolves the path against the project.
+            self.entry["cwd"] = str(self._environment.project / folder)
+
+        for name in _docker_names(command, self.entry.get("args")):
+            self._add_variables({name: f"${{env:{name}}}"}, is_weak=True)
+
+    def _split_command(self, line: str) -> None:
+        """Split a command line into words, if no shell would read more into it. No program has
+        such a name.
+        """
+        if _SHELL_CHARACTERS.search(line):
+            raise UnusableEntryError(
+                f"'command' is a command line ({line!r}); write its words in 'args'"
+            )
+
+        words: list[JSON] = [*line.split()]
+        self.entry["command"] = words[0]
+        self.entry["args"] = words[1:]
+        self._note("'command' is a command line; its words are the program and its arguments")
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _text(self, place: str, value: JSON) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str | int | float):
+            return str(value)
+        raise UnusableEntryError(f"{place}: expected text")
+
+    def _words(self, place: str, value: JSON) -> list[str]:
+        if isinstance(value, str) and value.strip() and not re.search(r"\s", value):
+            value = [value]
+        if not isinstance(value, list):
+            raise UnusableEntryError(f"{place}: expected a list of words")
+        return [
+            self._text(f"{place}.{number}", item)
+            for number, item in enumerate(value)
+            if item is not None
+        ]
+
+    def _texts(self, place: str, value: JSON, separator: str) -> dict[str, str]:
+        """Return texts keyed by name. Some hosts write them as a list of `NAME=TEXT`, or of objects
+        with `name` and `value`.
+        """
+        if isinstance(value, list):
+            value = dict(self._pairs(place, value, separator))
+        if not isinstance(value, dict):
+            raise UnusableEntryError(f"{place}: expected an object of names and texts")
+        return {
+            name: self._text(f"{place}.{name}", item)
+            for name, item in value.items()
+            if item is not None
+        }
+
+    def _pairs(self, place: str, items: list[JSON], separator: str) -> Iterator[tuple[str, JSON]]:
+        for number, item in enumerate(items):
+            if isinstance(item, dict) and isinstance(item.get("name"), str):
+                yield str(item["name"]), item.get("value")
+            elif isinstance(item, str) and separator in item:
+                name, _, text = item.partition(separator)
+                yield name.strip(), text.strip() if separator == ":" else text
+            else:
+                raise UnusableEntryError(f"{place}.{number}: expected NAME{separator}TEXT")
+
+
+_TIME_MEMBERS: Final[Mapping[str, str]] = {
+    "startup": "connect_timeout",
+    "execution": "timeout",
+    "request": "timeout",
+}
+"""Maps the members of a time-out that is an object (opencode) to the keys of an entry."""
+
+_AUTH_KEYS: Final[Mapping[str, str]] = {
+    **{
+        key: key
+        for key in (
+            "grant",
+            "issuer",
+            "client_id",
+            "client_secret",
+            "secret_in",
+            "private_key",
+            "algorithm",
+            "client_metadata_url",
+            "redirect_uri",
+            "scope",
+        )
+    },
+    **dict.fromkeys(("clientId", "CLIENT_ID"), "client_id"),
+    **dict.fromkeys(("clientSecret", "CLIENT_SECRET"), "client_secret"),
+    "redirectUri": "redirect_uri",
+    "scopes": "scope",
+    **dict.fromkeys(("callback_port", "callbackPort"), "callbackPort"),
+}
+"""Maps keys of a sign-in to those of `auth`."""
+
+_OTHER_KINDS: Final[Mapping[str, str]] = {
+    "streamablehttp": "http",
+    "streamable": "http",
+    "http-stream": "http",
+    "http-streaming": "http",
+    "https": "http",
+}
+"""Other spellings of transports, in lower case."""
+
+
+def _flat(raw: JSONObject) -> Iterator[tuple[str, JSON]]:
+    """Yield the keys and values of an entry, with those of an object in it that describes the
+    server.
+    """
+    for key, value in raw.items():
+        is_nested = key == "transport" or (key == "config" and not _is_server(raw))
+        if is_nested and isinstance(value, dict) and (key == "transport" or _is_server(value)):
+            yield from ((inner, item) for inner, item in value.items() if inner not in raw)
+        else:
+            yield key, value
+
+
+def _is_server(value: JSONObject) -> bool:
+    return any(_OWN_KEYS.get(key) in ("command", "url") for key in value)
+
+
+def _is_loopback(value: JSON) -> bool:
+    return isinstance(value, str) and bool(
+        re.match(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/", value)
+    )
+
+
+def _docker_names(command: str, words: JSON) -> Iterator[str]:
+    """Yield the variables that `docker run -e NAME` hands on to a container."""
+    name = PurePath(command.replace("\\", "/")).name.lower().removesuffix(".exe")
+    if name not in _DOCKER or not isinstance(words, list) or "run" not in words:
+        return
+
+    options = iter([str(word) for word in words[words.index("run") + 1 :]])
+    for word in options:
+        if not word.startswith("-"):
+            return
+        if word in ("-e", "--env"):
+            text = next(options, "")
+        elif word.startswith("--env="):
+            text = word.removeprefix("--env=")
+        else:
+            if not _DOCKER_FLAGS.fullmatch(word):
+                next(options, None)
+            continue
+
+        if _VARIABLE_NAME.fullmatch(text):
+            yield text
+
+
+def _variables_in(text: str) -> dict[str, str]:
+    """Return the variables in a file such as `.env`."""
+    values: dict[str, str] = {}
+    for match in _ENV_LINE.finditer(text):
+        value = match.group(2).strip()
+        quoted = re.match(r"(['\"])(.*?)\1", value)
+        if quoted is not None:
+            value = quoted.group(2)
+        else:
+            value = re.sub(r"\s+#.*$", "", value)
+
+        values[match.group(1)] = value
+
+    return values
 
 
 def is_ourselves(entry: JSONObject) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
     from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.bridge.store.store import Store
+    from ideabridge.server.hosts.host import HostEnvironment
+    from ideabridge.server.hosts.table import Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,34 +356,73 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 def check_hosts(findings: Findings, project: Path) -> None:
     """Check which hosts on this machine are configured to use ideabridge."""
-    from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, read_host_document
+    from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.table import HOSTS
 
     places = HostEnvironment(project=project)
+    problems: dict[Path, str] = {}
+    absent: list[str] = []
     for host in HOSTS:
-        having: list[str] = []
-        other_servers = 0
-        for file in host.files(places):
-            try:
-                document = read_host_document(file.path, file.format)
-                servers = file.servers(document.content)
-            except IdeabridgeError as error:
-                findings.add(f"host {host.name}", str(error), wrong=True)
-                continue
+        known = set(problems)
+        found = _servers_of(host, places, problems)
+        for path, problem in problems.items():
+            if path not in known:
+                findings.add(f"client {host.name}", problem, wrong=True)
 
-            other_servers += sum(1 for name in servers if name != SERVER_NAME)
-            if SERVER_NAME in servers:
-                having.append(f"{file.path} ({file.scope})")
-
-        if having:
-            findings.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
-        elif other_servers:
+        if found.ours:
+            findings.add(f"client {host.name}", f"has ideabridge in {', '.join(found.ours)}")
+        elif found.others:
             hint = (
                 f"`ideabridge servers import {host.name} --move`, then `ideabridge "
                 f"install {host.name} --write`"
             )
             findings.add(
-                f"host {host.name}", f"has {other_servers} other servers, not ideabridge", hint=hint
+                f"client {host.name}",
+                f"has {counted(found.others, 'other server')}, not ideabridge",
+                hint=hint,
             )
         else:
-            findings.add(f"host {host.name}", "not set up")
+            absent.append(host.title)
+
+    if absent:
+        hint = "`ideabridge install CLIENT` sets one up"
+        findings.add("other clients", f"not set up: {', '.join(absent)}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _HostServers:
+    """What the files of a host list.
+
+    Attributes:
+        ours: the files that list ideabridge, each with its scope.
+        others: how many other servers they list.
+    """
+
+    ours: list[str]
+    others: int
+
+
+def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) -> _HostServers:
+    """Read the files of a host. Add what is wrong with a file to `problems`, keyed by its path."""
+    from ideabridge.server.hosts.host import SERVER_NAME, read_tolerantly
+
+    ours: list[str] = []
+    others = 0
+    for file in host.files(places):
+        try:
+            document = read_tolerantly(file.path, file.format)
+        except IdeabridgeError as error:
+            problems.setdefault(file.path, str(error))
+            continue
+
+        if document.damage:
+            problems.setdefault(file.path, f"{file.path}: {document.damage}")
+
+        servers = file.servers(document.content)
+        # Files of older versions, and those of other hosts, are read by the import alone.
+        if file.is_current:
+            others += sum(name != SERVER_NAME for name in servers)
+        if SERVER_NAME in servers:
+            ours.append(f"{file.path} ({file.scope})")
+
+    return _HostServers(ours, others)

@@ -1,0 +1,272 @@
+"""Translates the notations of variables in a host's file into `${VAR}` of `ideabridge.json`.
+
+A host fills in some values that ideabridge cannot know: it asks a person, reads a setting, or runs
+a command. A variable takes the place of such a value, and a note says which one to set. Text that a
+host passes on as it is written is escaped, so that a file of a host never refers to a variable or
+a secret of ideabridge by accident.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final, Literal
+
+from ideabridge.server.hosts.host import HostEnvironment
+from ideabridge.tools.encoding import JSON, JSONObject
+
+Notation = Literal["braces", "dollar", "curly", "shell"]
+"""A notation that only some hosts know. braces: `${X}`, perhaps with a default. dollar: `$X`.
+curly: `{env:X}` and `{file:X}`. shell: `$(COMMAND)`, which ideabridge never runs."""
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WITH_DEFAULT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:-[^{}]*)?", re.DOTALL)
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
+_REFERENCE: Final = re.compile(
+    r"\$\{\{\s*(?:secrets|inputs)\.(?P<block>[^{}]*?)\s*\}\}"
+    r"|\$\{(?P<inside>[^{}]*)\}"
+    r"|\{(?P<curly>(?:env|file):[^{}]*)\}"
+    r"|\$(?P<dollar>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+_TAKEN_NAMES: Final = frozenset(
+    {
+        "APPDATA",
+        "COMSPEC",
+        "DISPLAY",
+        "EDITOR",
+        "HOME",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "HOST",
+        "HOSTNAME",
+        "LANG",
+        "LANGUAGE",
+        "LOCALAPPDATA",
+        "LOGNAME",
+        "OLDPWD",
+        "OS",
+        "PATH",
+        "PATHEXT",
+        "PORT",
+        "PWD",
+        "SHELL",
+        "SYSTEMROOT",
+        "TEMP",
+        "TERM",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "USERNAME",
+        "USERPROFILE",
+        "VISUAL",
+        "WINDIR",
+    }
+)
+_TAKEN_STARTS: Final = ("DYLD_", "IDEABRIDGE_", "LC_", "LD_", "NODE_", "PYTHON", "XDG_")
+"""Names and beginnings of names of variables that mean something to every program. No value of a
+host gets such a name: `${input:path}` is not `${PATH}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A value that the host asks a person for.
+
+    Attributes:
+        prompt: the text that the host shows.
+        default: the value that the host suggests, or "".
+    """
+
+    prompt: str = ""
+    default: str = ""
+
+
+def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[str, Input]:
+    """Return the `inputs` of a host's file, keyed by id. A default of a password is left out.
+
+    Args:
+        content: the content of the file.
+        keys: the keys that lead to the servers. The inputs are beside the servers, or at the top.
+    """
+    parent: JSON = content
+    for key in keys[:-1]:
+        parent = parent.get(key) if isinstance(parent, dict) else None
+
+    beside = parent.get("inputs") if isinstance(parent, dict) else None
+    listed = beside if isinstance(beside, list) else content.get("inputs")
+    inputs: dict[str, Input] = {}
+    for entry in listed if isinstance(listed, list) else []:
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
+            continue
+
+        default = entry.get("default")
+        is_usable = isinstance(default, str | int | float) and not isinstance(default, bool)
+        text = str(default) if is_usable and not entry.get("password") else ""
+        inputs[str(entry["id"])] = Input(
+            prompt=str(entry.get("description") or ""),
+            default="" if re.search(r"[{}\0]", text) else text,
+        )
+
+    return inputs
+
+
+@dataclass(slots=True)
+class HostVariables:
+    """Translates the strings of one entry.
+
+    Attributes:
+        title: the name of the host in notes.
+        notations: the notations that the host knows, besides those with a kind (`${env:X}`).
+        project_names: names of variables that the host sets to the project folder.
+        environment: the folders that variables of editors stand for.
+        inputs: the values that the host asks for, keyed by id.
+        notes: what the translation has to say.
+    """
+
+    title: str
+    notations: frozenset[Notation]
+    project_names: frozenset[str]
+    environment: HostEnvironment
+    inputs: Mapping[str, Input]
+    notes: list[str] = field(default_factory=list[str])
+
+    def translated(self, value: JSON, *, is_argument: bool = False) -> JSON:
+        """Translate every string in a value.
+
+        Args:
+            value: the value.
+            is_argument: whether the program itself may expand a `${X}` that the host passes on.
+        """
+        if isinstance(value, str):
+            return self.text(value, is_argument=is_argument)
+        if isinstance(value, list):
+            return [self.translated(item, is_argument=is_argument) for item in value]
+        if isinstance(value, dict):
+            return {
+                key: self.translated(item, is_argument=is_argument) for key, item in value.items()
+            }
+        return value
+
+    def text(self, text: str, *, is_argument: bool = False) -> str:
+        """Translate one string."""
+
+        def replacement(match: re.Match[str]) -> str:
+            if match["block"] is not None:
+                return self._named("secret", match["block"])
+            if match["inside"] is not None:
+                return self._braces(match["inside"].strip(), match[0], is_argument=is_argument)
+            if match["curly"] is not None:
+                return self._curly(match["curly"], match[0])
+            return f"${{{match['dollar']}}}" if "dollar" in self.notations else match[0]
+
+        return _REFERENCE.sub(replacement, text)
+
+    def _curly(self, inside: str, written: str) -> str:
+        if "curly" not in self.notations:
+            return written
+        kind, _, name = inside.partition(":")
+        return self._named(kind, name)
+
+    def _braces(self, inside: str, written: str, *, is_argument: bool) -> str:
+        plain = _WITH_DEFAULT.fullmatch(inside)
+        known = self._editor_value(inside)
+        if known is not None:
+            return known
+        if plain is None:
+            kind, has_kind, name = inside.partition(":")
+            if has_kind and name and kind in _KINDS and kind != "secret":
+                return self._named(kind, name)
+            return self._passed_on(written)
+        if "braces" not in self.notations:
+            if is_argument:
+                return self._passed_on(written)
+            self._note(f"{written} is a variable here; {self.title} passes it on as it is written")
+
+        return f"${{{inside}}}"
+
+    def _passed_on(self, written: str) -> str:
+        """Escape a text, so that the server gets it as it is written."""
+        return f"${written}"
+
+    def _editor_value(self, inside: str) -> str | None:
+        """Return the text for a variable of editors without a kind; None if it is none."""
+        is_windows = self.environment.platform == "win32"
+        match inside:
+            case "workspaceFolder" | "workspaceRoot" | "cwd":
+                return _escaped(str(self.environment.project))
+            case "workspaceFolderBasename":
+                return _escaped(self.environment.project.name)
+            case "userHome":
+                return "${USERPROFILE}" if is_windows else "${HOME}"
+            case "pathSeparator" | "/":
+                return "\\" if is_windows else "/"
+            case _ if inside in self.project_names:
+                return _escaped(str(self.environment.project))
+            case _:
+                return None
+
+    def _named(self, kind: str, name: str) -> str:
+        """Return the text for a value of a kind: `env:X`, `input:x`, ..."""
+        if kind in ("env", "secret") and _WITH_DEFAULT.fullmatch(name):
+            if kind == "secret":
+                self._note(f"{self.title} keeps the secret {name!r}: set the variable {name}")
+            return f"${{{name}}}"
+
+        if kind.startswith("workspaceFolder") and name == self.environment.project.name:
+            return _escaped(str(self.environment.project))
+
+        given = self.inputs.get(name, Input()) if kind == "input" else Input()
+        prompt = f" ({given.prompt})" if given.prompt else ""
+        variable = _variable_name(kind, name)
+        what = _KINDS[kind].format(name=repr(name))
+        note = f"{self.title} {what}{prompt}: set the variable {variable} instead"
+        if given.default:
+            note += f"; without it, {given.default!r} counts"
+
+        self._note(note)
+        default = f":-{given.default}" if given.default else ""
+        return f"${{{variable}{default}}}"
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+_KINDS: Final = {
+    "env": "reads the variable {name}",
+    "secret": "keeps the secret {name}",
+    "input": "asks for {name}",
+    "config": "fills in its setting {name}",
+    "command": "runs its command {name} for a value",
+    "workspaceFolder": "fills in the folder {name} of its workspace",
+    "workspaceFolderBasename": "fills in the folder {name} of its workspace",
+    "file": "reads a value from the file {name}",
+}
+"""What the host does for each kind of value."""
+
+
+def _escaped(path: str) -> str:
+    """Return a path in which nothing counts as a variable."""
+    return path.replace("${", "$${")
+
+
+def _variable_name(kind: str, name: str) -> str:
+    """Return the name of the variable that stands for a host's value."""
+    if kind == "file":
+        name = PurePath(name.replace("\\", "/")).name
+
+    prefix = {"config": "config_", "command": "command_"}.get(kind, "")
+    if kind.startswith("workspaceFolder"):
+        prefix = "workspace_folder_"
+
+    words = _CAMEL_CASE.sub("_", f"{prefix}{name}")
+    variable = _NOT_NAME.sub("_", words).strip("_").upper()
+    is_taken = variable in _TAKEN_NAMES or variable.startswith(_TAKEN_STARTS)
+    if not variable or variable[0].isdigit() or is_taken:
+        variable = f"INPUT_{variable}".rstrip("_")
+
+    return variable

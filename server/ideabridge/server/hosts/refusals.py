@@ -1,0 +1,157 @@
+"""Finds the servers that a host does not start, because one of its files refuses them by name, by
+command or by address, outside of their entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from ideabridge.server.hosts.host import HostEnvironment, HostFileError, Scope, read_tolerantly
+from ideabridge.server.hosts.table import Host, HostRefusal
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_MAX_PATTERN = 200
+"""Maximum length of a pattern; a longer one matches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """What one file refuses."""
+
+    refusal: HostRefusal
+    path: str
+    content: JSON
+
+
+@dataclass(slots=True)
+class Refused:
+    """What the files of a host say about one server.
+
+    Attributes:
+        is_off: whether the host does not start the server.
+        denied_tools: patterns of tools that the host does not offer.
+        notes: hints for the user.
+    """
+
+    is_off: bool = False
+    denied_tools: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+class HostRefusals:
+    """The refusals of one host on one machine.
+
+    Attributes:
+        problems: what is wrong with files that cannot be read.
+    """
+
+    def __init__(self, host: Host, environment: HostEnvironment) -> None:
+        self.problems: list[str] = []
+        self._title = host.title
+        self._lists = list(self._read(host, environment))
+
+    def of(self, name: str, scope: Scope, entry: JSONObject) -> Refused:
+        """Return what the files say about a server.
+
+        Args:
+            name: the name of the server in the host.
+            scope: who uses the server.
+            entry: the entry of the server in `ideabridge.json`.
+        """
+        result = Refused()
+        for found in self._lists:
+            refusal = found.refusal
+            if refusal.of and scope not in refusal.of:
+                continue
+
+            is_here_alone = scope == "user" and refusal.scope != "user"
+            if refusal.kind == "tools" and not is_here_alone:
+                result.denied_tools += _denied_tools(found, name)
+            if not _refuses(found, name, entry):
+                continue
+
+            if is_here_alone:
+                result.notes.append(
+                    f"{self._title} does not start it in this project ({found.path})"
+                )
+            else:
+                result.is_off = True
+                result.notes.append(f"{found.path} refuses it, so it is imported as disabled")
+
+        return result
+
+    def _read(self, host: Host, environment: HostEnvironment) -> Iterator[_List]:
+        for refusal in host.refusals:
+            file = refusal.file(environment)
+            try:
+                content: JSON = read_tolerantly(file.path, file.format).content
+            except HostFileError as error:
+                self.problems.append(str(error))
+                continue
+
+            for key in file.keys:
+                content = content.get(key) if isinstance(content, dict) else None
+
+            if isinstance(content, list | dict):
+                yield _List(refusal, str(file.path), content)
+
+
+def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
+    items = found.content if isinstance(found.content, list) else []
+    match found.refusal.kind:
+        case "denied":
+            return any(isinstance(item, dict) and _denies(item, name, entry) for item in items)
+        case "only":
+            return bool(items) and not _is_named(items, name)
+        case "tools":
+            return any(
+                pattern != "*" and pattern.endswith("*") and _matches(f"{name}_", pattern)
+                for pattern in _tools_turned_off(found)
+            )
+        case _:
+            return _is_named(items, name)
+
+
+def _is_named(items: list[JSON], name: str) -> bool:
+    return any(isinstance(item, str) and _matches(name, item) for item in items)
+
+
+def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
+    if item.get("serverName") == name:
+        return True
+
+    words = item.get("serverCommand")
+    if isinstance(words, list) and words:
+        arguments = entry.get("args")
+        return words == [entry.get("command"), *(arguments if isinstance(arguments, list) else [])]
+
+    pattern = item.get("serverUrl")
+    url = entry.get("url")
+    if isinstance(pattern, str) and isinstance(url, str):
+        return _matches(_with_lower_host(url), _with_lower_host(pattern))
+    return False
+
+
+def _tools_turned_off(found: _List) -> Iterator[str]:
+    """Yield the patterns over `SERVER_TOOL` that turn tools off."""
+    patterns = found.content if isinstance(found.content, dict) else {}
+    yield from (pattern for pattern, value in patterns.items() if value is False)
+
+
+def _denied_tools(found: _List, name: str) -> list[str]:
+    start = f"{name}_"
+    patterns = [pattern for pattern in _tools_turned_off(found) if pattern.startswith(start)]
+    return [pattern.removeprefix(start) for pattern in patterns if pattern != f"{start}*"]
+
+
+def _matches(text: str, pattern: str) -> bool:
+    """Return whether a text matches a pattern with `*` and `?`."""
+    plain = pattern.replace("[", "[[]")
+    return len(pattern) <= _MAX_PATTERN and fnmatchcase(text[:2000], plain)
+
+
+def _with_lower_host(url: str) -> str:
+    return re.sub(r"^[^/]*//[^/]*", lambda match: match.group().lower(), url)

@@ -1,0 +1,287 @@
+"""Reads what can be read of a damaged file: one that was cut, or in which one part is malformed.
+
+An object that is malformed or breaks off is a `PartialObject`. It holds the members that can be
+read, and must not be used as if it were whole. Its neighbours are whole. TOML is read table by
+table, and YAML member by member.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from ideabridge.tools.documents import blank_comments, read_written
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+_MAX_DEPTH: Final = 40
+"""Maximum depth at which an object that breaks off is looked into."""
+
+_SPACE: Final = re.compile(r"\s*")
+_MARK: Final = re.compile(r'["{}\[\],]')
+_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_TABLE: Final = re.compile(r"^[ \t]*\[\[?[^\[\]\n]*\]\]?[ \t]*(#.*)?$", re.MULTILINE)
+_MEMBER: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
+
+
+class ReadObject(dict[str, JSON]):
+    """An object as a host's file has it.
+
+    Attributes:
+        repeated: the names that occur more than once; each has its last value.
+    """
+
+    repeated: tuple[str, ...] = ()
+
+
+class PartialObject(ReadObject):
+    """An object of which the file has only the beginning."""
+
+
+def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object for the parser of JSON, as a `ReadObject` if a name occurs twice."""
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+
+    result = ReadObject(members)
+    names = [name for name, _ in pairs]
+    result.repeated = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
+    return result
+
+
+def refuse_constant(name: str) -> Any:
+    """Refuse `NaN` and `Infinity`, which are not JSON."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def decoder() -> json.JSONDecoder:
+    """Return a decoder of JSON that keeps the names that occur twice."""
+    return json.JSONDecoder(object_pairs_hook=object_of_pairs, parse_constant=refuse_constant)
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+class _Scanner:
+    """Reads the members of objects that are malformed or break off."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._decoder = decoder()
+
+    def value(self, start: int, depth: int) -> tuple[JSON, int]:
+        """Return the value at a position, and the position behind it."""
+        try:
+            value, end = self._decoder.raw_decode(self._text, start)
+        except (ValueError, RecursionError):
+            if self._text[start : start + 1] == "{" and depth < _MAX_DEPTH:
+                return self._members(start, depth), self._behind(start)
+            return PartialObject(), self._behind(start)
+
+        return cast("JSON", value), end
+
+    def _members(self, start: int, depth: int) -> PartialObject:
+        """Read the members of an object that begins at a position."""
+        members = PartialObject()
+        place = self._skip(start + 1)
+        while self._text[place : place + 1] == '"':
+            try:
+                name, place = self._decoder.raw_decode(self._text, place)
+            except ValueError:
+                break
+
+            place = self._skip(place)
+            if self._text[place : place + 1] != ":":
+                break
+
+            members[str(name)], place = self.value(self._skip(place + 1), depth + 1)
+            place = self._skip(place)
+            # A comma that is missing between two members changes nothing.
+            if self._text[place : place + 1] == ",":
+                place = self._skip(place + 1)
+
+        return members
+
+    def _behind(self, start: int) -> int:
+        """Return the position behind a malformed value: that of the comma or bracket that follows,
+        or the end of the text.
+        """
+        depth = 0
+        place = start
+        while (mark := _MARK.search(self._text, place)) is not None:
+            place = mark.end()
+            match mark.group():
+                case '"':
+                    string = _STRING.match(self._text, mark.start())
+                    if string is None:
+                        return len(self._text)
+                    place = string.end()
+                case "{" | "[":
+                    depth += 1
+                case ",":
+                    if depth == 0:
+                        return mark.start()
+                case _:
+                    if depth == 0:
+                        return mark.start()
+                    depth -= 1
+
+        return len(self._text)
+
+    def _skip(self, place: int) -> int:
+        match = _SPACE.match(self._text, place)
+        return place if match is None else match.end()
+
+
+def salvage_json(text: str) -> JSONObject:
+    """Return the members of a JSON text that can be read. A member that is malformed, or in which
+    the text breaks off, is a `PartialObject`.
+    """
+    plain = blank_comments(text)
+    start = plain.find("{")
+    if start < 0:
+        return {}
+
+    value, _ = _Scanner(plain).value(start, 0)
+    return value if isinstance(value, dict) else {}
+
+
+# -- TOML ------------------------------------------------------------------------------------------
+
+
+def salvage_toml(text: str) -> JSONObject:
+    """Return the tables of a TOML text that can be read by themselves. A table that cannot is a
+    `PartialObject`.
+    """
+    result: JSONObject = {}
+    for block in _blocks(text, _TABLE):
+        try:
+            table = plain_toml(block)
+        except (ValueError, RecursionError):
+            header = block.partition("\n")[0]
+            try:
+                table = plain_toml(header)
+            except (ValueError, RecursionError):
+                continue
+            _mark_partial(table)
+
+        _merge(result, table)
+
+    return result
+
+
+def plain_toml(text: str) -> JSONObject:
+    """Return the content of a TOML text. Dates and times become strings.
+
+    Raises:
+        ValueError: the text is not TOML.
+    """
+    content = json.loads(json.dumps(tomllib.loads(text), default=str))
+    return cast("JSONObject", content)
+
+
+def _mark_partial(table: JSONObject) -> None:
+    """Replace the innermost object of nested single members by a partial one."""
+    inner = table
+    while True:
+        name, value = next(iter(inner.items()))
+        if not isinstance(value, dict) or not value:
+            break
+        inner = value
+
+    inner[name] = PartialObject()
+
+
+def _merge(whole: JSONObject, part: JSONObject) -> None:
+    """Add the members of `part` to `whole`. A table that occurs twice is partial, because TOML does
+    not say which one counts.
+    """
+    for name, value in part.items():
+        present = whole.get(name)
+        if isinstance(present, dict) and isinstance(value, dict):
+            is_partial = isinstance(value, PartialObject) and not isinstance(present, PartialObject)
+            if is_partial or any(
+                not isinstance(item, dict) and key in present for key, item in value.items()
+            ):
+                present = PartialObject(present)
+                whole[name] = present
+
+            _merge(present, value)
+        else:
+            whole[name] = value
+
+
+def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
+    """Split a text at each match of `start`."""
+    places = [match.start() for match in start.finditer(text)]
+    places = [0, *[place for place in places if place > 0], len(text)]
+    return [text[first:last] for first, last in itertools.pairwise(places) if last > first]
+
+
+# -- YAML ------------------------------------------------------------------------------------------
+
+
+def salvage_yaml(text: str) -> JSONObject:
+    """Return the members of a YAML text that can be read by themselves. A member of a member that
+    cannot is a `PartialObject`.
+    """
+    result: JSONObject = {}
+    for block in _blocks(text, _MEMBER):
+        try:
+            _add_yaml(result, block)
+        except IdeabridgeError:
+            result |= _salvaged_member(block)
+
+    return result
+
+
+def _add_yaml(result: JSONObject, block: str) -> None:
+    value = read_written(block, what="it", name="part.yaml")
+    if isinstance(value, dict):
+        result.update(value)
+
+
+def _salvaged_member(block: str) -> JSONObject:
+    """Return one member whose value is a mapping or a list, with the items that can be read."""
+    header, _, body = block.partition("\n")
+    name = header.partition(":")[0].strip().strip("\"'")
+    indented = re.search(r"^([ ]*)(?=[^\s#])", body, re.MULTILINE)
+    if not name or indented is None:
+        return {}
+
+    indent = indented.group(1)
+    start = re.compile(rf"^{indent}(?=[^\s#])", re.MULTILINE)
+    items = _blocks(body, start)
+    if body[indented.end() :].startswith("-"):
+        return {name: _salvaged(items, _list_item)}
+
+    members: JSONObject = {}
+    for item in items:
+        try:
+            _add_yaml(members, item)
+        except IdeabridgeError:
+            first = item.lstrip().partition("\n")[0]
+            members[first.partition(":")[0].strip("\"' ")] = PartialObject()
+
+    return {name: members}
+
+
+def _salvaged(items: list[str], read: Callable[[str], JSON]) -> list[JSON]:
+    return [read(item) for item in items if item.strip()]
+
+
+def _list_item(text: str) -> JSON:
+    try:
+        value = read_written(text, what="it", name="part.yaml")
+    except IdeabridgeError:
+        name = re.search(r"^\W*name:[ \t]*[\"']?([^\"'\n#]*)", text, re.MULTILINE)
+        partial = PartialObject()
+        if name is not None:
+            partial["name"] = name.group(1).strip()
+        return partial
+    return value[0] if isinstance(value, list) and value else value
