@@ -119,6 +119,7 @@ def test_the_namespace_stays_open() -> None:
 LAYERS = (
     ("command_line", "errors", "keyring", "secrets", "server_entry"),
     ("data_files", "file_content", "masking"),
+    ("trust_snapshot",),
     ("recognising", "trust"),
     ("stored_secrets",),
     ("context",),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import shlex
@@ -38,11 +39,19 @@ from ideabridge.bridge.data_files import (
     is_in_project,
     may_be_data,
 )
+from ideabridge.bridge.trust_snapshot import (
+    MAX_TEXT_BYTES,
+    Snapshot,
+    snapshot_of,
+    snapshot_path,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
+
+logger: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -682,6 +691,28 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
 # -- what was trusted ------------------------------------------------------------------------------
 
 
+_MOST_EARLIER: Final = 10
+"""Maximum number of earlier contents of a project file that stay trusted."""
+
+_MOST_EARLIER_FILES: Final = 2000
+"""Maximum number of digests of earlier contents, together."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedContent:
+    """A content of a project file that a person has trusted.
+
+    Attributes:
+        digests: the digests of all covered files; see `ProjectFile.covered`.
+        data: the paths of the files that the person confirmed as data.
+        at: the time, in seconds since 1970.
+    """
+
+    digests: Mapping[str, str]
+    data: frozenset[str]
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Trusted:
     """A person's trust in one project file.
@@ -692,12 +723,40 @@ class Trusted:
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
         at: the time, in seconds since 1970.
+        earlier: contents that the person trusted before, the newest first. A file that has one of
+            them again, for example on another branch, is trusted.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
     at: float = 0.0
+    earlier: tuple[TrustedContent, ...] = ()
+
+    @property
+    def contents(self) -> tuple[TrustedContent, ...]:
+        """All trusted contents, the newest first."""
+        if not self.digests:
+            return self.earlier
+        return (TrustedContent(self.digests, self.data, self.at), *self.earlier)
+
+    def with_content(self, content: TrustedContent) -> Trusted:
+        """Return the trust with a further content, as the newest one."""
+        earlier: list[TrustedContent] = []
+        files = 0
+        for other in self.contents:
+            files += len(other.digests)
+            is_same = other.digests == content.digests and other.data == content.data
+            if not is_same and files <= _MOST_EARLIER_FILES:
+                earlier.append(other)
+
+        return Trusted(
+            content.digests,
+            self.variables,
+            content.data,
+            content.at,
+            tuple(earlier[:_MOST_EARLIER]),
+        )
 
 
 def trust_path() -> Path:
@@ -738,10 +797,21 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 
 def _from_json(value: Any) -> Trusted:
+    content = _content_from_json(value)
+    return Trusted(
+        content.digests,
+        frozenset(map(str, value["variables"])),
+        content.data,
+        content.at,
+        tuple(map(_content_from_json, value.get("earlier", ()))),
+    )
+
+
+def _content_from_json(value: Any) -> TrustedContent:
     digests = {str(path): str(digest) for path, digest in value["digests"].items()}
     # Entries of earlier versions have no data files: their trust covers every named file.
     data = frozenset(map(str, value.get("data", ())))
-    return Trusted(digests, frozenset(map(str, value["variables"])), data, float(value["at"]))
+    return TrustedContent(digests, data, float(value["at"]))
 
 
 def _key(file: Path) -> str:
@@ -795,17 +865,26 @@ class ProjectTrust:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether a person has trusted exactly this content."""
-        if self.before is None or not self.before.data <= self.found.data_files.keys():
-            return False
-        return dict(self.before.digests) == self._covered
+        """Whether a person has trusted exactly this content, now or earlier."""
+        return self.trusted_content is not None
+
+    @property
+    def trusted_content(self) -> TrustedContent | None:
+        """The trusted content that the file has now, or None if it has another one."""
+        for content in self.before.contents if self.before is not None else ():
+            if content.data <= self.found.data_files.keys() and dict(
+                content.digests
+            ) == self.found.covered(content.data):
+                return content
+        return None
 
     @property
     def data(self) -> frozenset[str]:
         """The paths of the files that the person confirmed as data and that can still be data."""
-        if self.before is None:
+        trusted = self.trusted_content or self.before
+        if trusted is None:
             return frozenset()
-        return self.before.data & self.found.data_files.keys()
+        return trusted.data & self.found.data_files.keys()
 
     @property
     def _covered(self) -> dict[str, str]:
@@ -825,7 +904,7 @@ class ProjectTrust:
 
         `not data`: the file was confirmed as data, but may now be code.
         """
-        if self.before is None or not self.before.digests:
+        if self.before is None or not self.before.digests or self.is_trusted:
             return []
 
         before = dict(self.before.digests)
@@ -843,6 +922,17 @@ class ProjectTrust:
                 changes.append((path, _change_of(before.get(path), now.get(path))))
 
         return changes
+
+    def snapshots(self) -> tuple[Snapshot, Snapshot] | None:
+        """Return what the file said when it was trusted last, and what it says now, without
+        secrets; or None if nobody has trusted it, or what it said was not kept.
+        """
+        if self.before is None:
+            return None
+        before = _read_snapshot(self.found.file)
+        if before is None or before.digests != self.before.digests:
+            return None
+        return before, _snapshot(self.found, self._covered)
 
 
 def _change_of(before: str | None, now: str | None) -> str:
@@ -930,10 +1020,40 @@ def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
                 f"{path} cannot be read or is too large, so trust covers it only if it is data"
             )
 
-    _change(
-        found.file,
-        lambda one: Trusted(covered, one.variables if one else frozenset(), data, time.time()),
-    )
+    content = TrustedContent(covered, data, time.time())
+    _change(found.file, lambda before: (before or Trusted()).with_content(content))
+    _save_snapshot(found, covered)
+
+
+def _snapshot(found: ProjectFile, covered: Mapping[str, str]) -> Snapshot:
+    def read(path: str) -> bytes | None:
+        if path == found.file.name:
+            return None
+        try:
+            return read_plain(found.file.parent / path, MAX_TEXT_BYTES)
+        except (OSError, TrustError):
+            return None
+
+    return snapshot_of(found.data, covered, read)
+
+
+def _save_snapshot(found: ProjectFile, covered: Mapping[str, str]) -> None:
+    """Store what a file says. If that fails, the next question about the file shows everything."""
+    path = snapshot_path(_key(found.file))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_own(path, json.dumps(_snapshot(found, covered).to_json()))
+    except (OSError, ValueError, RecursionError) as error:
+        logger.warning("%s: what was trusted cannot be kept for comparison: %s", path, error)
+
+
+def _read_snapshot(file: Path) -> Snapshot | None:
+    try:
+        return Snapshot.from_json(
+            json.loads(read_own(snapshot_path(_key(file)), 4 * MAX_FILE_BYTES))
+        )
+    except (OSError, TrustError, ValueError, RecursionError):
+        return None
 
 
 def _why_not_data(found: ProjectFile) -> str:
@@ -980,6 +1100,7 @@ def forget(file: Path) -> bool:
     Raises:
         TrustError: the change cannot be saved.
     """
+    snapshot_path(_key(file.absolute())).unlink(missing_ok=True)
     return _change(file, lambda one: None)
 
 
@@ -1010,14 +1131,18 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
 def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
     files = {
         key: {
-            "digests": dict(entry.digests),
-            "data": sorted(entry.data),
+            **_content_to_json(TrustedContent(entry.digests, entry.data, entry.at)),
             "variables": sorted(entry.variables),
-            "at": entry.at,
+            "earlier": list(map(_content_to_json, entry.earlier)),
         }
         for key, entry in sorted(trusted.items())
     }
     write_own(path, json.dumps({"version": 1, "files": files}, indent=1))
+
+
+def _content_to_json(content: TrustedContent) -> JSONObject:
+    data: list[JSON] = [*sorted(content.data)]
+    return {"digests": dict(content.digests), "data": data, "at": content.at}
 
 
 @contextmanager

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 _TITLE_WIDTH: Final = 9
 """Width, in columns, of the titles in the details of a server."""
 
+_SHOWN_APART: Final = ("cwd", "disabled")
+"""The keys of an entry that the details of a server show in another form."""
+
 app = typer.Typer(
     help="Add, list, test, sign in to and import the MCP servers behind ideabridge.",
     no_args_is_help=True,
@@ -216,6 +219,8 @@ class _ShownServer:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return (title, text) for each line that a person reads."""
+        from ideabridge.bridge.trust_snapshot import setting_lines
+
         status = self.status
         state = status.state
         if status.seconds is not None:
@@ -228,7 +233,8 @@ class _ShownServer:
         if self.folder is not None:
             lines.append(("in", str(self.folder)))
 
-        lines += [("with", text) for text in _settings(self.entry)]
+        settings = {key: value for key, value in self.entry.items() if key not in _SHOWN_APART}
+        lines += [("with", text) for text in setting_lines(settings)]
         if status.state == "up":
             lines.append(("program", _program(status) or "unnamed"))
             lines.append(("protocol", f"MCP {status.protocol_version}, over {status.kind}"))
@@ -240,24 +246,6 @@ class _ShownServer:
         lines += [("note", note) for note in status.notes]
         lines.append(("log", f"ideabridge servers logs {shlex.quote(status.name)}"))
         return lines
-
-
-def _settings(entry: JSONObject) -> list[str]:
-    """Return a text for each setting of an entry, except for what `started_by` shows."""
-    texts: list[str] = []
-    for key, value in entry.items():
-        if key in ("command", "args", "url", "cwd", "disabled"):
-            continue
-        if isinstance(value, dict):
-            texts += [f"{key} {inner}={_plain(part)}" for inner, part in value.items()]
-        else:
-            texts.append(f"{key} {_plain(value)}")
-
-    return texts
-
-
-def _plain(value: JSON) -> str:
-    return value if isinstance(value, str) else encode_text(value)
 
 
 def started_by(entry: JSONObject) -> str:

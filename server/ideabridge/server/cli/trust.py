@@ -212,15 +212,13 @@ def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
     """Return the paths of `--data` in the form that `--show` prints. Without the option, return the
-    paths that are currently trusted as data.
+    paths that the person confirmed as data before.
 
     Raises:
         UsageError: a file cannot be data.
     """
     if not named:
-        if standing.is_trusted:
-            return standing.data
-        return frozenset()
+        return standing.data
 
     possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
     confirmed: set[str] = set()

@@ -8,10 +8,11 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ideabridge.bridge.trust_snapshot import shown_line
 from ideabridge.server.cli.console import (
     err,
     interruptible,
@@ -28,39 +29,57 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.trust import ProjectTrust
+    from ideabridge.bridge.trust_snapshot import Snapshot
 
 _NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?=\}|:-)")
 _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
+_ALL_HEAD: Final = "In all, it would do this:"
+_MOST_COMPARED_LINES: Final = 2000
+"""Maximum number of lines of a file that is compared. Repeated lines take long to compare."""
+
+_MOST_CHANGED_LINES: Final = 200
+"""Maximum number of changed lines of one file that are shown."""
 
 
 def ask(
     standing: ProjectTrust,
     parsed: Configuration,
     user: Configuration,
-    confirmed: frozenset[str] = frozenset(),
+    named: frozenset[str] | None = None,
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file and which files are only data.
-    Store the answer if it is yes.
+    Store the answer if it is yes. Of a file that was trusted before, show only what has changed.
 
     Args:
         standing: whether and how the file is trusted now.
         parsed: its configuration.
         user: the user's configuration.
-        confirmed: the paths of the files that the person has already named as data.
+        named: the paths of the files that the person has already named as data. None for those
+            that the person confirmed before.
     """
     from ideabridge.bridge.file_content import decode_file_content
     from ideabridge.bridge.masking import shown_configuration
     from ideabridge.bridge.trust import MAX_FILE_BYTES, keep_trusted
 
-    _print(standing, parsed, user, confirmed, say, err().width)
+    confirmed = standing.data if named is None else named
+    difference = _difference(standing, parsed, user)
+    if difference is None:
+        question = "Trust it? y(es), n(o), s(how the file): "
+        _print(standing, parsed, user, confirmed, say, err().width)
+    else:
+        question = "Trust it with this change? y(es), n(o), a(ll it does), s(how the file): "
+        _print_lines(_changed_head(standing), difference, say, err().width)
+
     while True:
-        match _typed("Trust it? y(es), n(o), s(how the file): "):
+        match _typed(question):
             case "y" | "yes":
-                unconfirmed = _unconfirmed(standing, confirmed)
+                unconfirmed = _undecided(standing, confirmed)
                 data = {path for path in unconfirmed if _is_only_data(standing, path)}
                 keep_trusted(standing.found, confirmed | data)
                 return True
+            case "a" | "all":
+                _print(standing, parsed, user, confirmed, say, err().width, _ALL_HEAD)
             case "s" | "show":
                 file = standing.found.file
                 document = decode_file_content(
@@ -82,6 +101,21 @@ def ask(
 def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
     """Return the paths of the files that can be data, except the confirmed ones."""
     return [path for path in standing.found.data_files if path not in confirmed]
+
+
+def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
+    """Return the paths of the files that can be data, except those about which the person has
+    decided: the confirmed ones, and those that trust covers with the content that they have.
+    """
+    covered = standing.found.covered(confirmed)
+    decided: dict[str, str] = {}
+    if standing.before is not None:
+        decided.update(standing.before.digests)
+    return [
+        path
+        for path in _unconfirmed(standing, confirmed)
+        if path not in covered or covered[path] != decided.get(path)
+    ]
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
@@ -127,7 +161,13 @@ def show_standing(
         return
 
     width = out().width if sys.stdout.isatty() else None
-    _print(standing, parsed, user, confirmed, show_line, width)
+    head = ""
+    difference = _difference(standing, parsed, user)
+    if difference is not None:
+        _print_lines(_changed_head(standing), difference, show_line, width)
+        head = _ALL_HEAD
+
+    _print(standing, parsed, user, confirmed, show_line, width, head)
     unconfirmed = _unconfirmed(standing, confirmed)
     if unconfirmed:
         words: list[str] = []
@@ -147,9 +187,10 @@ def _print(
     confirmed: frozenset[str],
     write: Callable[[str], None],
     width: int | None,
+    head: str = "",
 ) -> None:
     """Print the effects of a project file, wrapped to `width` columns. If `width` is None, each
-    effect takes one line.
+    effect takes one line. `head` replaces the first line.
     """
     files = list(standing.found.covered(confirmed))
     covered = ", ".join(files[:_SHOWN_FILES])
@@ -160,11 +201,123 @@ def _print(
         *((topic, path) for path, topic in standing.changed),
         *_effects(standing, parsed, user),
         ("covers", f"{covered}. What these load is not covered."),
-        *_data_lines(standing, confirmed),
+        *_data_lines(standing, confirmed, standing.found.data_files),
     ]
-    _put(_state(standing, confirmed), write, width, first="", further="")
+    _print_lines(head or _state(standing, confirmed), lines, write, width)
+
+
+def _print_lines(
+    head: str, lines: list[tuple[str, str]], write: Callable[[str], None], width: int | None
+) -> None:
+    """Print a sentence about a project file, and (topic, text) lines."""
+    _put(head, write, width, first="", further="")
     for topic, text in lines:
         _put(text, write, width, first=topic.ljust(_INDENT), further=" " * _INDENT)
+
+
+def _difference(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration
+) -> list[tuple[str, str]] | None:
+    """Return (topic, text) lines about what has changed since a file was trusted; None if nobody
+    has trusted it, or what it said was not kept.
+    """
+    pair = None if standing.is_trusted else standing.snapshots()
+    if pair is None:
+        return None
+
+    before, now = pair
+    lines = _changed_servers(before, now, parsed, user)
+    for key in dict.fromkeys([*before.settings, *now.settings]):
+        lines += _changed_setting(key, before.settings.get(key), now.settings.get(key))
+
+    for path, topic in standing.changed:
+        if path != standing.found.file.name:
+            lines.append((topic, path))
+            lines += _line_changes(before.texts.get(path), now.texts.get(path))
+
+    if not lines:
+        lines.append(("changed", "only the order or the spaces of the file"))
+
+    data = standing.data
+    return [
+        *lines,
+        *(line for line in _effects(standing, parsed, user) if _concerns_person(line)),
+        *_data_lines(standing, data, _undecided(standing, data)),
+    ]
+
+
+def _concerns_person(line: tuple[str, str]) -> bool:
+    """Return whether an effect is one that a person has to know of whatever has changed."""
+    topic, text = line
+    if topic == "variable":
+        return "not allowed" in text
+    return topic in ("narrowed", "refused", "warning")
+
+
+def _changed_servers(
+    before: Snapshot, now: Snapshot, parsed: Configuration, user: Configuration
+) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for name, entry in now.servers.items():
+        earlier = before.servers.get(name)
+        if earlier is None:
+            lines.append(("added", f"server {name}"))
+            lines += [("", shown_line(line)) for line in entry]
+            if name in user.modules and name in parsed.modules:
+                lines.append(("replace", f"your own server {name}"))
+        elif earlier != entry:
+            lines.append(("changed", f"server {name}"))
+            lines += _line_changes(earlier, entry)
+
+    for name, entry in before.servers.items():
+        if name not in now.servers:
+            lines.append(("removed", f"server {name}"))
+            lines += [("", f"- {shown_line(line)}") for line in entry]
+
+    return lines
+
+
+def _changed_setting(key: str, before: str | None, now: str | None) -> list[tuple[str, str]]:
+    if before == now:
+        return []
+    if now is None:
+        return [("removed", key)]
+    lines = [("changed" if before is not None else "added", key)]
+    if before is not None:
+        lines.append(("", f"- {shown_line(before)}"))
+    return [*lines, ("", f"+ {shown_line(now)}")]
+
+
+def _line_changes(before: list[str] | None, now: list[str] | None) -> list[tuple[str, str]]:
+    """Return the lines that were removed, marked `-`, and added, marked `+`."""
+    if before is None or now is None:
+        return []
+    if max(len(before), len(now)) > _MOST_COMPARED_LINES:
+        return [("", f"{len(before)} lines before, {len(now)} now: too many to compare here")]
+
+    import difflib
+
+    changes = list(difflib.unified_diff(before, now, lineterm="", n=1))[2:]
+    lines = [
+        ("", f"{change[0]} {shown_line(change[1:])}".rstrip())
+        for change in changes
+        if change[0] != "@"
+    ]
+    if any(_hides(change) for change in changes if change[0] in "+-"):
+        lines.append(("", "(••• hides a secret. Lines that look alike differ in it.)"))
+    if len(lines) > _MOST_CHANGED_LINES:
+        more = len(lines) - _MOST_CHANGED_LINES
+        lines = [*lines[:_MOST_CHANGED_LINES], ("", f"... and {more} more lines; look at the file")]
+
+    return lines
+
+
+def _hides(line: str) -> bool:
+    return shown_line(line) != line
+
+
+def _changed_head(standing: ProjectTrust) -> str:
+    return f"{standing.found.file} has changed since it was trusted:"
 
 
 def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
@@ -195,12 +348,15 @@ def _put(
         write(line)
 
 
-def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple[str, str]]:
-    """Return (`data` or `data?`, the file and the places that name it) for each file that can be
+def _data_lines(
+    standing: ProjectTrust, confirmed: frozenset[str], paths: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Return (`data` or `data?`, the file and the places that name it) for files that can be
     data.
     """
     lines: list[tuple[str, str]] = []
-    for path, data_file in standing.found.data_files.items():
+    for path in paths:
+        data_file = standing.found.data_files[path]
         absent = "" if data_file.path.exists() else " (does not exist yet)"
         text = f"{path}{absent}: {', '.join(data_file.named_by)} names it."
         if path in confirmed:
@@ -364,6 +520,9 @@ def standing_json(
         {"file": path, "named_by": list[JSON](data_file.named_by), "confirmed": path in confirmed}
         for path, data_file in project_file.data_files.items()
     ]
+    difference: list[JSON] = [
+        {"what": topic, "text": text} for topic, text in _difference(standing, parsed, user) or ()
+    ]
     return {
         "file": str(project_file.file),
         "state": state,
@@ -371,6 +530,7 @@ def standing_json(
         "files": dict(project_file.covered(confirmed)),
         "data_files": data_files,
         "changed": changed,
+        "difference": difference,
         "variables": list[JSON](sorted(standing.variables.names)),
         "effects": effects,
     }

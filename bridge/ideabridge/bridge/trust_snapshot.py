@@ -1,0 +1,188 @@
+"""Snapshot: what a trusted project file said, without its secrets, so that a person can be shown
+what has changed since.
+
+The snapshots are in the folder `trusted` of the user's configuration folder, one file for each
+project file. They decide nothing: whether a file is trusted depends on `trust.json` alone. Without
+a snapshot, the person is shown everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import platformdirs
+
+if TYPE_CHECKING:
+    from ideabridge.tools.encoding import JSON, JSONObject
+
+MAX_TEXT_BYTES: Final = 256 * 1024
+"""Maximum size of a file whose text is kept."""
+
+MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
+"""Maximum size of all texts of a snapshot."""
+
+
+_TAG: Final = "\0"
+"""Separates a line with a hidden part from the short digest of the line as it is. Lines that differ
+in their hidden parts alone are different lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a project file and the files that it names say, in lines, with secrets masked.
+    `shown_line` returns a line as a person reads it.
+
+    Attributes:
+        digests: the digests of all covered files, by path.
+        servers: the lines of each entry, by the name of the server; see `entry_lines`.
+        settings: the other keys at the top, each in one line.
+        texts: the lines of each covered file other than the project file, by path. Large files and
+            files that are not text are missing.
+    """
+
+    digests: Mapping[str, str]
+    servers: Mapping[str, list[str]]
+    settings: Mapping[str, str]
+    texts: Mapping[str, list[str]]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Snapshot | None:
+        """Return the snapshot of a JSON value, or None if it is none."""
+        try:
+            return cls(
+                dict(value["digests"]),
+                dict(value["servers"]),
+                dict(value["settings"]),
+                dict(value["texts"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the snapshot as JSON."""
+        return {
+            "digests": dict(self.digests),
+            "servers": dict(self.servers),
+            "settings": dict(self.settings),
+            "texts": dict(self.texts),
+        }
+
+
+def shown_line(line: str) -> str:
+    """Return a line of a snapshot as a person reads it."""
+    return line.partition(_TAG)[0]
+
+
+def entry_lines(entry: JSONObject) -> list[str]:
+    """Return the entry of a server as lines: how it starts or where it is, then each setting."""
+    lines: list[str] = []
+    arguments = entry.get("args")
+    words = [
+        str(entry.get("command", "")),
+        *map(str, arguments if isinstance(arguments, list) else ()),
+    ]
+    if "command" in entry:
+        lines.append(f"starts {shlex.join(words)}")
+    if "url" in entry:
+        lines.append(f"calls {entry['url']}")
+    return lines + setting_lines(entry)
+
+
+def setting_lines(entry: JSONObject) -> list[str]:
+    """Return a line for each setting of an entry, except for its command, arguments and address."""
+    lines: list[str] = []
+    for key, value in entry.items():
+        if key in ("command", "args", "url"):
+            continue
+        if isinstance(value, dict):
+            lines += [f"{key} {inner}={_plain(part)}" for inner, part in value.items()]
+        else:
+            lines.append(f"{key} {_plain(value)}")
+
+    return lines
+
+
+def _plain(value: JSON) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _tagged(masked: str, line: str) -> str:
+    if masked == line:
+        return line
+    # The digest is too short to find the secret by it.
+    return f"{masked}{_TAG}{hashlib.sha256(line.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def snapshot_of(
+    data: bytes, digests: Mapping[str, str], read: Callable[[str], bytes | None]
+) -> Snapshot:
+    """Take the snapshot of a project file.
+
+    Args:
+        data: the bytes of the project file.
+        digests: the digests of all covered files, by path.
+        read: returns the content of a covered file, or None if it cannot be read or is too large.
+    """
+    from ideabridge.bridge.masking import shown_configuration
+
+    content: Any = json.loads(data.decode("utf-8-sig"))
+    members = cast("JSONObject", content if isinstance(content, dict) else {})
+    listed = members.get("mcpServers")
+    servers: dict[str, list[str]] = {}
+    for name, entry in listed.items() if isinstance(listed, dict) else ():
+        if isinstance(entry, dict):
+            servers[name] = _masked_entry_lines(entry)
+
+    masked = cast("JSONObject", shown_configuration(members))
+    settings = {
+        key: _tagged(_plain(masked[key]), _plain(value))
+        for key, value in members.items()
+        if key != "mcpServers"
+    }
+    return Snapshot(digests, servers, settings, _texts(digests, read))
+
+
+def _masked_entry_lines(entry: JSONObject) -> list[str]:
+    from ideabridge.bridge.masking import shown_definition
+
+    lines = entry_lines(entry)
+    masked = entry_lines(shown_definition(entry))
+    if len(lines) == len(masked):
+        return [_tagged(*pair) for pair in zip(masked, lines, strict=True)]
+    return [_tagged(line, "\n".join(lines)) for line in masked]
+
+
+def _texts(digests: Mapping[str, str], read: Callable[[str], bytes | None]) -> dict[str, list[str]]:
+    """Return the lines of each covered file that is text and still has its digest."""
+    from ideabridge.bridge.masking import shown_json
+
+    texts: dict[str, list[str]] = {}
+    left = MAX_TEXTS_BYTES
+    for path, digest in digests.items():
+        data = read(path)
+        if data is None or len(data) > left or b"\0" in data:
+            continue
+        if hashlib.sha256(data).hexdigest() != digest:
+            continue
+
+        with suppress(UnicodeDecodeError):
+            lines = data.decode("utf-8-sig").splitlines()
+            texts[path] = [_tagged(str(shown_json(line)), line) for line in lines]
+            left -= len(data)
+
+    return texts
+
+
+def snapshot_path(key: str) -> Path:
+    """Return the path of the snapshot of a project file. `key` is the file's name in
+    `trust.json`.
+    """
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    return platformdirs.user_config_path("ideabridge") / "trusted" / f"{digest[:32]}.json"
