@@ -7,6 +7,7 @@ passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls of
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -95,7 +96,8 @@ from ideabridge.bridge.store.users import LOCAL, Viewer
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
-from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.errors import ArgumentError, ToolFileError
+from ideabridge.tools.names import printable_line
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
@@ -122,11 +124,16 @@ class CallOptions(TypedDict, total=False):
     caller: str
 
 
+logger: Final = logging.getLogger(__name__)
+
+
 class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
-        configuration: the content of `ideabridge.json`, or None for the defaults.
+        configuration: the content of `ideabridge.json`, or None for the defaults. Files of tools
+            that cannot be loaded are left out; a warning is logged, and calls of their tools fail
+            with the reason.
         toolbox: the caller's tools, in addition to the built-in ones and those of the configured
             tool files. Their calls run without asking, unless the bridge has an approver or the
             configuration's `approval` says otherwise.
@@ -151,8 +158,7 @@ class Bridge:
 
     Raises:
         ArgumentError: an argument has the wrong type.
-        ToolFileError, ModelSetupError: a tool file cannot be loaded, or pydantic-ai
-            is not installed.
+        ModelSetupError: pydantic-ai is not installed.
     """
 
     def __init__(
@@ -192,9 +198,7 @@ class Bridge:
         self.mind = as_mind(mind) or (None if model is None else ModelMind(model, self.secrets))
         self.approver = approver
         self.toolbox = builtin_toolbox()
-        for file in self.configuration.tools:
-            self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
-
+        self._load_tool_files()
         if toolbox is not None:
             self.toolbox.update(toolbox)
 
@@ -223,6 +227,23 @@ class Bridge:
         self.offer = Offer(
             self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration
         )
+
+    def _load_tool_files(self) -> None:
+        """Load the configured files of tools. One that cannot be loaded is left out, and named by
+        `tool_faults` of the configuration.
+        """
+        faults: list[str] = []
+        for file in self.configuration.tools:
+            try:
+                self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
+            except ToolFileError as error:
+                faults.append(printable_line(str(error)))
+                logger.warning("%s", faults[-1])
+
+        if faults:
+            self.configuration = self.configuration.model_copy(
+                update={"tool_faults": tuple(faults)}
+            )
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)

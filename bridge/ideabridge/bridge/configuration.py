@@ -11,6 +11,7 @@ import dataclasses
 import glob
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ from ideabridge.bridge.settings_check import (
     Checker,
     Place,
     may_restrict,
+    nearest_key,
     null_places,
     place_text,
     without,
@@ -330,6 +332,11 @@ class Layer:
 Approval = Literal["default", "allow_all"] | ApprovalRules
 
 
+_LONGEST_FAULT: Final = 300
+_MOST_FAULTS: Final = 5
+"""How much a model sees of the reasons why files of tools could not be loaded."""
+
+
 class Configuration(BaseModel):
     """The content of `ideabridge.json`. `load_configuration` makes the paths in `tools` and
     `store` absolute.
@@ -470,6 +477,9 @@ class Configuration(BaseModel):
     untrusted: Untrusted | None = Field(
         default=None, exclude=True, description="A project file that is not used."
     )
+    tool_faults: tuple[str, ...] = Field(
+        default=(), exclude=True, description="Why files in `tools` could not be loaded."
+    )
     notes: tuple[str, ...] = Field(
         default=(), exclude=True, description="What was odd in the files, and how it was read."
     )
@@ -478,6 +488,19 @@ class Configuration(BaseModel):
         exclude=True,
         description="Why servers cannot be used as they are configured, by name.",
     )
+
+    @property
+    def unused_files(self) -> list[str]:
+        """A sentence for a model about each file that is not used: the project's, and files of
+        tools that could not be loaded.
+        """
+        sentences = [] if self.untrusted is None else [self.untrusted.told_to_hosts()]
+        sentences += [
+            f"A file of the user's tools could not be loaded, so its tools are missing: "
+            f"{fault[:_LONGEST_FAULT]}"
+            for fault in self.tool_faults[:_MOST_FAULTS]
+        ]
+        return sentences
 
     @property
     def warnings(self) -> list[str]:
@@ -611,6 +634,13 @@ class Configuration(BaseModel):
         if self.untrusted is not None and "auth" in self.untrusted.keys:
             files.append(self.untrusted.file)
 
+        left = self.untrusted
+        if left is not None and left.problems and not left.is_readable:
+            return (
+                f"{left.told()}\nNobody knows whom the file would let in, so this server does not "
+                "start over HTTP"
+            )
+
         if files and self.auth is None:
             return (
                 f"{files[0]}: auth is not used, because a project file cannot set it, so this "
@@ -618,8 +648,7 @@ class Configuration(BaseModel):
                 "into a file outside the project that --config names, or remove it"
             )
 
-        left = self.untrusted
-        if left is not None and left.changed and "store" in left.keys and not needs_token:
+        if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
             # The server has used this store before. Another store would not know its users.
             return (
                 f"{left.told()}. It names a store, which may have users, and without "
@@ -1046,7 +1075,8 @@ def user_configuration(project: Path) -> Configuration:
         ConfigurationError: as `load_configuration`.
     """
     own = user_file()
-    if own.is_file():
+    if os.path.lexists(own):
+        # A folder or a broken link in its place is an error, since the file may have rules.
         return _read_alone(own.absolute(), project)
     return Configuration(project=project)
 
@@ -1056,7 +1086,9 @@ Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
 and the user's configuration."""
 
 
-def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Configuration:
+def load_workspace(
+    file: Path, *, project: Path, ask: Ask | None = None, tolerant: bool = False
+) -> Configuration:
     """Read the user's configuration, and lay the project file over it if a person has trusted
     exactly the content of that file.
 
@@ -1068,14 +1100,32 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         project: the project folder, absolute.
         ask: asks a person about a file that is not trusted, or None if nobody can be asked. If it
             returns True, the file is used this time. It may also store the trust.
+        tolerant: whether a project file that is broken is left out, and described by `untrusted`.
 
     Raises:
         ConfigurationError: as for `load_configuration`, or a trusted file puts the store outside
-            its folder.
+            its folder. With `tolerant`, only the user's configuration is broken, or the project
+            file does not exist.
     """
     user = user_configuration(project)
-    if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
+    exists = os.path.lexists(file)
+    if is_user_file(file) or (file.name == FILE_NAME and not exists):
         return user
+
+    try:
+        return _with_project_file(user, file, project, ask)
+    except ConfigurationError as error:
+        if not tolerant or not exists:
+            raise
+        return user.model_copy(update={"untrusted": _broken(file.absolute(), error.problems)})
+
+
+def _with_project_file(
+    user: Configuration, file: Path, project: Path, ask: Ask | None
+) -> Configuration:
+    """Lay a project file over the user's configuration, as `load_workspace` does."""
+    if file.name == FILE_NAME and not file.is_file():
+        raise ConfigurationError([f"{file}: is not a regular file"])
     if ask is None and not was_trusted(file):
         # If nobody has ever trusted the file, do not read the files that it names.
         document = _read(file.absolute(), file.absolute().parent)[1]
@@ -1092,10 +1142,61 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
         changed = tuple(path for path, _ in standing.changed)
         (layer,) = parsed.layers
-        untrusted = Untrusted(file.absolute(), changed, standing.problem, layer.modules, layer.keys)
+        untrusted = Untrusted(
+            file.absolute(),
+            changed,
+            standing.problem,
+            layer.modules,
+            layer.keys,
+            was_trusted=bool(changed),
+        )
         return user.model_copy(update={"untrusted": untrusted})
 
     return lay_over(user, parsed, standing)
+
+
+def _broken(file: Path, problems: list[str]) -> Untrusted:
+    """Describe a project file that is not used because of its problems."""
+    reason = problems[0].removeprefix(str(file)).removeprefix(file.name).removeprefix(": ").strip()
+    try:
+        content = _read(file, file.parent)[1].content if file.is_file() else None
+    except ConfigurationError:
+        content = None
+
+    keys: tuple[str, ...] = ()
+    if content is None:
+        reason = reason if _PLAIN_REASON.fullmatch(reason) else "cannot be read"
+        if reason.startswith("expected"):
+            reason = f"is not a configuration ({reason})"
+    else:
+        keys = tuple(content)
+        if any(key not in _KEYS and nearest_key(key, _KEYS) == "auth" for key in keys):
+            keys = (*keys, "auth")
+        places = [problem.removeprefix(f"{file.name}: ").partition(".")[0] for problem in problems]
+        known = dict.fromkeys(
+            key for place in places for key in _KEYS if place.partition(":")[0] == key
+        )
+        reason = f"is not understood in {', '.join(known) or 'keys that may restrict something'}"
+
+    servers = object_or_empty((content or {}).get("mcpServers"))
+    return Untrusted(
+        file,
+        servers=frozenset(servers),
+        keys=keys,
+        problems=tuple(problems),
+        reason=reason,
+        is_readable=content is not None,
+        was_trusted=was_trusted(file),
+    )
+
+
+_PLAIN_REASON: Final = re.compile(
+    r"is not UTF-8 \(byte \d+\)|is not JSON: [A-Za-z '\",:-]{1,80} at line \d+, column \d+|"
+    r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
+    r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
+)
+"""Reasons that contain no words of the file, which nobody has trusted, so that a model may see
+them."""
 
 
 def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:

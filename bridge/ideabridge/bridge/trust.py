@@ -1246,6 +1246,10 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(quoted)}'"
 
 
+_MOST_PROBLEMS: Final = 20
+"""How many problems of a project file that is not used are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Untrusted:
     """A project file that is not used.
@@ -1257,6 +1261,10 @@ class Untrusted:
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
+        problems: why the file cannot be used, whether it is trusted or not, or () if it could be.
+        reason: the same in a few words, without words of the file.
+        is_readable: whether the top-level keys of the file are known.
+        was_trusted: whether a person has trusted an earlier content of the file.
     """
 
     file: Path
@@ -1264,6 +1272,10 @@ class Untrusted:
     problem: str | None = None
     servers: frozenset[str] = frozenset()
     keys: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    reason: str = ""
+    is_readable: bool = True
+    was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
         """Return a text for a person at the command line: why the file is not used, and which
@@ -1272,6 +1284,11 @@ class Untrusted:
         Args:
             anywhere: whether the text may be read in another folder, for example in a host's log.
         """
+        if self.problems:
+            lines = [f"{visible(str(self.file))} is not used: it {self.reason}"]
+            further = [problem for problem in self.problems if self.reason not in problem]
+            return "\n".join([*lines, *map(visible, further[:_MOST_PROBLEMS])])
+
         why = "nobody has trusted it"
         if self.changed:
             if len(self.changed) > 3:
@@ -1294,6 +1311,14 @@ class Untrusted:
         information from the file is the number of its servers: nobody has looked at their names
         yet, and a name can be a sentence.
         """
+        if self.problems:
+            return (
+                f"The project file {visible(str(self.file))[:400]} {self.reason} and is not used, "
+                "so its servers and tools are missing. Only the user can correct it: `ideabridge "
+                "doctor` in its folder says what is wrong. Then this server must be restarted: it "
+                "reads the file at its start."
+            )
+
         command = trust_command(self.file, anywhere=True)
         # A truncated command could name another folder.
         if len(command) <= 400:

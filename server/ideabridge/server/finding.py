@@ -152,10 +152,10 @@ class Finding:
         else:
             lines = ['no tool fits; try other words, or "" for all']
 
-        untrusted = self._bridge.configuration.untrusted
-        if untrusted is not None:
-            result["note"] = untrusted.told_to_hosts()
-            lines.append(untrusted.told_to_hosts())
+        unused = self._bridge.configuration.unused_files
+        if unused:
+            result["note"] = " ".join(unused)
+            lines += unused
 
         lines += tool_lines
         lines += _explanations(tools)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import mcp_types as types
@@ -23,7 +23,7 @@ from ideabridge.server.answers import PLAIN_HOSTS, STRUCTURED_HOSTS, ToolAnswer,
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.callers import Context, caller_of
+from ideabridge.server.callers import Context, caller_of, client_key
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.extensions.apps import URI as VIEW_URI
@@ -117,6 +117,8 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
+        # The clients that know which files are not used.
+        self._told: set[Hashable] = set()
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
         self.server = self._served(version)
@@ -184,8 +186,8 @@ class Front:
         """
         configuration = self._bridge.configuration
         parts = [f"{self._behind(caller)} {_USE}"]
-        if configuration.untrusted is not None:
-            parts[0] += f" {configuration.untrusted.told_to_hosts()}"
+        for sentence in configuration.unused_files:
+            parts[0] += f" {self._bridge.secrets.mask(sentence)}"
 
         room = MOST_INSTRUCTIONS
         for name in self._bridge.modules.names:
@@ -430,7 +432,8 @@ class Front:
                         await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request)
                     )
 
-                return _for_host(context, await self._own.call(name, arguments, request))
+                result = await self._own.call(name, arguments, request)
+                return _for_host(context, self._naming_unused_files(context, name, result))
 
             tool = await self.catalogue.find(name, request.caller)
             note_tool(name, "idea" if isinstance(tool, PublishedTool) else "exposed")
@@ -438,6 +441,28 @@ class Front:
                 self._expect_place(request)
 
             return await tool.call(arguments, request)
+
+    def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
+        """Return the answer of an own tool. The first one about a run for a client names the
+        configured files that are not used.
+        """
+        unused = self._bridge.configuration.unused_files
+        client = client_key(context)
+        if name not in ("run_plan", "check_run") or not unused or client in self._told:
+            return result
+
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told.add(client)
+        note = self._bridge.secrets.mask(" ".join(unused))
+        first, *others = result["content"]
+        if note in first["text"]:
+            return result
+
+        told = {**result, "content": [{**first, "text": f"{first['text']}\n{note}"}, *others]}
+        if "structuredContent" in result:
+            told["structuredContent"] = {**result["structuredContent"], "note": note}
+        return told
 
     def _expect_place(self, request: ToolRequest) -> None:
         """Refuse to start a run for a caller that has too many running runs. A resumed request
@@ -452,6 +477,10 @@ class Front:
                 f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. "
                 "check_run lists and cancels them"
             )
+
+
+_MOST_TOLD: Final = 1000
+"""How many clients are remembered as knowing which files are not used."""
 
 
 def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:

@@ -50,13 +50,10 @@ class MissingTools:
         return f"{self.unused_file()}{self.away(calls)}"
 
     def unused_file(self) -> str:
-        """Return a sentence, after a space, that the project file is not used, or "" if it is used
-        or does not exist.
+        """Return sentences about the files that are not used, each after a space, or "" if all are
+        used.
         """
-        untrusted = self._configuration.untrusted
-        if untrusted is None:
-            return ""
-        return f" {untrusted.told_to_hosts()}"
+        return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, calls: Iterable[JSONObject] = ()) -> str:
         """Return the modules that are not up, as a sentence after a space for errors about unknown

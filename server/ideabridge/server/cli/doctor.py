@@ -26,7 +26,7 @@ async def doctor(options: Options) -> int:
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
     try:
-        configuration = options.configuration(asking=False)
+        configuration = options.configuration(asking=False, tolerant=True)
     except IdeabridgeError as error:
         fault = error
 

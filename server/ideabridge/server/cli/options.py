@@ -213,12 +213,13 @@ class Options:
 
         return None
 
-    def configuration(self, *, asking: bool = True) -> Configuration:
+    def configuration(self, *, asking: bool = True, tolerant: bool = False) -> Configuration:
         """Return the configuration, overridden by these options. It always has a store.
 
         Args:
             asking: whether to ask the person at the terminal about a project file that is not
                 trusted, and to report which of its settings are ignored.
+            tolerant: whether a project file that is broken is reported and left out.
 
         Raises:
             ConfigurationError: see `load_configuration`.
@@ -235,7 +236,7 @@ class Options:
             loaded = load_configuration(self.config, project=self.folder())
         else:
             asks = ask if asking and at_terminal() else None
-            loaded = load_workspace(file, project=self.folder(), ask=asks)
+            loaded = load_workspace(file, project=self.folder(), ask=asks, tolerant=tolerant)
 
         if asking:
             if loaded.untrusted is not None:

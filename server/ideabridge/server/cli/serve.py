@@ -107,7 +107,7 @@ async def serve(
                 raise UsageError(f"{setting} goes with --http")
 
     place = read_host_and_port(address or DEFAULT_ADDRESS)
-    configuration = options.configuration()
+    configuration = options.configuration(tolerant=True)
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_model_option(model)})
 

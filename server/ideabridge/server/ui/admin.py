@@ -113,6 +113,9 @@ class AdminPages:
         )
         own = sorted(tool.name for tool in bridge.tools() if tool.module is None)
         findings.add("tools", ", ".join(own) or "none of its own")
+        for fault in bridge.configuration.tool_faults:
+            findings.add("tools", fault, wrong=True)
+
         for status in bridge.modules.statuses():
             checks.describe_module(findings, status)
 
