@@ -756,12 +756,14 @@ def main() -> int:
         left -= number
         counts += outcome.counts
         violations.extend(f"seed {seed}: {violation}" for violation in outcome.violations)
-        seconds = time.monotonic() - began
-        print(
-            f"{options.events - left} of {options.events} events, {len(violations)} violations, "
-            f"{seconds:.0f} s",
-            file=sys.stderr,
-        )
+        if sys.stderr.isatty():
+            seconds = time.monotonic() - began
+            print(
+                f"{options.events - left} of {options.events} events, "
+                f"{len(violations)} violations, {seconds:.0f} s",
+                file=sys.stderr,
+            )
+
         seed += 1
 
     figures: dict[str, float] = {}

@@ -142,7 +142,7 @@ def offered(
 def test_completion_knows_hosts_modules_runs_and_ideas(
     offered: Callable[[str], list[str]], project: Path
 ) -> None:
-    assert offered("install c") == ["claude-code", "cursor"]
+    assert offered("install cu") == ["cursor"]
     assert offered("servers test git") == ["git", "github"]
     assert offered("runs show run_") == ["run_20", "run_10"]
     assert offered("resume run_1") == ["run_10"]
