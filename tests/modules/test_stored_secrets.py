@@ -121,17 +121,23 @@ def test_a_keyring_that_cannot_be_read_fails_with_its_reason(
 
 def test_a_keyring_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
+    asked: list[str] = []
 
     class Locked(keyrings.FakeKeyring):
         def get_password(self, service: str, username: str) -> str | None:
+            asked.append(username)
             release.wait()
             return None
 
     keyrings.use(monkeypatch, Locked())
     monkeypatch.setattr("ideabridge.bridge.keyring.SECONDS", 0.1)
+    monkeypatch.setattr("ideabridge.bridge.keyring.PAUSE", 0.2)
     try:
         with pytest.raises(KeyringError, match=r"has not answered within .* it may be"):
             Keyring().read("github")
+        with pytest.raises(KeyringError, match="has not answered a moment ago"):
+            Keyring().read("other")
+        assert asked == ["github"]
     finally:
         release.set()
 

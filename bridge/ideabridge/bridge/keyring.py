@@ -7,15 +7,19 @@ the import asks the desktop which keyrings there are.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 20.0
 """How long a keyring may take to answer. A locked keyring may wait for a person to type a password
 at a desktop that nobody looks at."""
+
+PAUSE: Final = 60.0
+"""For how many seconds a keyring that has not answered is not asked again."""
 
 _LEAST_PRIORITY: Final = 1
 """The package gives a lower priority to backends that keep nothing, or that keep passwords in
@@ -32,13 +36,14 @@ class NoKeyringError(IdeabridgeError):
 
 class Keyring:
     """The entries of ideabridge in the keyring of the system. All methods block, for `SECONDS` at
-    most.
+    most. After a call without an answer, all calls of the process fail at once for `PAUSE` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.
     """
 
     _SERVICE: Final = "ideabridge"
+    _silent_until: ClassVar[float] = 0.0
 
     def read(self, name: str) -> str | None:
         """Return the text that is stored under a name, or None."""
@@ -54,12 +59,16 @@ class Keyring:
         self._call(lambda backend: backend.delete_password(self._SERVICE, name))
 
     def _call(self, function: Callable[[Any], object]) -> object:
+        if time.monotonic() < Keyring._silent_until:
+            raise KeyringError("it has not answered a moment ago; it may be locked")
+
         call = _Call(function)
         # The thread is a daemon, so a keyring that never answers does not keep the process alive.
         thread = threading.Thread(target=call.run, name="keyring", daemon=True)
         thread.start()
         thread.join(SECONDS)
         if thread.is_alive():
+            Keyring._silent_until = time.monotonic() + PAUSE
             raise KeyringError(
                 f"it has not answered within {SECONDS:g} seconds; it may be locked, and wait for "
                 "somebody to unlock it"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -21,6 +22,7 @@ from ideabridge.bridge.masking import (
     looks_random,
     replaced_in,
 )
+from ideabridge.bridge.secrets import NAME_PATTERN
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _LEAST: Final = 4
@@ -34,14 +36,14 @@ _MOST_PLACEHOLDER: Final = 200
 _CERTAIN_NAME: Final = re.compile(
     r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|private[-_]?key"
     r"|signing[-_]?key|encryption[-_]?key|service[-_]?key|account[-_]?key"
-    r"|credential|bearer|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
+    r"|credential|bearer|authorization|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
     re.IGNORECASE,
 )
 """Names whose values are secret whatever they look like. `AUTH` or `SESSION` are not, because they
 also name modes and people."""
 
 _ABOUT_NAME: Final = re.compile(
-    r"public|publishable|author|tokeni[sz]er|(max|min|num|limit|count|budget)[-_]?\w*tokens?$"
+    r"public|publishable|author(?!i)|tokeni[sz]er|(^|[-_])(max|min|num|limit|count|budget)[-_]?\w*tokens?$"
     r"|[-_](name|url|uri|file|path|dir|host|port|region|ttl|limit|count|length|size|days|hours"
     r"|minutes|seconds|expiry|expires|expiration|timeout|budget|prefix|suffix|scopes?|issuer"
     r"|endpoint|label|header|format|version|location|store|ref|policy|audience|enabled|required"
@@ -60,7 +62,7 @@ _PLACEHOLDER: Final = re.compile(
     # Another kind of variable, or a reference to a vault.
     r"<.*>|\[.*\]|\{.*\}|\(.*\)|%\w+%|\$\w+|\$\(.*\)|(?:op|vault|keychain|env|file|aws|gcp):.*"
     # Left out, as in `sk-...`.
-    r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*"
+    r"|.*(?:\.\.\.|…|\*\*\*|xxxx).*|(?:.*[-_])?your[-_].*|.*[-_]here"
     # `your-api-key-here`, `MY_TOKEN`.
     r"|(?:(?:your|my|our|insert|replace|enter|add|put|paste|set|the|some|any|own|real|actual|valid"
     r"|api|access|secret|private|bearer|auth|bot|user|personal|client|db)[-_ ]*)*"
@@ -128,17 +130,25 @@ class RecognisedSecrets:
         return {place.name: place.value for place in self.places}
 
 
-def recognise_secrets(server: str, entry: JSONObject) -> RecognisedSecrets:
+def recognise_secrets(
+    server: str, entry: JSONObject, taken: Collection[str] = ()
+) -> RecognisedSecrets:
     """Find the secrets in a server's entry. Values that name a variable or a stored secret are left
     as they are.
 
     Args:
         server: the name of the server, which the suggested names begin with.
         entry: the entry, with ideabridge's keys.
+        taken: names that other secrets have.
     """
-    recogniser = _Recogniser(server)
+    recogniser = _Recogniser(server, taken)
     marked = replaced_in(entry, recogniser.replacement)
     return recogniser.finished(marked)
+
+
+def secret_names_in(value: JSON) -> set[str]:
+    """Return the names of the stored secrets that a JSON value names."""
+    return set(re.findall(rf"\$\{{secret:({NAME_PATTERN})\}}", json.dumps(value)))
 
 
 class _Recogniser:
@@ -146,8 +156,9 @@ class _Recogniser:
     because `${secret:NAME}` could itself look like a secret.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, taken: Collection[str]) -> None:
         self._server = server
+        self._taken = set(taken)
         self._nonce = secrets.token_hex(4)
         self._places: list[SecretPlace] = []
         self._left: list[str] = []
@@ -192,10 +203,11 @@ class _Recogniser:
         wanted = _suggested(self._server, hidden)
         name = wanted
         number = 2
-        while name in self._names.values():
+        while name in self._taken:
             name = f"{wanted}-{number}"
             number += 1
 
+        self._taken.add(name)
         self._names[hidden.text] = name
         return name
 

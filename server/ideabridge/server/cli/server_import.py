@@ -56,8 +56,10 @@ def import_servers(
 ) -> int:
     """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
-    Your own servers go into your own configuration, and those of the project into the project's. A
-    server with a secret is not written to a file that a repository may contain. Without --write or
+    Your own servers go into your own configuration, and those of the project into the project's.
+    Their secrets are stored in the keyring, or in a file that only you can read, and the entries
+    name them. A server with what only may be a secret is not written to a file that a repository
+    may contain. Without --write or
     --move, nothing is changed. Without --replace, servers of the same name stay. ideabridge itself
     is never imported.
     """
@@ -71,12 +73,15 @@ def import_servers(
         return ExitCode.FAILED
 
     backups: dict[Path, Path | None] = {}
+    stored_in: list[str] = []
     if write or move:
+        stored_in = steps.store_secrets()
         backups = steps.write()
 
     copies = steps.remove()
     if options.json:
         result = _import_json(steps, backups)
+        result["secrets_stored_in"] = list[JSON](dict.fromkeys(stored_in))
         if move:
             result |= _move_json(steps, copies)
 
@@ -84,6 +89,10 @@ def import_servers(
         return steps.code
 
     _say_result(steps, backups, copies, was_asked=asks, move=move)
+    for place in dict.fromkeys(stored_in):
+        count = stored_in.count(place)
+        verb = "secret is" if count == 1 else "secrets are"
+        say(f"{count} {verb} stored in {place}; `ideabridge secrets list` lists them", "green")
     return steps.code
 
 
@@ -137,6 +146,17 @@ class _Import:
 
         for document, _ in self.changes:
             document.check_place(self.places.project if self._is_shared(document) else None)
+
+    def store_secrets(self) -> list[str]:
+        """Store the secrets of the servers that are written. Return the place of each."""
+        from ideabridge.server.hosts.adopt import store_secrets
+
+        return [
+            place
+            for target in self.receiving
+            for adoption in self.received_by(target)
+            for place in store_secrets(adoption)
+        ]
 
     def write(self) -> dict[Path, Path | None]:
         """Write the configurations that receive servers, and trust those in `trusted`. Return the
@@ -337,6 +357,9 @@ def _adoption_json(adoption: Adoption) -> JSONObject:
         entry["why"] = adoption.why
 
     entry["entry"] = shown_definition(adoption.entry)
+    entry["secrets"] = [
+        {"place": place.place, "name": place.name, "why": place.why} for place in adoption.secrets
+    ]
     entry["notes"] = list[JSON](adoption.notes)
     return entry
 

@@ -1,7 +1,8 @@
 """Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host.
 
-The user's servers go into the user's file, and the project's servers into the project's file. A
-repository may contain the project's file, so no server with a secret goes there.
+The user's servers go into the user's file, and the project's servers into the project's file. The
+secrets in an entry are stored in the keyring or in a file of the user, and the entry names them. A
+repository may contain the project's file, so no server with another secret goes there.
 """
 
 from __future__ import annotations
@@ -13,10 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from ideabridge.bridge.configuration import ConfigurationError, check_server_entry
+from ideabridge.bridge.configuration import (
+    ConfigurationError,
+    check_server_entry,
+    parse_configuration,
+)
 from ideabridge.bridge.masking import hidden_in
-from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
+from ideabridge.bridge.recognising import (
+    RecognisedSecrets,
+    SecretPlace,
+    recognise_secrets,
+    secret_names_in,
+)
 from ideabridge.bridge.server_entry import with_own_keys
+from ideabridge.bridge.stored_secrets import (
+    StoredSecretError,
+    secret_owner,
+    set_secret,
+    stored_secrets,
+)
 from ideabridge.server.hosts.host import (
     HostDocument,
     HostEnvironment,
@@ -108,6 +125,7 @@ class Adoption:
         why: the reason why the server is not adopted, if it is not.
         notes: hints for the user.
         approved: the tools that the host calls without asking; `*` stands for all of them.
+        secrets: the secrets that the host's entry contains, which `entry` names.
     """
 
     name: str
@@ -118,6 +136,7 @@ class Adoption:
     why: str = ""
     notes: tuple[str, ...] = ()
     approved: tuple[str, ...] = ()
+    secrets: tuple[SecretPlace, ...] = ()
 
     @property
     def file(self) -> Path:
@@ -308,7 +327,42 @@ class _Search:
             tuple(_line(note, _MOST_REASON) for note in translation.notes),
             translation.approved,
         )
-        return _judged(adoption, problem, is_taken=is_taken, replaces=self._replaces)
+        recognised = RecognisedSecrets(entry)
+        try:
+            recognised = self._recognised(adoption)
+        except StoredSecretError as error:
+            problem = problem or str(error)
+
+        judged = _judged(
+            adoption, problem, recognised.entry, is_taken=is_taken, replaces=self._replaces
+        )
+        return _without_secrets(judged, recognised) if judged.adopted else judged
+
+    def _recognised(self, adoption: Adoption) -> RecognisedSecrets:
+        """Find the secrets in an entry, and name them.
+
+        Raises:
+            StoredSecretError: it has secrets, and the list of stored secrets cannot be read.
+        """
+        recognised = recognise_secrets(adoption.name, adoption.entry)
+        if not recognised.places:
+            return recognised
+        return recognise_secrets(adoption.name, adoption.entry, self._secret_names(adoption))
+
+    def _secret_names(self, adoption: Adoption) -> set[str]:
+        """Return the names that other servers of the configuration use, or that are stored for
+        it.
+        """
+        target = adoption.target
+        owner = secret_owner(target.file)
+        names = {secret.name for secret in stored_secrets() if secret.file == owner.file}
+        names |= secret_names_in({**target.servers, adoption.name: None})
+        names -= secret_names_in(target.servers.get(adoption.name))
+        for other in self._adoptions:
+            if other.target is target:
+                names |= {place.name for place in other.secrets}
+
+        return names
 
 
 def _is_container(raw: JSON) -> bool:
@@ -392,8 +446,17 @@ def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> 
     )
 
 
-def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:
-    """Return the adoption with its verdict filled in."""
+def _judged(
+    adoption: Adoption,
+    problem: str | None,
+    named_entry: JSONObject,
+    *,
+    is_taken: bool,
+    replaces: bool,
+) -> Adoption:
+    """Return the adoption with its verdict filled in. `named_entry` is its entry with the names of
+    secrets in their places.
+    """
     entry = adoption.entry
     target = adoption.target
     if is_ourselves(entry):
@@ -406,13 +469,18 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
 
+    stored_names = sorted(secret_names_in(entry))
+    if stored_names:
+        # A repository may hold the host's file, and could name any secret of the user.
+        reason = f"names the stored secret {stored_names[0]}; only an ideabridge.json may do that"
+        return replace(adoption, verdict="unusable", why=_line(reason, _MOST_REASON))
+
     present = target.servers.get(adoption.name)
-    if isinstance(present, dict) and meaning_of(present) == meaning_of(entry):
-        return replace(adoption, verdict="same")
-    if target.is_shared and (
-        places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
+    if isinstance(present, dict) and meaning_of(present) in (
+        meaning_of(entry),
+        meaning_of(named_entry),
     ):
-        return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
+        return replace(adoption, verdict="same")
 
     if present is None:
         return adoption
@@ -423,6 +491,46 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
         verdict="taken",
         why="another server has this name; --replace uses this one instead",
     )
+
+
+def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adoption:
+    """Put the names of secrets in their places. A server with another secret is not adopted where
+    a repository may hold the configuration.
+    """
+    if adoption.target.is_shared and (hidden := hidden_in(recognised.entry)):
+        places = list(dict.fromkeys(text.place for text in hidden))
+        return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
+
+    notes = [
+        _line(f"{place.place}: the secret is stored as {place.name}", _MOST_REASON)
+        for place in recognised.places
+    ]
+    return replace(
+        adoption,
+        entry=recognised.entry,
+        secrets=recognised.places,
+        notes=(*adoption.notes, *notes),
+    )
+
+
+def store_secrets(adoption: Adoption) -> list[str]:
+    """Store the secrets of an adopted server for the configuration that receives it. Return where
+    they are, worded for people.
+
+    Raises:
+        StoredSecretError: one cannot be stored.
+    """
+    if not adoption.secrets:
+        return []
+
+    owner = secret_owner(adoption.target.file)
+    servers: dict[str, str] = {}
+    if owner.file is not None:
+        parsed = parse_configuration({"mcpServers": {adoption.name: adoption.entry}})
+        servers[adoption.name] = entry_digest(parsed.modules[adoption.name])
+
+    values = {place.name: place.value for place in adoption.secrets}
+    return [set_secret(owner, name, value, servers) for name, value in values.items()]
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
