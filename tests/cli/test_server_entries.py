@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from ideabridge.bridge.configuration import user_file
-from ideabridge.bridge.trust import is_trusted
+from ideabridge.bridge.trust import is_trusted, trust_file
 from ideabridge.server.main import main
 from tests import preloaded
 from tests.trusting import write_own, write_trusted
@@ -23,6 +23,9 @@ from .terminal import Terminal
 
 OWN_SERVER = Path(__file__).with_name("own_server.py")
 TOKEN = "ghp_abcdefgh12345678AAAA"
+LOG_TOKEN = "ghp_otherone56789012BBBB"
+"""The secrets of earlier tests in this process are masked, too, under their own names."""
+
 START = [sys.executable, "-I", str(OWN_SERVER)]
 
 
@@ -42,16 +45,19 @@ def test_a_server_is_added_and_can_be_called(capsys: pytest.CaptureFixture[str])
     assert main(["servers", "add", "own", "-e", f"OWN_TOKEN={TOKEN}", "--", *START]) == 0
     printed = capsys.readouterr()
     assert TOKEN not in printed.out + printed.err
-    assert "env.OWN_TOKEN: kept in that file" in printed.err
+    assert "env.OWN_TOKEN is a secret (the form of a known kind of token)" in printed.err
     assert stat.S_IMODE(user_file().stat().st_mode) == 0o600
+    reference = "${secret:own-token}"
     assert servers_in(user_file()) == {
-        "own": {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": TOKEN}}
+        "own": {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": reference}}
     }
     assert told(capsys, "servers", "test", "own", "where")["result"] == str(Path.cwd())
     shown = told(capsys, "servers", "list", "own")
     assert (shown["module"]["state"], shown["folder"]) == ("up", str(Path.cwd()))
     assert shown["tools"] == ["where", "save", "speak"]
-    assert shown["entry"]["env"] == {"OWN_TOKEN": "ghp_•••"}
+    assert shown["entry"]["env"] == {"OWN_TOKEN": reference}
+    lines = told(capsys, "servers", "logs", "own")["lines"]
+    assert "own server starts with [secret:own-token]" in [line["text"] for line in lines]
     assert main(["servers", "add", "own", "--", "other"]) == 2
     assert "has a server 'own' already" in capsys.readouterr().err
 
@@ -87,9 +93,8 @@ def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None
         (["x", "--url", "http://a", "--", "run"], "give --url or a command, not both"),
         (["x", "-e", "secret-word", "--", "run"], "--env: expected KEY=VALUE"),
         (["x", "-H", "A: b", "--", "run"], "--header goes with --url"),
-        (["x", "-e", "A=b", "--url", "http://a"], "only goes with 'command'"),
+        (["x", "-e", "A=b", "--url", "http://a"], "--env goes with a command"),
         (["idea:x", "--", "run"], "this name is taken"),
-        (["x", "--scope", "project", "-e", f"TOKEN={TOKEN}", "--", "run"], "env.TOKEN holds what"),
     ],
 )
 def test_what_cannot_be_added_changes_nothing(
@@ -113,6 +118,52 @@ def test_a_server_of_the_project_needs_a_person(
     assert told(capsys, *words)["trusted"] is False
     assert servers_in(file)["new"] == {"command": "./tool/run", "cwd": "./tool"}
     assert not is_trusted(file)
+
+
+def test_a_secret_of_a_project_is_stored_for_this_server_alone(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["servers", "add", "--scope", "project", "-e", f"OWN_TOKEN={TOKEN}"]
+    for name in ("own", "own2"):
+        answer = told(capsys, *words, name, "--", *START)
+        assert answer["stored_in"]
+    file = project / "ideabridge.json"
+    assert TOKEN not in file.read_text(encoding="utf-8")
+    trust_file(file)
+    assert main(["servers", "test", "own"]) == 0
+    entries = servers_in(file)
+    entries["own"]["args"].append("more")
+    file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    trust_file(file)
+    assert main(["servers", "test", "own"]) == 2
+    assert "stored for other servers, or for this one before" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_secret_of_the_same_name_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    add = ["servers", "add", "own", "-e"]
+    first = told(capsys, *add, f"OWN_TOKEN={TOKEN}", "--", *START)
+    assert first["secrets"] == {"env.OWN_TOKEN": "own-token"}
+    assert main(["servers", "remove", "own"]) == 0
+    assert "`ideabridge secrets remove own-token` removes it" in capsys.readouterr().err
+    second = told(capsys, *add, f"OWN_TOKEN={TOKEN[:-1]}B", "--", *START)
+    assert second["secrets"] == {"env.OWN_TOKEN": "own-2-own-token"}
+
+
+def test_everything_outside_the_entry_keeps_its_bytes(project: Path) -> None:
+    file = project / "ideabridge.json"
+    before = (
+        b'\xef\xbb\xbf{\r\n\t"limits" : {"calls": 7},\r\n\t"mcpServers": {\r\n'
+        b'\t\t"one": {"command":"x", "timeout": 1.50},\r\n\t\t"two": {"command": "y"}\r\n\t}\r\n}'
+    )
+    file.write_bytes(before)
+    file.chmod(0o640)
+    assert main(["servers", "add", "new", "--scope", "project", "--", "run"]) == 0
+    assert main(["servers", "remove", "new"]) == 0
+    assert file.read_bytes() == before
+    assert main(["servers", "disable", "two"]) == 0
+    assert file.read_bytes().partition(b'"two"')[0] == before.partition(b'"two"')[0]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 def test_taking_something_away_keeps_the_trust_of_a_project(
@@ -185,11 +236,11 @@ def test_a_tool_that_may_change_something_is_called_only_after_a_question(
 
 @pytest.mark.usefixtures("project")
 def test_the_log_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
-    entry = {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": TOKEN}}
+    entry = {"command": START[0], "args": START[1:], "env": {"OWN_TOKEN": LOG_TOKEN}}
     write_own({"mcpServers": {"own": entry, "silent": {"command": "/no/such/program"}}})
     assert main(["servers", "logs", "own"]) == 1
     assert "has written nothing yet" in capsys.readouterr().err
-    for text in ("hello", f"with {TOKEN}", "sk-ant-api03-abcdefgh12345678"):
+    for text in ("hello", f"with {LOG_TOKEN}", "sk-ant-api03-abcdefgh56789012"):
         assert main(["servers", "test", "own", "speak", "-i", f"text={text}"]) == 0
 
     log = told(capsys, "servers", "logs", "own")
@@ -198,7 +249,7 @@ def test_the_log_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert ("stderr", "hello") in lines
     assert ("message", "said with [secret:OWN_TOKEN]") in lines
     assert ("ideabridge", "own is up") in lines
-    assert "12345678" not in Path(log["file"]).read_text(encoding="utf-8")
+    assert "56789012" not in Path(log["file"]).read_text(encoding="utf-8")
     assert stat.S_IMODE(Path(log["file"]).stat().st_mode) == 0o600
     warnings = told(capsys, "servers", "logs", "own", "--level", "warning", "-n", "2")["lines"]
     assert [line["level"] for line in warnings] == ["warning", "warning"]

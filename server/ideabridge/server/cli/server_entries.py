@@ -7,6 +7,7 @@ its exact content, so a server that these commands add or enable there starts on
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,13 +20,20 @@ import typer
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, say
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app, started_by
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.names import nearest
 
 if TYPE_CHECKING:
-    from ideabridge.server.hosts.host import HostDocument
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.recognising import RecognisedSecrets
+    from ideabridge.bridge.trust import ProjectTrust
+    from ideabridge.server.hosts.editing.host_text import HostText
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
+_KEYS: Final = ("mcpServers",)
+"""The keys that lead to the entries of a file."""
+
 _OFF: Final = ("disabled", "enabled")
 """The keys that say whether a server is used."""
 
@@ -37,13 +45,13 @@ class EntryFile:
     """A configuration file, one entry of which changes.
 
     Attributes:
-        document: the file and its content.
+        text: the file as it was read.
         scope: whose file it is: the user's own, the project's, or the one that --config names.
         project: the project folder that the file belongs to, or None.
         in_repository: whether a repository may hold the file, so that no secret is written to it.
     """
 
-    document: HostDocument
+    text: HostText
     scope: Literal["user", "project", "file"]
     project: Path | None
     in_repository: bool
@@ -51,7 +59,7 @@ class EntryFile:
     @property
     def path(self) -> Path:
         """The path of the file."""
-        return self.document.path
+        return self.text.path
 
     @property
     def title(self) -> str:
@@ -65,8 +73,7 @@ class EntryFile:
     @property
     def servers(self) -> JSONObject:
         """The entries of the file, by name."""
-        servers = self.document.content.get("mcpServers")
-        return servers if isinstance(servers, dict) else {}
+        return self.text.entries(_KEYS)
 
     def entry(self, name: str) -> JSONObject:
         """Return one entry. Raise `UsageError` if it is not an object."""
@@ -75,25 +82,15 @@ class EntryFile:
             raise UsageError(f"{self.path}: mcpServers.{name} is not an object; change it by hand")
         return entry
 
-    def write(self, name: str, entry: JSONObject | None) -> Path | None:
-        """Put an entry into the file, or remove it. Return the path of the backup, if there was a
-        file.
+    def edited(self, name: str, entry: JSONObject | None) -> HostText:
+        """Return the text with an entry, or without the one of this name.
 
         Raises:
-            HostFileError: the file cannot be written.
+            HostFileError: the file cannot be edited without changing more of it.
         """
-        servers = dict(self.servers)
         if entry is None:
-            del servers[name]
-        else:
-            servers[name] = entry
-
-        return self.document.write(
-            {**self.document.content, "mcpServers": servers},
-            private=self.scope == "user",
-            shared=self.in_repository,
-            project=self.project,
-        )
+            return self.text.without_entry(_KEYS, name)
+        return self.text.with_entry(_KEYS, name, entry)
 
 
 def _read_files(options: Options) -> list[EntryFile]:
@@ -128,11 +125,11 @@ def _read_file(
     path: Path, scope: Literal["user", "project", "file"], project: Path | None
 ) -> EntryFile:
     from ideabridge.bridge.trust import repository_of
-    from ideabridge.server.hosts.host import read_host_document
+    from ideabridge.server.hosts.editing.host_text import read_host_text
 
     in_repository = repository_of(Path(os.path.realpath(path)).parent) is not None
-    document = read_host_document(path)
-    return EntryFile(document, scope, project, in_repository or scope == "project")
+    text = read_host_text(path, "json")
+    return EntryFile(text, scope, project, in_repository or scope == "project")
 
 
 def _file_of(options: Options, name: str) -> EntryFile:
@@ -216,20 +213,27 @@ def add_server(
             "removes it"
         )
 
-    entry = _new_entry(words or [], url, env or [], header or [])
-    _set_places(entry, cwd, file)
-    hidden = _check_entry(name, entry, file)
+    typed = _new_entry(words or [], url, env or [], header or [])
+    _set_places(typed, cwd, file)
+    recognised = _without_secrets(name, typed, file)
+    entry = recognised.entry
+    left = _check_entry(name, entry, file)
+    stored_in = _store_secrets(name, recognised, file)
     outcome = _change(options, file, name, entry, starts=True)
     if options.json:
-        print_json(outcome.to_json(name, entry))
+        secrets: JSONObject = {place.place: place.name for place in recognised.places}
+        print_json({**outcome.to_json(name, entry), "secrets": secrets, "stored_in": stored_in})
         return ExitCode.DONE
 
     say(f"{name} is in {file.title}", "green")
     say(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
     _say_backup(outcome)
-    if hidden:
-        places = ", ".join(hidden)
-        say(f"  {places}: kept in that file, which only you can read, and never shown", "dim")
+    for place in recognised.places:
+        say(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
+    if stored_in is not None:
+        say(f"  stored in {stored_in}")
+    if left:
+        say(f"  {', '.join(left)}: in plain text in that file, and never shown", "yellow")
 
     _say_unfound(entry)
     _say_next(name, outcome)
@@ -256,6 +260,8 @@ def _new_entry(words: list[str], url: str | None, env: list[str], header: list[s
         raise UsageError("give --url or a command, not both")
     if url is not None:
         entry: JSONObject = {"url": url}
+        if env:
+            raise UsageError("--env goes with a command: an address gets headers, by --header")
         headers: JSONObject = dict(_header(text) for text in header)
         if headers:
             entry["headers"] = headers
@@ -320,17 +326,32 @@ def _place(text: str, file: EntryFile) -> str:
     return str(path)
 
 
+def _without_secrets(name: str, entry: JSONObject, file: EntryFile) -> RecognisedSecrets:
+    """Return an entry with `${secret:NAME}` in the place of each secret. No secret that is stored
+    already has one of these names.
+    """
+    from ideabridge.bridge.recognising import recognise_secrets
+    from ideabridge.bridge.stored_secrets import find_secret, secret_owner
+
+    owner = secret_owner(file.path)
+    recognised = recognise_secrets(name, entry)
+    number = 2
+    while any(find_secret(owner, secret) is not None for secret in recognised.values):
+        recognised = recognise_secrets(f"{name}-{number}", entry)
+        number += 1
+    return recognised
+
+
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
-    """Return the places of secrets in an entry.
+    """Return the places of what still looks like a secret in an entry.
 
     Raises:
-        ConfigurationError: the entry is not one of a server.
+        ConfigurationError: the entry cannot be used.
         UsageError: a repository may hold the file, and the entry has a secret.
     """
-    from ideabridge.bridge.configuration import check_server_entry
     from ideabridge.bridge.masking import hidden_in
 
-    check_server_entry(name, entry, project=Path.cwd())
+    _parsed(name, entry)
     places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
     if places and file.in_repository:
         holds = "holds" if len(places) == 1 else "hold"
@@ -339,6 +360,28 @@ def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
             f"{file.path}. Write ${{VAR}} in its place, and set the variable"
         )
     return places
+
+
+def _parsed(name: str, entry: JSONObject) -> ModuleConfiguration:
+    from ideabridge.bridge.configuration import check_server_entry, parse_configuration
+
+    check_server_entry(name, entry, project=Path.cwd())
+    return parse_configuration({"mcpServers": {name: entry}}, project=Path.cwd()).modules[name]
+
+
+def _store_secrets(name: str, recognised: RecognisedSecrets, file: EntryFile) -> str | None:
+    """Store the secrets of an entry, for this server. Return where they are, worded for people."""
+    from ideabridge.bridge.modules.settings import entry_digest
+    from ideabridge.bridge.stored_secrets import secret_owner, set_secret
+
+    stored_in: str | None = None
+    owner = secret_owner(file.path)
+    servers: dict[str, str] = {}
+    if owner.file is not None:
+        servers[name] = entry_digest(_parsed(name, recognised.entry))
+    for secret, value in recognised.values.items():
+        stored_in = set_secret(owner, secret, value, servers)
+    return stored_in
 
 
 def _say_unfound(entry: JSONObject) -> None:
@@ -355,6 +398,7 @@ def _say_unfound(entry: JSONObject) -> None:
 def remove_server(options: Options, name: ServerArgument) -> int:
     """Remove a server from your own configuration, or from the project's. A backup is kept."""
     file = _file_of(options, name)
+    named = dict.fromkeys(_SECRET.findall(encode_text(file.servers[name])))
     outcome = _change(options, file, name, None, starts=False)
     if options.json:
         print_json(outcome.to_json(name, None))
@@ -362,6 +406,8 @@ def remove_server(options: Options, name: ServerArgument) -> int:
 
     say(f"{name} is removed from {file.title}", "green")
     _say_backup(outcome)
+    for secret in named:
+        say(f"  its secret {secret} stays; `ideabridge secrets remove {secret}` removes it", "dim")
     _say_trust(outcome)
     return ExitCode.DONE
 
@@ -454,20 +500,40 @@ def _change(
         starts: whether the server starts from now on. If it does not, a file that was trusted
             stays trusted, because the change only takes something away.
     """
-    from ideabridge.bridge.trust import is_trusted, trust_file
+    from ideabridge.bridge.trust import look_at, project_trust
     from ideabridge.server.cli.trust import ask_about
 
+    text = file.edited(name, entry)
     if file.scope != "project":
-        return _Outcome(file, file.write(name, entry))
+        return _Outcome(file, text.write(private=file.scope == "user"))
 
-    was_trusted = file.path.is_file() and is_trusted(file.path)
-    backup = file.write(name, entry)
-    if was_trusted and not starts:
-        trust_file(file.path)
-        return _Outcome(file, backup)
+    standing = project_trust(look_at(file.path)) if text.exists else None
+    backup = text.write(project=file.project)
+    if standing is not None and standing.is_trusted and not starts:
+        expected = hashlib.sha256(text.data).hexdigest()
+        return _Outcome(file, backup, is_trusted=_keep_trust(standing, expected))
 
     trusts = at_terminal() and not options.json and ask_about(file.path, options.folder())
     return _Outcome(file, backup, is_trusted=trusts)
+
+
+def _keep_trust(before: ProjectTrust, expected: str) -> bool:
+    """Trust a project file after a change that only takes something away. Return False if another
+    program has changed the file, or one that it names, in the meantime.
+
+    Args:
+        before: the trust in the file before the change.
+        expected: the digest that the file should have now.
+    """
+    from ideabridge.bridge.trust import keep_trusted, look_at
+
+    trusted = {**before.found.covered(before.data), before.found.file.name: expected}
+    found = look_at(before.found.file)
+    data = before.data & found.data_files.keys()
+    if not found.covered(data).items() <= trusted.items():
+        return False
+    keep_trusted(found, data)
+    return True
 
 
 def _say_backup(outcome: _Outcome) -> None:
