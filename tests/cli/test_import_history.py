@@ -73,6 +73,8 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
     (one,) = told["runs"]
     assert (one["calls"], one["modules"], one["unread_lines"], one["why"]) == (1, ["shop"], 1, "")
     assert (told["dry_run"], told["logs"], told["other_servers"]) == (False, 1, {"github": 1})
+    assert (told["unread_lines"], told["repaired_lines"]) == ({"of an unknown kind": 1}, 0)
+    assert told["unread_logs"] == {"links": 0, "compressed": 0, "older": 0}
     assert main(["history", "import", "claude-code", "--yes"]) == 0
     assert "nothing is new" in capsys.readouterr().err
     assert main(["runs", "show", one["run"]]) == 0

@@ -25,11 +25,13 @@ from typing import Final
 from ideabridge.bridge.history.conversation import (
     CallsById,
     Conversation,
+    EarlyResults,
     HistoryBounds,
     HistoryCall,
     LogLine,
     Names,
     content_value,
+    is_numbered,
     may_be_another,
     open_plain,
     read_lines,
@@ -47,6 +49,8 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "claude-code"
+PATTERN: Final = "*.jsonl"
+"""The file names of logs."""
 
 _PREFIX: Final = "mcp__"
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
@@ -97,6 +101,7 @@ class _Log:
         self._main = Conversation(NAME, path.stem, path)
         self._parts: dict[str, Conversation] = {"": self._main}
         self._calls = CallsById()
+        self._early = EarlyResults()
         self._prompts: dict[str, str] = {}
         self._lines = _Lines()
 
@@ -167,6 +172,7 @@ class _Log:
             conversation.time_of(line.content),
             self._prompts.get(self._part(line.content), ""),
             answer=_answer_of(line.content),
+            doubt=line.doubt,
             copied=isinstance(line.content.get("forkedFrom"), dict),
         )
         if self._calls.knows(call):
@@ -178,23 +184,13 @@ class _Log:
         self._calls.add(call)
         self._lines.add_call(line.content, call)
         conversation.calls.append(call)
+        early = self._early.take(call)
+        if early is not None:
+            self._take_results(early)
 
     def _take_user(self, line: LogLine) -> None:
         content = line.content
-        results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
-        for block in results:
-            call = self._calls.awaiting(block.get("tool_use_id"))
-            if call is None or not self._belongs(content, call):
-                continue
-
-            at = self._main.time_of(content)
-            if not self._bounds.takes_result(line.size):
-                call.end(line.number, None, at=at, missing="the conversation is too large")
-                continue
-
-            structured = _structured(content) if len(results) == 1 else None
-            self._end(call, line.number, at, block, structured)
-
+        results = self._take_results(line)
         if results or content.get("isMeta") is True or content.get("isCompactSummary") is True:
             return
 
@@ -203,10 +199,42 @@ class _Log:
             self._prompts[self._part(content)] = shortened_prompt(text)
             self._lines.add_prompt(content)
 
-    def _belongs(self, line: JSONObject, call: HistoryCall) -> bool:
-        """Return whether a result with the id of a call is certainly its result."""
+    def _take_results(self, line: LogLine) -> bool:
+        """Take the results in a line, and return whether there are any."""
+        content = line.content
+        results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
+        for block in results:
+            at = self._main.time_of(content)
+            call = self._ended_by(content, block.get("tool_use_id"), at)
+            if call is None:
+                self._early.add(block.get("tool_use_id"), at, line)
+                continue
+
+            if not self._bounds.takes_result(line.size):
+                call.end(line.number, None, at=at, missing="the conversation is too large")
+                continue
+
+            call.doubt = call.doubt or line.doubt
+            structured = _structured(content) if len(results) == 1 else None
+            self._end(call, line.number, at, block, structured)
+
+        return bool(results)
+
+    def _ended_by(self, line: JSONObject, call_id: JSON, at: float | None) -> HistoryCall | None:
+        """Return the call that a result in a line certainly belongs to, or None if there is none
+        without a result.
+        """
         maker = line.get("sourceToolAssistantUUID", line.get("parentUuid"))
-        return self._lines.made(maker, call) or not may_be_another(call, self._main)
+        for call in self._calls.of(call_id):
+            if self._lines.made(maker, call):
+                return call if call.ended is None else None
+
+        call = self._calls.awaiting(call_id, at)
+        if call is None or may_be_another(call, self._main):
+            return None
+
+        is_of_unread = isinstance(maker, str) and not self._lines.has(maker)
+        return None if is_of_unread and is_numbered(call.id) else call
 
     def _end(
         self,
@@ -288,6 +316,10 @@ class _Lines:
         parent = line.get("parentUuid")
         if isinstance(uuid, str):
             self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
+
+    def has(self, uuid: str) -> bool:
+        """Return whether the log has a line, as far as it was read."""
+        return uuid in self._parents
 
     def add_prompt(self, line: JSONObject) -> None:
         uuid = line.get("uuid")

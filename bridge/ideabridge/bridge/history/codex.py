@@ -26,12 +26,14 @@ from uuid import UUID
 from ideabridge.bridge.history.conversation import (
     CallsById,
     Conversation,
+    EarlyResults,
     HistoryBounds,
     HistoryCall,
     LoggedTool,
     LogLine,
     Names,
     content_value,
+    is_numbered,
     is_same,
     may_be_another,
     read_lines,
@@ -43,8 +45,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "codex"
-BEGINNING: Final = "rollout-"
-"""Prefix of the file names of logs."""
+PATTERN: Final = "rollout-*.jsonl"
+"""The file names of logs."""
 
 _PREFIX: Final = "mcp__"
 _HEADER: Final = re.compile(r"\AWall time: [0-9.]+ seconds\nOutput:(?:\n|\Z)")
@@ -80,10 +82,11 @@ class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
         self._bounds = HistoryBounds()
-        name = path.name.partition(".jsonl")[0]
-        self._conversation = Conversation(NAME, name.removeprefix(BEGINNING), path)
+        name = path.name.partition(".jsonl")[0].removeprefix("rollout-")
+        self._conversation = Conversation(NAME, name, path)
         self._rewound: list[Conversation] = []
         self._calls = CallsById()
+        self._early = EarlyResults()
         self._states: dict[int, _State] = {}
         self._others = _OtherCalls()
         self._turns = _Turns()
@@ -202,7 +205,7 @@ class _Log:
         ended = self._new(call_id, named.module, tool, arguments, line, began)
         # The name in an item may be cut. In that case, only the event names the server.
         self._others.take_back(call_id)
-        call = self._listed(ended)
+        call = self._listed(ended, time)
         if call is None:
             if not self._add(ended, line, listed=False):
                 return
@@ -210,6 +213,7 @@ class _Log:
 
         state = self._states[id(call)]
         state.has_event = True
+        call.doubt = ended.doubt
         # The event has the original names and result. In the model's item they may be changed or
         # cut.
         call.tool = tool
@@ -222,14 +226,25 @@ class _Log:
         else:
             _end(call, earlier or line.number, time, result, fits)
 
-    def _listed(self, ended: HistoryCall) -> HistoryCall | None:
-        """Return the call of the model that an event ends, or None if it is not in the log."""
-        call = self._calls.latest(ended.id)
-        if call is None or self._states[id(call)].has_event:
+    def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
+        """Return the call of the model that an event ends which was written at a time, or None if
+        the log does not have it.
+        """
+        waiting = [
+            call
+            for call in self._calls.of(ended.id)
+            if not self._states[id(call)].has_event and not _is_later(call, at)
+        ]
+        same = [call for call in waiting if is_same(call, ended)]
+        if same:
+            return same[-1]
+        if not waiting or self._states[id(waiting[-1])].has_output:
             return None
 
-        is_uncertain = self._states[id(call)].has_output or may_be_another(call, self._conversation)
-        return None if is_uncertain and not is_same(call, ended) else call
+        # The item may have a name that was cut, or arguments that cannot be read.
+        last = waiting[-1]
+        is_likely = last.arguments in ({}, ended.arguments) or not is_numbered(last.id)
+        return last if is_likely and not may_be_another(last, self._conversation) else None
 
     def _new(
         self,
@@ -249,6 +264,7 @@ class _Log:
             time,
             self._prompt,
             copied=self._fork.is_copy,
+            doubt=line.doubt,
         )
 
     def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
@@ -294,24 +310,40 @@ class _Log:
             return
 
         call = self._new(call_id, tool.module, tool.name, arguments, line, time)
-        earlier = self._calls.latest(call_id)
-        if earlier is not None and not self._states[id(earlier)].listed and is_same(earlier, call):
-            self._states[id(earlier)].listed = True
-            return
+        for earlier in self._calls.of(call_id):
+            # The event may come before the item.
+            state = self._states[id(earlier)]
+            if not state.listed and is_same(earlier, call):
+                state.listed = True
+                return
 
-        self._add(call, line, listed=True)
+        if self._add(call, line, listed=True):
+            early = self._early.take(call)
+            if early is not None:
+                output = object_or_empty(early.content.get("payload")).get("output")
+                at = self._conversation.time_of(early.content)
+                self._take_output(early, at, call_id, output)
 
     def _take_output(self, line: LogLine, time: float | None, call_id: JSON, output: JSON) -> None:
-        call = self._calls.latest(call_id)
-        if call is None or self._states[id(call)].has_output:
+        shown = [
+            call
+            for call in self._calls.of(call_id)
+            if not self._states[id(call)].has_output and not _is_later(call, time)
+        ]
+        if not shown:
+            self._early.add(call_id, time, line)
             return
 
+        call = shown[-1]
         state = self._states[id(call)]
-        if state.has_event or not may_be_another(call, self._conversation):
-            state.has_output = True
-            if not state.has_event:
-                fits = self._bounds.takes_result(line.size)
-                _end_from_output(call, line.number, time, output, fits)
+        if not state.has_event and may_be_another(call, self._conversation):
+            return
+
+        state.has_output = True
+        if not state.has_event:
+            call.doubt = call.doubt or line.doubt
+            fits = self._bounds.takes_result(line.size)
+            _end_from_output(call, line.number, time, output, fits)
 
     def _named(self, payload: JSONObject) -> LoggedTool | None:
         """Return the tool of a function call, or None if it is not a tool of an MCP server."""
@@ -329,6 +361,10 @@ class _Log:
             return self._names.split(name.removeprefix(_PREFIX))
         # Versions of 2025 wrote SERVER__TOOL. Tools of Codex itself have no such names.
         return self._names.split(name) if "__" in name else None
+
+
+def _is_later(call: HistoryCall, at: float | None) -> bool:
+    return at is not None and call.time is not None and call.time > at
 
 
 @dataclass(slots=True)

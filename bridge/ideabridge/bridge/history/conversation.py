@@ -6,19 +6,25 @@ and change often, so a line that is not understood is only counted, and never st
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import stat
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Final, cast
+from types import ModuleType
+from typing import IO, Final, cast
 
+from ideabridge.bridge.history.salvage import Salvaged, salvage
 from ideabridge.tools.encoding import (
     JSON,
     MAX_DEPTH,
@@ -47,6 +53,9 @@ MAX_FILES: Final = 20_000
 
 _AHEAD: Final = 86_400.0
 """How far, in seconds, the clock of a host may be ahead."""
+
+_WRITING: Final = 600.0
+"""For how long, in seconds after the last change of a log, its last line may be unfinished."""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -85,6 +94,7 @@ class HistoryCall:
         error: why the call failed, or None if it did not fail.
         missing: why the result is not what the tool returned (it is absent, or the host cut it), or
             None if it is.
+        doubt: why its arguments or its result may not be as they were, or "" if they are.
         rejected: True if a person did not allow the call, so that it never ran.
     """
 
@@ -102,6 +112,7 @@ class HistoryCall:
     result: JSON = None
     error: str | None = None
     missing: str | None = "the log has no result"
+    doubt: str = ""
     rejected: bool = False
 
     def end(
@@ -147,7 +158,12 @@ def _digest(value: JSON) -> str:
 
 
 _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
-"""Ids that are short or end with a small number. Another call may have the same id."""
+"""Ids that are short or end with a small number."""
+
+
+def is_numbered(call_id: str) -> bool:
+    """Return whether a model may have given another call the same id."""
+    return _NUMBERED.search(call_id) is not None
 
 
 class CallsById:
@@ -175,15 +191,19 @@ class CallsById:
         self._calls.setdefault(call.id, []).append(call)
         self._digests.add(call.digest)
 
-    def latest(self, call_id: JSON) -> HistoryCall | None:
-        """Return the last call with an id, or None if there is none."""
-        calls = self._calls.get(call_id) if isinstance(call_id, str) else None
-        return calls[-1] if calls else None
+    def of(self, call_id: JSON) -> list[HistoryCall]:
+        """Return the calls with an id, in the order of the log."""
+        return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
-    def awaiting(self, call_id: JSON) -> HistoryCall | None:
-        """Return the last call with an id if the log has no result of it so far, else None."""
-        call = self.latest(call_id)
-        return call if call is not None and call.ended is None else None
+    def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
+        """Return the call with an id that a result belongs to which was written at a time: the last
+        one that was made before then, and has no result so far. Return None if there is none.
+        """
+        for call in reversed(self.of(call_id)):
+            is_later = at is not None and call.time is not None and call.time > at
+            if call.ended is None and not is_later:
+                return call
+        return None
 
 
 _ANSWER: Final = 100
@@ -195,11 +215,37 @@ def is_same(one: HistoryCall, other: HistoryCall) -> bool:
     return (one.module, one.tool) == (other.module, other.tool) and one.arguments == other.arguments
 
 
+class EarlyResults:
+    """The last results whose calls were not in the log before them. Hosts write from several
+    places at once, so the line with a call may come after the line with its result.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[str, float, LogLine]] = deque(maxlen=_EARLY)
+
+    def add(self, call_id: JSON, at: float | None, line: LogLine) -> None:
+        """Add a result with the id of its call. A result without a time is not kept."""
+        if isinstance(call_id, str) and at is not None:
+            self._lines.append((call_id, at, line))
+
+    def take(self, call: HistoryCall) -> LogLine | None:
+        """Return the line with the result of a call, and forget it, or None if there is none."""
+        for entry in self._lines:
+            call_id, at, line = entry
+            if call_id == call.id and call.time is not None and call.time <= at:
+                self._lines.remove(entry)
+                return line
+        return None
+
+
+_EARLY: Final = 32
+
+
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
     """Return whether a result with the id of a call may belong to another call: the id is one that
     models repeat, and a line after the call, which may hold a call with this id, was not read.
     """
-    return conversation.last_unread > call.line and _NUMBERED.search(call.id) is not None
+    return conversation.last_unread > call.line and is_numbered(call.id)
 
 
 @dataclass(slots=True)
@@ -215,7 +261,9 @@ class Conversation:
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
-        last_unread: the number of the last line of which something could not be read, or 0.
+        repaired: the number of damaged lines of which records were read.
+        last_unread: the number of the last line of which something could not be read or may have
+            been misread, or 0.
     """
 
     host: str
@@ -226,7 +274,13 @@ class Conversation:
     others: Counter[str] = field(default_factory=Counter[str])
     lines: int = 0
     skipped: Counter[str] = field(default_factory=Counter[str])
+    repaired: int = 0
     last_unread: int = 0
+
+    def skip(self, why: str) -> None:
+        """Count the current line, or a part of it, as not read."""
+        self.skipped[why] += 1
+        self.last_unread = self.lines
 
     def sort(self) -> None:
         """Bring the calls into the order of their times. Hosts may write lines late."""
@@ -432,11 +486,13 @@ class LogLine:
         number: its number, from 1.
         content: the object.
         size: its length in bytes.
+        doubt: why its strings may not be as the host wrote them, or "" if they are.
     """
 
     number: int
     content: JSONObject
     size: int
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +502,7 @@ class Logs:
     Attributes:
         files: the plain files, oldest first.
         links: the number of links, which are not followed.
-        compressed: the number of compressed logs, which are not read.
+        compressed: the number of compressed logs that are not read, because this Python cannot.
         left_off: the number of older logs that exceed the limit.
     """
 
@@ -455,14 +511,22 @@ class Logs:
     compressed: int = 0
     left_off: int = 0
 
+    @property
+    def unread(self) -> JSONObject:
+        """The number of logs that are not read, keyed by reason."""
+        return {"links": self.links, "compressed": self.compressed, "older": self.left_off}
 
-def find_logs(roots: list[Path], beginning: str = "") -> Logs:
-    """Find the logs (`*.jsonl` files whose names have this prefix) in folders and their subfolders.
-    A root may be a link, but links below it are not followed.
+
+COMPRESSED: Final = ".zst"
+"""Suffix of compressed logs."""
+
+
+def find_logs(roots: list[Path], pattern: str) -> Logs:
+    """Find the logs whose names match a pattern such as `rollout-*.jsonl`, compressed or not, in
+    folders and their subfolders. A root may be a link, but links below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
-    compressed = 0
     open_ = [(root, 0) for root in roots]
     while open_:
         folder, depth = open_.pop()
@@ -472,25 +536,39 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
             # The folder does not exist, or belongs to another user.
             continue
 
+        names = {entry.name for entry in entries}
         for entry in entries:
-            is_log = entry.name.startswith(beginning) and entry.name.endswith(
-                (".jsonl", ".jsonl.zst")
-            )
+            plain = entry.name.removesuffix(COMPRESSED)
+            is_log = fnmatchcase(plain, pattern)
             if entry.is_symlink():
                 links += is_log or entry.is_dir()
             elif entry.is_dir(follow_symlinks=False):
                 if depth < _DEEPEST:
                     open_.append((Path(entry.path), depth + 1))
             elif is_log and entry.is_file(follow_symlinks=False):
-                if entry.name.endswith(".zst"):
-                    compressed += 1
-                else:
+                # While the host continues a compressed log, it has both files.
+                has_plain = plain != entry.name and plain in names
+                if not has_plain:
                     logs.append((_modified(entry), Path(entry.path)))
 
     logs.sort()
-    return Logs(
-        [path for _, path in logs[-MAX_FILES:]], links, compressed, max(0, len(logs) - MAX_FILES)
-    )
+    left_off = max(0, len(logs) - MAX_FILES)
+    files = [path for _, path in logs[left_off:]]
+    readable = [path for path in files if path.suffix != COMPRESSED or zstd_library() is not None]
+    return Logs(readable, links, len(files) - len(readable), left_off)
+
+
+@cache
+def zstd_library() -> ModuleType | None:
+    """Return the library that reads compressed logs: that of Python 3.14, or the same for older
+    versions. Return None if there is none.
+    """
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
 
 
 def _modified(entry: os.DirEntry[str]) -> float:
@@ -516,45 +594,107 @@ def open_plain(path: Path) -> int:
 
 
 def read_lines(conversation: Conversation) -> Iterator[LogLine]:
-    """Yield each line of a log that is a JSON object. Count the others in `skipped`.
+    """Yield each line of a log that is a JSON object, and each record of a damaged line. Count the
+    others in `skipped`.
 
     A line with a time that occurs twice is yielded once.
 
     Raises:
         OSError: the log cannot be read.
     """
-    number = 0
     seen: set[bytes] = set()
-    with os.fdopen(open_plain(conversation.path), "rb", buffering=_BLOCK) as file:
-        while data := file.readline(MAX_LINE + 1):
-            number += 1
-            conversation.lines = number
+    with _opened(conversation.path) as file:
+        while data := _next_line(conversation, file):
+            conversation.lines += 1
             if len(data) > MAX_LINE and not data.endswith(b"\n"):
-                conversation.skipped["too long"] += 1
-                conversation.last_unread = number
+                conversation.skip("too long")
                 while (rest := file.readline(_BLOCK)) and not rest.endswith(b"\n"):
                     pass
                 continue
-            value = _decoded(data)
-            if isinstance(value, dict):
-                if _is_new(value, data, seen):
-                    yield LogLine(number, value, len(data))
+
+            for line in _records(conversation, data):
+                if _is_new(line.content, seen):
+                    yield line
                 else:
                     conversation.skipped["written twice"] += 1
-            elif data.strip() and data.endswith(b"\n"):
-                # The host may be writing the last line now.
-                conversation.skipped["unreadable"] += 1
-                conversation.last_unread = number
 
 
-def _is_new(line: JSONObject, data: bytes, seen: set[bytes]) -> bool:
+def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
+    """Yield the records of the current line, mostly one."""
+    number = conversation.lines
+    value = _decoded(data)
+    if isinstance(value, dict):
+        yield LogLine(number, value, len(data))
+        return
+    if not data.strip():
+        return
+
+    salvaged = Salvaged() if value is not None or not _is_bounded(data) else salvage(data)
+    if not salvaged.records:
+        if data.endswith(b"\n") or not _is_written(conversation.path):
+            conversation.skip("unreadable")
+        return
+
+    conversation.repaired += 1
+    for _ in range(salvaged.fragments):
+        conversation.skip("cut off")
+
+    doubt = ""
+    if salvaged.has_bad_bytes:
+        doubt = "a byte of its line could not be read"
+        conversation.last_unread = number
+
+    for record in salvaged.records:
+        yield LogLine(number, record, len(data), doubt)
+
+
+def _is_written(log: Path) -> bool:
+    """Return whether the host may be writing the last line of a log now."""
+    try:
+        return time.time() - log.stat().st_mtime < _WRITING
+    except OSError:
+        return False
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[IO[bytes]]:
+    with os.fdopen(open_plain(path), "rb", buffering=_BLOCK) as file:
+        if path.suffix != COMPRESSED:
+            yield file
+            return
+
+        zstd = zstd_library()
+        if zstd is None:
+            raise OSError(f"{path} is compressed, and this Python cannot read zstd")
+        with zstd.ZstdFile(file) as unpacked:
+            yield cast("IO[bytes]", unpacked)
+
+
+def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
+    """Return the next line of a log, or nothing at its end. A compressed log may be damaged; what
+    comes before the damage was read.
+    """
+    zstd = zstd_library()
+    if zstd is None:
+        return file.readline(MAX_LINE + 1)
+
+    try:
+        return file.readline(MAX_LINE + 1)
+    except EOFError:
+        conversation.skip("after the end of a compressed log that was cut off")
+    except zstd.ZstdError:
+        conversation.skip("after the damage of a compressed log")
+    return b""
+
+
+def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
     """Return whether a line is not one of those seen before, and add it to them. Lines without a
     time may be the same by chance.
     """
     if "timestamp" not in line:
         return True
 
-    digest = blake2b(data.strip(), digest_size=12).digest()
+    digest = blake2b(encode(line), digest_size=12).digest()
     if digest in seen:
         return False
 
@@ -562,9 +702,13 @@ def _is_new(line: JSONObject, data: bytes, seen: set[bytes]) -> bool:
     return True
 
 
+def _is_bounded(data: bytes) -> bool:
+    return not nests_deeper(data, MAX_DEPTH) and count_values(data, _MAX_VALUES) <= _MAX_VALUES
+
+
 def _decoded(data: bytes) -> JSON:
     """Return the value of a line, or None if it has none."""
-    if nests_deeper(data, MAX_DEPTH) or count_values(data, _MAX_VALUES) > _MAX_VALUES:
+    if not _is_bounded(data):
         return None
     try:
         if _SURROGATE.search(data):

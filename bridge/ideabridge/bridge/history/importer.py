@@ -53,14 +53,16 @@ from ideabridge.tools.threads import compute_in_thread
 @dataclass(frozen=True, slots=True)
 class _Host:
     title: str
-    beginning: str
+    pattern: str
     folders: Callable[[Path, Mapping[str, str]], list[Path]]
     read: Callable[[Path, Names], list[Conversation]]
 
 
 HISTORIES: Final[Mapping[str, _Host]] = {
-    claude_code.NAME: _Host("Claude Code", "", claude_code.folders, claude_code.read_log),
-    codex.NAME: _Host("Codex", codex.BEGINNING, codex.folders, codex.read_log),
+    claude_code.NAME: _Host(
+        "Claude Code", claude_code.PATTERN, claude_code.folders, claude_code.read_log
+    ),
+    codex.NAME: _Host("Codex", codex.PATTERN, codex.folders, codex.read_log),
 }
 """The hosts whose logs can be read."""
 
@@ -119,6 +121,7 @@ class HistoryReport:
         read: the logs that were read.
         known: the number of calls that an earlier import stored.
         unread: the number of lines of all logs that were not understood, keyed by reason.
+        repaired: the number of damaged lines of which records were read.
         others: the number of MCP calls to servers that are not modules, keyed by server.
         failed: why a log could not be read, keyed by log.
     """
@@ -127,6 +130,7 @@ class HistoryReport:
     read: set[Path] = field(default_factory=set[Path])
     known: int = 0
     unread: Counter[str] = field(default_factory=Counter[str])
+    repaired: int = 0
     others: Counter[str] = field(default_factory=Counter[str])
     failed: dict[Path, str] = field(default_factory=dict[Path, str])
 
@@ -142,6 +146,7 @@ class HistoryReport:
             "logs": self.logs,
             "known_calls": self.known,
             "unread_lines": {**self.unread},
+            "repaired_lines": self.repaired,
             "other_servers": {**self.others},
             "failed": [f"{log}: {reason}" for log, reason in self.failed.items()],
         }
@@ -207,7 +212,7 @@ class HistoryImport:
         self.now = time.time()
         self._names = Names(self.modules, modules)
         self.folders = history.folders(Path.home(), os.environ)
-        self.logs: Logs = find_logs(self.folders, history.beginning)
+        self.logs: Logs = find_logs(self.folders, history.pattern)
         self._imported = {
             str(digest)
             for origin in store.runs.origins(caller, host)
@@ -304,6 +309,7 @@ class HistoryImport:
         """Count what is not imported."""
         report.known += sum(map(self._is_imported, conversation.calls))
         report.unread += conversation.skipped
+        report.repaired += conversation.repaired
         report.others += conversation.others
 
     def _is_imported(self, call: HistoryCall) -> bool:

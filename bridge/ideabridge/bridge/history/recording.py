@@ -253,7 +253,7 @@ class _Ends:
             )
 
         value = call.result
-        missing = call.missing
+        missing = call.missing or call.doubt or None
         try:
             if tool.output is not None and isinstance(value, str) and missing is None:
                 value = _structured(tool.output, value)

@@ -102,7 +102,7 @@ async def import_history(
                 report = await history.take()
 
     if options.json:
-        print_json({"dry_run": dry_run, **report.to_json()})
+        print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": history.logs.unread})
     else:
         _print(history, report, dry_run=dry_run)
 
@@ -189,6 +189,9 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )
     lines = [f"{counted(report.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
+    if report.repaired:
+        lines.append(f"{counted(report.repaired, 'damaged line')} repaired")
+
     if report.known:
         lines.append(f"{counted(report.known, 'call')} imported before")
 
@@ -207,7 +210,7 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
 
     for count, text in (
         (history.logs.links, "link not followed"),
-        (history.logs.compressed, "compressed log not read"),
+        (history.logs.compressed, "compressed log not read without the package backports.zstd"),
         (history.logs.left_off, "older log not read"),
     ):
         if count:

@@ -1,0 +1,156 @@
+"""Salvage: the records in a damaged line of a log.
+
+Hosts write logs without locks and are killed while they write. So a line may hold zero bytes, two
+records without a line break between them, or a record that was cut off, directly followed by the
+next one. It may also hold a record that was written into the middle of another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from json import JSONDecodeError
+from typing import Final, NoReturn, cast
+
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
+from ideabridge.tools.errors import IdeabridgeError
+
+_ATTEMPTS: Final = 1000
+"""At how many places of a line a record is looked for."""
+
+_BEGINNING: Final = re.compile(
+    r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'
+    r'message|payload|id|data|parentId|ordinal)"\s*:'
+)
+"""How a record begins, by the names of the members that hosts write first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What could be read of a damaged line.
+
+    Attributes:
+        records: the records, in the order of the line.
+        fragments: the number of pieces that belong to no record.
+        has_bad_bytes: whether bytes were replaced because they are no UTF-8.
+    """
+
+    records: list[JSONObject] = field(default_factory=list[JSONObject])
+    fragments: int = 0
+    has_bad_bytes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A record, and the places in the line where it begins and ends."""
+
+    start: int
+    end: int
+    record: JSONObject
+
+
+def salvage(data: bytes) -> Salvaged:
+    """Return the records in a line that is not one JSON object. The line nests no deeper than JSON
+    may.
+    """
+    data = data.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
+    text = data.decode("utf-8", "replace")
+    has_bad_bytes = text.encode() != data
+    whole = _decoded(text)
+    if whole is not None:
+        return Salvaged([whole], 0, has_bad_bytes)
+
+    pieces = _ending_well(text, _pieces(text))
+    records: list[JSONObject] = []
+    fragments = 0
+    rest = 0
+    for place, piece in enumerate(pieces):
+        before = text[rest : piece.start]
+        end = pieces[place + 1].start if place + 1 < len(pieces) else len(text)
+        after = text[piece.end : end]
+        outer = _decoded(before + after) if before.strip() and after.strip() else None
+        if outer is not None and is_record(outer):
+            records += [outer, piece.record]
+            rest = end
+            continue
+
+        fragments += bool(before.strip())
+        records.append(piece.record)
+        rest = piece.end
+
+    return Salvaged(records, fragments + bool(text[rest:].strip()), has_bad_bytes)
+
+
+def is_record(value: JSONObject) -> bool:
+    """Return whether an object is a record of a host's log, and not a part of one."""
+    return isinstance(value.get("type"), str) and isinstance(value.get("timestamp"), str)
+
+
+def _pieces(text: str) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    at = 0
+    for number, match in enumerate(_BEGINNING.finditer(text)):
+        if number >= _ATTEMPTS:
+            break
+        if match.start() < at:
+            continue
+
+        try:
+            value, end = _DECODER.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            continue
+
+        record = _plain(value)
+        if record is not None and is_record(record):
+            pieces.append(_Piece(match.start(), end, record))
+            at = end
+
+    return pieces
+
+
+def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
+    """Return the pieces that are records of the log, and not parts of a record. After a part, the
+    line goes on with the rest of that record, which never begins with `{`. So it does after a
+    record that was written into another one, and then the rest completes the other one.
+    """
+    ending_well: list[_Piece] = []
+    rest = 0
+    for place, piece in enumerate(pieces):
+        end = pieces[place + 1].start if place + 1 < len(pieces) else len(text)
+        after = text[piece.end : end].lstrip()
+        if after and not after.startswith("{"):
+            outer = _decoded(text[rest : piece.start] + after)
+            if outer is None or not is_record(outer):
+                continue
+            rest = end
+        else:
+            rest = piece.end
+        ending_well.append(piece)
+
+    return ending_well
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise JSONDecodeError("no JSON", constant, 0)
+
+
+_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_refuse)
+
+
+def _decoded(text: str) -> JSONObject | None:
+    try:
+        return _plain(_DECODER.decode(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _plain(value: object) -> JSONObject | None:
+    """Return an object as the readers get one, or None if the value is none."""
+    try:
+        plain: JSON = decode_trusted(
+            json.dumps(cast("JSON", value), ensure_ascii=False).encode("utf-8", "replace")
+        )
+    except (IdeabridgeError, ValueError, RecursionError):
+        return None
+    return plain if isinstance(plain, dict) else None
