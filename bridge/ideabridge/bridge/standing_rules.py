@@ -175,7 +175,7 @@ def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
         tool.digest,
         server,
     ]
-    return content_hash({"covered": covered})[:16]
+    return content_hash({"covered": covered})[:12]
 
 
 def workspace_of(configuration: Configuration) -> str:
@@ -479,7 +479,15 @@ class StandingRules:
                 logger.warning("%s", error)
             return None
 
-        return rules.get(rule_id(caller, self.workspace, tool, server))
+        rule = rules.get(rule_id(caller, self.workspace, tool, server))
+        # The id is short enough for a server to find a definition with the same one.
+        if rule is None or (rule.workspace, rule.tool, rule.server) != (
+            self.workspace,
+            tool,
+            server,
+        ):
+            return None
+        return rule
 
     def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
         """Return the rule with which a person allows a tool always. It is not stored yet.
@@ -611,7 +619,8 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
     Raises:
         StandingRuleError: there are too many, or the rule could not be read again.
     """
-    if rule.id in rules:
+    same = rules.get(rule.id)
+    if same is not None and (same.subject, same.tool) == (rule.subject, rule.tool):
         # The person has given the rule already, perhaps in another process.
         return rules
 

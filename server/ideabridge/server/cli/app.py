@@ -71,7 +71,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "resume": ("resume run_1f0c9a3b5d7e2468", "resume last"),
     "approvals": ("approvals list", "approvals decide approve run_1f0c9a3b5d7e2468"),
     "approvals list": ("approvals list", "approvals list last --json"),
-    "approvals rules": ("approvals rules", "approvals rules --remove 4f1a9c3b5d7e2468"),
+    "approvals rules": ("approvals rules", "approvals rules --remove 4f1a9c3b5d7e"),
     "approvals decide": (
         "approvals decide",
         'approvals decide deny a2-9c4cc4fa1c30 --reason "not before Monday"',

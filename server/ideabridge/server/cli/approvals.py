@@ -23,6 +23,7 @@ from ideabridge.server.cli.console import (
     interruptible,
     out,
     print_json,
+    print_rows,
     report,
     say,
     show_line,
@@ -316,7 +317,7 @@ def _check_contents(
 
 
 @app.command("rules")
-@command("config", "project", "store", "json")
+@command("config", "project", "store", "tools", "json")
 def standing_rules(
     options: Options,
     remove: Annotated[
@@ -347,12 +348,14 @@ def standing_rules(
         options.print_or_say({"removed": removed}, f"withdrawn: {names}")
         return
 
-    options.print_rows(
-        {"rules": [rule.to_json() for rule in listed]},
-        ("rule", "tool", "workspace", "given", "by", "state"),
-        [_rule_row(rule) for rule in listed],
-        empty="no tool is allowed always",
-    )
+    if options.json:
+        print_json({"rules": [rule.to_json() for rule in listed]})
+    elif listed:
+        titles = ("rule", "tool", "workspace", "given", "by", "state")
+        print_rows(titles, [_rule_row(rule) for rule in listed])
+        say(f"withdraw: ideabridge approvals rules --remove RULE{options.again}", "dim")
+    else:
+        say("no tool is allowed always")
 
 
 @contextmanager

@@ -205,7 +205,8 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
         for choice in choices:
             if word.lower() in (choice, choice[0]):
                 return choice, text.strip() or None
-        say(f"  {help}")
+        for line in help.split("\n"):
+            say(f"  {line}")
 
 
 async def _ask_form(question: JSONObject, call: JSON) -> Decision:
@@ -592,19 +593,19 @@ def _question_whether(
         prompt = "run it? y(es), n(o) [reason], r(un) [N], e(dit)"
         words = (*words, "run")
         hint += (
-            ", r runs it, and further calls of its tool in this run without asking: at most N, and "
-            "only those whose parameters match a JSON schema after it"
+            "\nr runs it, and further calls of its tool in this run, without asking"
+            "\nr N SCHEMA: at most N, and only those whose parameters match the JSON schema"
         )
 
     if always:
         prompt = prompt.replace("r(un)", "a(lways), r(un)")
         words = (*words, "always")
-        hint += ", a runs it, and its tool in this workspace from now on without asking"
+        hint += "\na runs it, and its tool in this workspace from now on, without asking"
 
     if takes:
         prompt += ", t(ake) NUMBER..."
         words = (*words, "take")
-        hint += ", t and numbers runs it with these values instead"
+        hint += "\nt and numbers runs it with these values instead"
 
     return prompt, words, hint
 
