@@ -113,7 +113,10 @@ def shown_in(card: str) -> dict[str, Any]:
         card,
         re.DOTALL,
     )
-    values = {unescape(name): json.loads(unescape(value)) for name, value in rows}
+    # Each line break in a text begins a line of the table, too.
+    values = {
+        unescape(name): json.loads(unescape(value).replace("\\n\n", "\\n")) for name, value in rows
+    }
     return {"_tool": unescape(tool[1]), **values}
 
 

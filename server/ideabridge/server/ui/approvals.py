@@ -39,7 +39,12 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.server.views.value_table import parameter_label, tool_of, values_of_call
+from ideabridge.server.views.value_table import (
+    broken_lines,
+    parameter_label,
+    tool_of,
+    values_of_call,
+)
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import readable_json
@@ -120,7 +125,10 @@ class Card:
         rows: list[tuple[str, str]] = []
         if shown.whole and question.kind in ("call", "outcome"):
             values = values_of_call(question.shown).items()
-            rows = [(parameter_label(name), readable_json(value, 2)) for name, value in values]
+            rows = [
+                (parameter_label(name), "\n".join(broken_lines(readable_json(value, 2))))
+                for name, value in values
+            ]
 
         return cls(
             pending,

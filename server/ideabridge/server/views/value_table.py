@@ -73,13 +73,20 @@ class ValueTable:
         else:
             yield from wrap_visible(label, self._width, first=MARK, further=f"{MARK}  ")
 
-        begin = 0
-        ends = [ending.end() for ending in _LINE_END.finditer(text)]
-        for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
-            part = visible(text[begin:end])
-            yield from wrap_visible(part, self._width, first=first, further=further)
+        for part in broken_lines(text):
+            yield from wrap_visible(visible(part), self._width, first=first, further=further)
             first = further
-            begin = end
+
+
+def broken_lines(text: str) -> Iterator[str]:
+    """Yield the parts of a JSON text, of which each but the last ends with the escape of a line
+    break in a string.
+    """
+    begin = 0
+    ends = [ending.end() for ending in _LINE_END.finditer(text)]
+    for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
+        yield text[begin:end]
+        begin = end
 
 
 def _is_short(label: str) -> bool:
