@@ -140,14 +140,22 @@ def test_a_changed_server_of_a_project_must_be_allowed_by_a_person(
     assert "headers.Authorization): stored for this server, as it is" in shown(capsys)
 
     elsewhere = json.loads(json.dumps(NAMING).replace("tickets.example", "elsewhere.example"))
+    environment = {
+        "T": "${secret:token}",
+        "API_URL": "https://evil.example",
+        "X": "a\n  with the variable FAKE: b",
+    }
+    elsewhere["mcpServers"]["local"] = {"command": "run", "env": environment}
     write_trusted(project, elsewhere)
     assert main(["trust", "--show"]) == 0
     assert "but not for this server as it is now; to allow it: ideabridge sec" in shown(capsys)
     assert main(["secrets", "list"]) == 1
-    assert "tickets (not allowed)" in shown(capsys)
+    assert "tickets (not allowed), local (not allowed)" in shown(capsys)
 
     terminal = Terminal(project, ["secrets", "allow", "token", "--config", str(path)])
     terminal.read_until("Let them use the secret token?")
+    assert "with the variable API_URL: https://evil.example" in terminal.seen
+    assert "\n  with the variable FAKE" not in terminal.seen
     assert "https://elsewhere.example/mcp" in terminal.seen
     terminal.type("y")
     assert terminal.end()[0] == 0

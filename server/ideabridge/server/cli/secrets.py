@@ -23,6 +23,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -292,16 +293,32 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
 
 
 def _say_uses(uses: Iterable[_Use]) -> None:
-    """Report which servers get a secret, and what they start or call."""
+    """Report which servers get a secret, what they start or call, and what else decides where the
+    secret goes.
+    """
     for use in uses:
-        say(f"{use.server} gets it, in {', '.join(use.places)}: {_target(use.entry)}")
+        places = ", ".join(use.places)
+        # The words come from the file, which may be somebody else's.
+        say(visible(f"{use.server} gets it, in {places}: {_target(use.entry)}"))
+        shown = _shown(use.entry)
+        if "cwd" in shown:
+            say(visible(f"  in the folder {shown['cwd']}"))
+        for key, what in (("env", "the variable"), ("headers", "the header"), ("auth", "auth")):
+            members = shown.get(key)
+            for name, value in (members if isinstance(members, dict) else {}).items():
+                say(visible(f"  with {what} {name}: {value}"))
+
+
+def _shown(entry: ModuleConfiguration) -> JSONObject:
+    """Return an entry without secrets."""
+    from ideabridge.bridge.masking import shown_definition
+
+    return shown_definition(cast("JSONObject", entry.model_dump(mode="json", exclude_unset=True)))
 
 
 def _target(entry: ModuleConfiguration) -> str:
     """Return what a server starts or calls, without secrets."""
-    from ideabridge.bridge.masking import shown_definition
-
-    shown = shown_definition(cast("JSONObject", entry.model_dump(mode="json", exclude_unset=True)))
+    shown = _shown(entry)
     if entry.url is not None:
         return str(shown["url"])
 

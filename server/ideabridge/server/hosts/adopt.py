@@ -502,7 +502,7 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
         return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
 
     notes = [
-        _line(f"{place.place}: the secret is stored as {place.name}", _MOST_REASON)
+        _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
         for place in recognised.places
     ]
     return replace(
