@@ -118,6 +118,8 @@ def test_spellings_of_other_hosts_mean_the_same_without_a_word(
         ({"command": "x", "deny": None}, "deny: expected a list, found null"),
         ({"command": "x", "allow": None}, "allow: expected a value, found null"),
         ({"command": "x", "deny": {"a": True}}, "deny: expected a list, found an object"),
+        ({"command": "x", "deny": "null"}, "deny: expected a list, found text"),
+        ({"command": "x", "deny": '["a"]'}, "deny: expected a list, found text"),
         ({"command": "x", "deny": "a, b"}, "deny: expected a list, found text"),
         ({"command": "x", "disabled": None}, "disabled: expected true or false, found null"),
         ({"command": "x", "disabled": 1}, "disabled: expected true or false, found a number"),

@@ -388,11 +388,15 @@ def _is_whole_number(value: JSON) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+_ONE_NAME: Final = re.compile(r"""(?!(?:null|none|true|false|\d+)$)[^\s,;"'{}]+""", re.IGNORECASE)
+"""A name or a pattern that cannot be a list of several or another value, in any spelling."""
+
+
 def _read_lists(entry: ServerEntry) -> None:
     """Read one text as a list of it where a list of names or patterns is expected."""
     for key in ("allow", "deny", "read_only"):
         value = entry.members.get(key)
-        if isinstance(value, str) and value and not re.search(r"[\s,;]", value):
+        if isinstance(value, str) and _ONE_NAME.fullmatch(value):
             entry.members[key] = [value]
             entry.note(key, "text is read as a list of one name")
 
