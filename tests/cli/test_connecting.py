@@ -63,7 +63,7 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
     write_trusted(mute, {"mcpServers": {"quick": QUICK}, "store": "s"})
     terminal = Terminal(mute, ["serve"])
     terminal.read_until("server quick: up, ")
-    assert "waits for an MCP host" in terminal.seen
+    assert "waits for an MCP client" in terminal.seen
     assert "`ideabridge install claude-code --write`" in terminal.seen
     terminal.interrupt()
     assert terminal.end() == (0, "")

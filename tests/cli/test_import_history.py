@@ -90,11 +90,11 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
         (["codex"], "Codex has no logs here"),
         (
             ["claude-code", "--module", "github"],
-            "--module: expected LOGNAME=SERVER, found 'github'",
+            "--server: expected LOGNAME=SERVER, found 'github'",
         ),
         (
             ["claude-code", "--module", "github=gh"],
-            "--module github=gh: there is no server 'gh'; there are shop",
+            "--server github=gh: there is no server 'gh'; there are shop",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_person_may_say_which_module_a_server_is() -> None:
     names = Names(["git"], {"claude.ai Git": "git"})
     assert names.split("claude_ai_Git__log") == LoggedTool("claude_ai_Git", "log", "git")
     with pytest.raises(
-        HistoryError, match=r"--module old=gti: there is no server 'gti'; there are git"
+        HistoryError, match=r"--server old=gti: there is no server 'gti'; there are git"
     ):
         Names(["git"], {"old": "gti"})
 

@@ -126,7 +126,7 @@ def test_trust_shows_that_a_project_passes_views_on(tmp_path: Path) -> None:
     shown = subprocess.run(
         command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     ).stdout
-    assert "with its views: hosts run the scripts of its pages" in shown
+    assert "with its views: clients run the scripts of its pages" in shown
 
 
 def test_the_list_of_modules_says_whose_views_are_withheld(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_list_of_modules_says_whose_views_are_withheld(tmp_path: Path) -> No
         command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
     )
     said = shown.stdout + shown.stderr
-    assert "evil: its views in HTML are not passed on to hosts" in said
+    assert "evil: its views in HTML are not passed on to clients" in said
     assert "good: its views" not in said
 
 

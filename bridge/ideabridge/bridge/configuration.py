@@ -407,14 +407,14 @@ class Configuration(BaseModel):
     )
     own_tools: Literal["core", "all"] = Field(
         default="core",
-        description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: "
+        description="Which tools of ideabridge itself clients see. core: those that most tasks need; all: "
         "every tool with every parameter. What is not listed answers all the same.",
     )
     schemas: Literal["auto", "plain", "as_sent"] = Field(
         default="auto",
-        description="In which form hosts see the schemas of exposed tools. plain: without $ref, "
-        "and without alternatives at the top, which many hosts and model APIs "
-        "refuse; as_sent: as the server sends them; auto: plain in hosts that are "
+        description="In which form clients see the schemas of exposed tools. plain: without $ref, "
+        "and without alternatives at the top, which many clients and model APIs "
+        "refuse; as_sent: as the server sends them; auto: plain in clients that are "
         "known to need it, else as_sent.",
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
@@ -433,7 +433,7 @@ class Configuration(BaseModel):
         default=20,
         ge=0,
         le=10_000,
-        description="How many published ideas hosts see as tools: the newest quarter, and the most used.",
+        description="How many published ideas clients see as tools: the newest quarter, and the most used.",
     )
     users: UsersSettings = Field(
         default_factory=UsersSettings, description="What named users of one server may do."

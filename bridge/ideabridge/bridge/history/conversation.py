@@ -338,7 +338,7 @@ class Names:
         for name, module in (renamed or {}).items():
             if module not in configured:
                 raise HistoryError(
-                    f"--module {name}={module}: there is no server {module!r}; "
+                    f"--server {name}={module}: there is no server {module!r}; "
                     f"{_listed(configured)}"
                 )
 

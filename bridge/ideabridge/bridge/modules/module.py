@@ -106,7 +106,7 @@ _NOTES: Final = 100
 """How many lines `note` stores at most."""
 
 _WITHHELD: Final = (
-    'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
+    'its views in HTML are not passed on to clients; "views": true in its entry allows them'
 )
 
 _PATIENCE: Final = 30.0

@@ -48,8 +48,8 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/
 
 
 class AuthorizationSettings(BaseModel):
-    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Usually no setting is
-    needed: the module names its authorization server, and `ideabridge servers login` registers a
+    """How ideabridge gets access tokens for a server over HTTP (OAuth 2.1). Usually no setting is
+    needed: the server names its authorization server, and `ideabridge servers login` registers a
     client there.
     """
 
@@ -219,7 +219,7 @@ class ModuleConfiguration(BaseModel):
     views: bool = Field(
         default=False,
         description=(
-            "true: its views in HTML (MCP Apps) are passed on to hosts, "
+            "true: its views in HTML (MCP Apps) are passed on to clients, "
             "where its tools are exposed."
         ),
     )

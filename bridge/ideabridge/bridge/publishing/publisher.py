@@ -413,7 +413,7 @@ class Publisher:
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
             raise PublicationError(
-                f"name: {name!r} is the name of {module}.{tool} for hosts; choose another"
+                f"name: {name!r} is the name of {module}.{tool} for clients; choose another"
             )
 
     @property

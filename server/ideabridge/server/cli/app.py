@@ -60,7 +60,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "install claude-code --write",
         "run plan.json -i repo=.",
     ),
-    "worker": ("worker", "worker --module browser --runs 8"),
+    "worker": ("worker", "worker --server browser --runs 8"),
     "serve": ("serve", "serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
     "ui": ("ui", "ui 127.0.0.1:9000 --no-browser"),
     "run": ("run plan.json -i repo=. -i count=20", "run - --json < plan.json"),
@@ -92,7 +92,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "ideas": ("ideas search weekly report", "ideas call weekly_report -i week=3"),
     "ideas list": ("ideas list --tool git_log --since 3d", "ideas list --published"),
-    "ideas search": ("ideas search weekly report", "ideas search report --module git -n 5"),
+    "ideas search": ("ideas search weekly report", "ideas search report --server git -n 5"),
     "ideas show": ("ideas show weekly_report", "ideas show 3fa94c"),
     "ideas lift": (
         "ideas lift run_1f0c9a3b5d7e2468",
@@ -130,7 +130,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "history": ("history import claude-code", "history import codex --dry-run"),
     "history import": (
         "history import claude-code --dry-run",
-        "history import codex --module github=gh --yes",
+        "history import codex --server github=gh --yes",
     ),
     "users": ("users add alice", "users token add alice --expires 90d"),
     "users add": ("users add alice", "users add bob --role admin --expires 90d"),
@@ -199,6 +199,9 @@ _WIDEST: Final = 26
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
 """The options that many commands share. Help lists them after a command's own options."""
+
+_EARLIER: Final = ("--module",)
+"""Earlier names of options, which still answer and are not in the help."""
 
 _REWORDED: Final = {
     "install_completion": "Install completion for your shell (bash, zsh, fish or PowerShell).",
@@ -318,7 +321,7 @@ def _argument_usage(argument: Any) -> str:
 def _option(option: Any) -> tuple[str, str]:
     """Return (names and value of an option, its description)."""
     short = [name for name in option.opts if not name.startswith("--")]
-    long = [name for name in option.opts if name.startswith("--")]
+    long = [name for name in option.opts if name.startswith("--") and name not in _EARLIER]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
     if not short:
         names = f"    {names}"

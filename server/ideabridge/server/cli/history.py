@@ -48,6 +48,7 @@ async def import_history(
     module: Annotated[
         list[str] | None,
         typer.Option(
+            "--server",
             "--module",
             metavar="LOGNAME=SERVER",
             help=(
@@ -115,7 +116,7 @@ def _names(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, module = word.rpartition("=")
         if not equals or not name or not module:
-            raise UsageError(f"--module: expected LOGNAME=SERVER, found {word[:100]!r}")
+            raise UsageError(f"--server: expected LOGNAME=SERVER, found {word[:100]!r}")
         names[name] = module
 
     return names
@@ -205,7 +206,7 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
             more = ""
         lines.append(
             f"not taken: calls of {most}{more}, which are not servers here "
-            "(--module LOGNAME=SERVER)"
+            "(--server LOGNAME=SERVER)"
         )
 
     for count, text in (

@@ -52,7 +52,9 @@ _FILTERS: Final[dict[str, Any]] = {
     ],
     "module": Annotated[
         str | None,
-        typer.Option("--module", metavar="SERVER", help="Only ideas that call this server."),
+        typer.Option(
+            "--server", "--module", metavar="SERVER", help="Only ideas that call this server."
+        ),
     ],
     "since": Annotated[
         str | None,

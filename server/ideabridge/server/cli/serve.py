@@ -90,7 +90,7 @@ async def serve(
 ) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
-    Hosts start this command; `ideabridge install` adds it to a host's configuration. An address
+    Clients start this command; `ideabridge install` adds it to the configuration of one. An address
     other than loopback requires users (`ideabridge users add`), or a bearer token in the
     environment variable IDEABRIDGE_TOKEN.
     """
@@ -146,8 +146,9 @@ async def work(
     modules: Annotated[
         list[str] | None,
         typer.Option(
+            "--server",
             "--module",
-            metavar="NAME",
+            metavar="SERVER",
             help="Run only this server here; may be repeated. Default: all.",
         ),
     ] = None,
@@ -314,8 +315,8 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     standard output belongs to the protocol.
     """
     if stdio:
-        say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
-        say("To let a host start it: `ideabridge install claude-code --write`.")
+        say("ideabridge waits for an MCP client on standard input and output. Ctrl-C ends it.")
+        say("To let a client start it: `ideabridge install claude-code --write`.")
     else:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
 

@@ -472,7 +472,7 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
     details += [f"with auth.{key}: {value}" for key, value in entry.get("auth", {}).items()]
     if module.views:
         details.append(
-            "with its views: hosts run the scripts of its pages, which may call its tools"
+            "with its views: clients run the scripts of its pages, which may call its tools"
         )
 
     return lines + [("", detail) for detail in details]

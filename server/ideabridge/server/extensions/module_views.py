@@ -44,7 +44,7 @@ class ModuleViews:
         self.module = next(iter(allowed), None)
         for name in allowed[1:]:
             problem = (
-                "its views are not passed on: hosts cannot keep the views of two servers "
+                "its views are not passed on: clients cannot keep the views of two servers "
                 f"apart, and {self.module!r} has 'views', too"
             )
             bridge.modules[name].note([problem])
