@@ -9,12 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.modules.settings import entry_digest
@@ -38,7 +35,6 @@ from ideabridge.server.hosts.table import HOSTS, find_host
 from ideabridge.server.hosts.translate import is_ourselves, translate_server
 from ideabridge.server.main import main
 from ideabridge.tools.documents import blank_comments
-from tests.trusting import write_trusted
 
 from .terminal import Terminal
 
@@ -879,68 +875,6 @@ def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, proje
 # -- install ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("host", "file", "keys"),
-    [
-        ("claude-code", ".mcp.json", ["mcpServers"]),
-        ("cursor", ".cursor/mcp.json", ["mcpServers"]),
-        ("vscode", ".vscode/mcp.json", ["servers"]),
-    ],
-)
-def test_install_writes_and_keeps(
-    host: str,
-    file: str,
-    keys: list[str],
-    home: Path,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = {"first": 1, keys[0]: {"other": {"command": "x"}}, "last": [True]}
-    path = put(project / file, before)
-    assert main(["install", host]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(path.read_text(encoding="utf-8")) == before
-    assert main(["install", host, "--write"]) == 0
-    after = json.loads(path.read_text(encoding="utf-8"))
-    entry = after[keys[0]].pop("ideabridge")
-    assert after == before
-    assert json.loads(printed.out[: printed.out.rindex("}") + 1]) == {
-        keys[0]: {"ideabridge": entry}
-    }
-    assert Path(entry["command"]).is_absolute()
-    assert os.access(entry["command"], os.X_OK)
-    assert entry["args"] == ["serve", "--project", str(project)]
-    assert (entry.get("type") == "stdio") is (host != "cursor")
-    written = path.read_bytes()
-    capsys.readouterr()
-    assert main(["install", host, "--write"]) == 0
-    assert "has it already" in capsys.readouterr().err
-    assert path.read_bytes() == written
-
-
-def test_what_was_installed_starts_from_anywhere(
-    home: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "own.py").write_text(
-        "from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() "
-        '-> str:\n    """Ours."""\n',
-        encoding="utf-8",
-    )
-    write_trusted(project, '{"tools": ["own.py"], "store": "s.sqlite"}')
-    assert main(["install", "cursor", "--write"]) == 0
-    written = json.loads((project / ".cursor" / "mcp.json").read_text(encoding="utf-8"))
-    entry = written["mcpServers"]["ideabridge"]
-    parameters = StdioServerParameters(command=entry["command"], args=entry["args"], cwd=tmp_path)
-
-    async def found() -> str:
-        async with Client(stdio_client(parameters)) as client:
-            return str(
-                (await client.call_tool("search_tools", {"words": "own_tool"})).structured_content
-            )
-
-    assert "own_tool" in anyio.run(found)
-
-
 def test_install_for_the_user(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -966,18 +900,6 @@ def test_install_for_the_user(
     after = json.loads(path.read_text(encoding="utf-8"))
     assert after["mcpServers"]["ideabridge"]["args"] == ["serve", "--config", str(config)]
     assert after["projects"] == {"/a": {"history": ["x"]}}
-
-
-def test_install_does_not_touch_comments(
-    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = '{\n  // ours\n  "servers": {}\n}\n'
-    path = put(project / ".vscode" / "mcp.json", text)
-    assert main(["install", "vscode", "--write"]) == 1
-    printed = capsys.readouterr()
-    assert path.read_text(encoding="utf-8") == text
-    assert "comments" in printed.err
-    assert "ideabridge" in json.loads(printed.out)["servers"]
 
 
 def test_install_prints_the_hosts_own_command(

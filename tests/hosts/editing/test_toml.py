@@ -11,17 +11,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
-from ideabridge.server.hosts.editing.toml_text import parse_toml
 from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.hosts.salvage import plain_toml
 
 ENTRY: Any = {"command": "ideabridge", "args": ["serve"], "env": {"A": 'b"\\'}}
 KEYS = ("mcp_servers",)
 
 
 def text_of(text: str) -> HostText:
-    content = parse_toml(text)
-    assert isinstance(content, dict)
-    return HostText(Path("config.toml"), "toml", text.encode(), text, content)
+    return HostText(Path("config.toml"), "toml", text.encode(), text, plain_toml(text))
 
 
 # -- generated documents ---------------------------------------------------------------------------
@@ -95,7 +93,7 @@ def documents(draw: st.DrawFn) -> str:
 
 def is_valid(text: str) -> bool:
     try:
-        parse_toml(text)
+        plain_toml(text)
     except ValueError:
         return False
     return True
@@ -125,7 +123,7 @@ def add_and_remove(text: str) -> None:
         **before.content,
         "mcp_servers": {**before.entries(KEYS), "ideabridge": ENTRY},
     }
-    assert parse_toml(after.text) == expected
+    assert plain_toml(after.text) == expected
 
     # What was added is in one piece.
     start = len(common(text, after.text))

@@ -38,6 +38,7 @@ from ideabridge.server.cli import (
     tool_changes,
     tools,
     trust,
+    uninstall,
     users,
     writing,
 )
@@ -78,6 +79,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "approvals decide retry run_1f0c9a3b5d7e2468",
     ),
     "install": ("install claude-code", "install cursor --scope user --write"),
+    "uninstall": ("uninstall cursor", "uninstall cursor --undo"),
     "trust": ("trust", "trust --show", "trust --env TICKETS_TOKEN"),
     "doctor": ("doctor", "doctor --json"),
     "demo": ("demo", "demo --repo ~/src/project"),
@@ -411,6 +413,7 @@ app.add_typer(secrets.app, name="secrets")
 app.add_typer(servers.app, name="modules", hidden=True)
 app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)
+app.command("uninstall")(uninstall.uninstall)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo)

@@ -1,24 +1,45 @@
-"""`ideabridge install`: configures a host to start this program."""
+"""`ideabridge install`: adds ideabridge to the configuration of a host."""
 
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, print_json, say, show_line
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    print_json,
+    report,
+    say,
+    show_line,
+)
 from ideabridge.server.cli.options import Options, command
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.server.hosts.host import HostFile
+    from pathlib import Path
+
+    from ideabridge.server.hosts.editing.host_text import HostText
+    from ideabridge.server.hosts.editing.undo import UndoneFile
+    from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
+    from ideabridge.server.hosts.table import Host
 
 HostArgument = Annotated[
     str, typer.Argument(metavar="HOST", help="A client, such as claude-code or cursor.")
+]
+
+ScopeOption = Annotated[
+    Literal["local", "project", "user"] | None,
+    typer.Option(
+        "--scope",
+        "-s",
+        metavar="SCOPE",
+        help="project: this project's file, which a team may share. local: this project, for you "
+        "alone. user: everywhere you work.",
+    ),
 ]
 
 
@@ -27,128 +48,229 @@ def install(
     options: Options,
     host: HostArgument,
     write: Annotated[
-        bool, typer.Option("--write", help="Write it to the host's file; a backup is kept.")
+        bool, typer.Option("--write", help="Write it to the client's file; a backup is kept.")
     ] = False,
-    scope: Annotated[
-        Literal["project", "user"],
-        typer.Option(
-            "--scope",
-            metavar="project|user",
-            help="project: this project's file. user: everywhere you work.",
-        ),
-    ] = "project",
+    scope: ScopeOption = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take back the last `install --write` of this client.")
+    ] = False,
 ) -> int:
-    """Print the configuration that makes a host start ideabridge, or write it to the host's file.
+    """Print the entry that makes a client start ideabridge, or write it to the client's file.
 
-    The host then starts this program by its absolute path. Everything else in the file stays.
+    Everything else in the file keeps its bytes: comments, order, numbers, line breaks. Without
+    --scope it is the file of the project, or your own if the client has none for projects. In a
+    file that a team may share, the entry names no path of this machine.
     """
     from ideabridge.server.hosts.block import block_for_others
-    from ideabridge.server.hosts.host import (
-        SERVER_NAME,
-        CommentedHostFileError,
-        HostEnvironment,
-        read_host_document,
-    )
+    from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment
+    from ideabridge.server.hosts.program import lasting_program
     from ideabridge.server.hosts.table import EntryShape, find_host
 
-    words = [*executable(), "serve", *_arguments(options, scope)]
-    chosen = find_host(host, otherwise=block_for_others(SERVER_NAME, EntryShape().entry(words)))
-    places = HostEnvironment(project=options.folder())
-    file = chosen.target(places, scope)
-    entry = chosen.entry(words)
-    document = read_host_document(file.path, file.format)
-    before = file.servers(document.content).get(SERVER_NAME)
-    content = file.with_server(document.content, SERVER_NAME, entry)
+    own_words = [*lasting_program(shared=False).words, "serve", *_arguments(options, "local")]
+    others = block_for_others(SERVER_NAME, EntryShape().entry(own_words))
+    chosen = find_host(host, otherwise=others)
+    environment = HostEnvironment(project=options.folder())
+    if undo:
+        return undo_last(options, f"install {chosen.name}", chosen, environment, scope)
+
+    file = chosen.target(environment, scope or _default_scope(chosen))
+    return _install(options, chosen, environment, file, write=write)
+
+
+def _default_scope(host: Host) -> Scope:
+    scopes = host.scopes()
+    return "project" if "project" in scopes else scopes[0]
+
+
+def _install(
+    options: Options, host: Host, environment: HostEnvironment, file: HostFile, *, write: bool
+) -> int:
+    from ideabridge.server.hosts.block import paste_block
+    from ideabridge.server.hosts.editing.undo import record_edit
+    from ideabridge.server.hosts.host import SERVER_NAME, HostFileError
+    from ideabridge.server.hosts.program import lasting_program
+
+    program = lasting_program(shared=file.scope == "project")
+    words = [*program.words, "serve", *_arguments(options, file.scope, host.folder)]
+    entry = host.entry(words)
     result: JSONObject = {
-        "host": chosen.name,
+        "host": host.name,
         "file": str(file.path),
-        "scope": scope,
+        "scope": file.scope,
         "entry": entry,
         "written": False,
     }
-    refusal: str | None = None
-    if write and before != entry:
-        is_shared = scope == "project"
-        project = places.project if is_shared else None
-        try:
-            backup = document.write(content, shared=is_shared, project=project)
-            result["written"] = True
-            result["backup"] = str(backup) if backup else None
-        except CommentedHostFileError as error:
-            refusal = str(error)
-            result["error"] = refusal
+    if program.note:
+        result["note"] = program.note
+
+    try:
+        before, after = _with_ours(file, entry)
+        is_there = before.content == after.content
+        if write and not is_there:
+            edit = after.edit(project=checked_project(file, environment))
+            record_edit(f"install {host.name}", environment.project, [edit])
+            result |= {"written": True, "backup": str(edit.backup) if edit.backup else None}
+    except HostFileError as error:
+        if options.json:
+            print_json({**result, "error": str(error)})
+        else:
+            report(f"{error}. Add this by hand:")
+            show_line(paste_block(file, SERVER_NAME, entry))
+        return ExitCode.FAILED
 
     if options.json:
         print_json(result)
-    elif before == entry:
-        say(f"{chosen.title}: {file.path} has it already", "green")
-    elif result["written"]:
-        say(f"{chosen.title}: written to {file.path}", "green")
-        if isinstance(before, dict):
-            say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
+        return ExitCode.DONE
 
-        move = f"`ideabridge servers import {chosen.name} --move`"
-        say(
-            f"Restart {chosen.title} or reload its MCP servers. {move} moves its other "
-            "servers behind ideabridge."
-        )
-    elif refusal:
-        say(f"ideabridge: {refusal}; add this by hand:", "yellow")
-        _show_entry(file, entry)
+    if is_there:
+        say(f"{host.title}: {file.path} has it already", "green")
+    elif write:
+        _say_written(host, file, result, replaces=SERVER_NAME in before.entries(file.keys))
     else:
-        say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
-        _show_entry(file, entry)
-        if shell_command := chosen.shell_command(scope, words):
-            say("or run:")
-            show_line(shlex.join(shell_command))
+        _show_entry(host, file, entry, words)
 
-    return ExitCode.FAILED if refusal else ExitCode.DONE
+    if program.note:
+        say(program.note, "yellow")
+    return ExitCode.DONE
 
 
-def _show_entry(file: HostFile, entry: JSONObject) -> None:
-    """Print the entry of ideabridge, nested in the keys under which the file lists its servers."""
+def _with_ours(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
+    """Return the text of a file without and with the entry of ideabridge.
+
+    Raises:
+        HostFileError: the file cannot be read, or not be edited without changing more of it.
+    """
+    from ideabridge.server.hosts.editing.host_text import read_host_text
+    from ideabridge.server.hosts.host import SERVER_NAME
+
+    before = read_host_text(file.path, file.format)
+    after = before
+    if not before.exists:
+        for key, value in file.new_content.items():
+            after = after.with_entry((), key, value)
+
+    return before, after.with_entry(file.keys, SERVER_NAME, entry, listed=file.is_list)
+
+
+def _say_written(host: Host, file: HostFile, result: JSONObject, *, replaces: bool) -> None:
+    say(f"{host.title}: written to {file.path}", "green")
+    if replaces:
+        say("  it replaces another entry 'ideabridge'")
+    if result["backup"] is not None:
+        say(f"  backup: {result['backup']}", "dim")
+
+    say(
+        f"Restart {host.title} or reload its MCP servers. `ideabridge servers import {host.name} "
+        f"--move` moves its other servers behind ideabridge; `ideabridge install {host.name} "
+        "--undo` takes this back."
+    )
+
+
+def _show_entry(host: Host, file: HostFile, entry: JSONObject, words: list[str]) -> None:
     from ideabridge.server.hosts.block import paste_block
     from ideabridge.server.hosts.host import SERVER_NAME
 
+    say(f"{host.title} reads {file.path}; add this, or run again with --write:")
     show_line(paste_block(file, SERVER_NAME, entry))
+    if shell_command := host.shell_command(file.scope, words):
+        say("or run:")
+        show_line(shlex.join(shell_command))
 
 
-def _arguments(options: Options, scope: str) -> list[str]:
-    """Return the options that make `serve` find the same configuration from any folder."""
+def _arguments(options: Options, scope: Scope, folder: str = ".") -> list[str]:
+    """Return the options that make `serve` find the same configuration.
+
+    Args:
+        options: the options of the command line.
+        scope: the scope of the file that gets them.
+        folder: how the entry of a project's file names the folder of the project.
+    """
+    project = options.folder()
     words: list[str] = []
     if options.config is not None:
-        words += ["--config", str(options.config.expanduser().absolute())]
+        config = options.config.expanduser().absolute()
+        is_relative = scope == "project" and config.is_relative_to(project)
+        name = f"{folder}/{config.relative_to(project).as_posix()}" if is_relative else str(config)
+        words += ["--config", name]
 
-    if scope == "project" or options.project is not None:
-        words += ["--project", str(options.folder())]
-
+    if scope == "project":
+        words += ["--project", folder]
+    elif scope == "local" or options.project is not None:
+        words += ["--project", str(project)]
     if options.store is not None:
         words += ["--store", str(options.place)]
 
     return words
 
 
-def executable() -> list[str]:
-    """Return the command that starts this ideabridge, as a list of words with an absolute path.
-
-    Symbolic links are not resolved, because a link that a tool installer creates still works after
-    an upgrade.
+def checked_project(file: HostFile, environment: HostEnvironment) -> Path | None:
+    """Return the folder out of which no link of a host's file may lead; None for the files of the
+    user, who may link them anywhere.
     """
-    names = ["ideabridge"]
-    if sys.platform == "win32":
-        names = ["ideabridge.exe", "ideabridge"]
+    is_own = file.scope == "user" or environment.project == environment.home
+    return None if is_own else environment.project
 
-    started = Path(sys.argv[0])
-    if started.name in names or started.stem == "ideabridge":
-        command = shutil.which(str(started))
-        if command:
-            return [str(Path(command).absolute())]
 
-    for name in names:
-        beside = Path(sys.executable).parent / name
-        if beside.is_file():
-            return [str(beside.absolute())]
+# -- undoing ---------------------------------------------------------------------------------------
 
-    # -P is needed because a host starts this in a project's folder, whose files must not replace
-    # Python modules.
-    return [sys.executable, "-P", "-m", "ideabridge.server"]
+
+def undo_last(
+    options: Options,
+    command_line: str,
+    host: Host,
+    environment: HostEnvironment,
+    scope: Scope | None,
+) -> int:
+    """Undo the last edit that a command has made in the files of a host, and print what became of
+    them.
+
+    Args:
+        options: the options of the command.
+        command_line: the command that is undone, without options.
+        host: the host.
+        environment: where its files are.
+        scope: the scope to which the files belong; None for all.
+
+    Raises:
+        UsageError: there is no such edit.
+        HostFileError: a file cannot be written.
+    """
+    from ideabridge.server.hosts.editing.undo import recorded_edits, undo_edit
+
+    paths = {file.path for file in host.files(environment) if scope in (None, file.scope)}
+    for edit in recorded_edits(command_line):
+        if any(file.path in paths for file in edit.files):
+            undone = undo_edit(edit)
+            print_undone(options, host, undone)
+            return ExitCode.DONE
+
+    raise UsageError(f"no `ideabridge {command_line}` is noted that could be taken back here")
+
+
+def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> None:
+    """Print what became of the files of an edit that was undone."""
+    if options.json:
+        undone: list[JSON] = [
+            {"file": str(file.path), "undone": file.how, "left": list[JSON](file.left)}
+            for file in files
+        ]
+        print_json({"host": host.name, "undone": undone})
+        return
+
+    for file in files:
+        match file.how:
+            case "restored":
+                say(f"{file.path}: every byte is as it was before", "green")
+            case "deleted":
+                say(f"{file.path}: removed, because there was no such file before", "green")
+            case "entries":
+                say(
+                    f"{file.path}: was written by another program since, so only the entries were "
+                    "taken back",
+                    "yellow",
+                )
+            case "nothing":
+                say(f"{file.path}: has nothing to take back", "yellow")
+
+        for name in file.left:
+            say(f"{file.path}: {name!r} stays, because another entry has this name now", "yellow")

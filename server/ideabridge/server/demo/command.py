@@ -31,8 +31,8 @@ def demo(
 
     import anyio
 
-    from ideabridge.server.cli.install import executable
     from ideabridge.server.demo.demo import Demo, find_repository
+    from ideabridge.server.hosts.program import this_program
 
     def say(text: str, style: str | None) -> None:
         if not options.json:
@@ -41,7 +41,7 @@ def demo(
             show_line(text if "█" in text else fit(text), style)
 
     began = time.monotonic()
-    demo = Demo(find_repository(repo), executable(), say)
+    demo = Demo(find_repository(repo), this_program(), say)
     results = anyio.run(demo.run)
     seconds = time.monotonic() - began
     checks = demo.checks

@@ -184,6 +184,8 @@ class Host:
             Without one, ideabridge finds it out, as most hosts do.
         own_kinds: values of `type` or `source` of what is a part of the host, not a server.
         project_variables: variables that the host sets to the project folder.
+        folder: how an entry of a project's file names the folder of the project. Hosts start its
+            servers in that folder, unless the table has something else.
         refusals: where the host lists servers that it does not start, outside of their entries.
         unsure: what the host's documentation leaves open; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
@@ -201,6 +203,7 @@ class Host:
     url_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     own_kinds: frozenset[str] = frozenset()
     project_variables: tuple[str, ...] = ()
+    folder: str = "."
     refusals: tuple[HostRefusal, ...] = ()
     unsure: str = ""
     command: tuple[str, ...] = ()
@@ -351,6 +354,7 @@ HOSTS: Final = (
             Place("project", "{project}/.cursor/mcp.json", format="jsonc"),
             Place("user", "{home}/.cursor/mcp.json", format="jsonc"),
         ),
+        folder="${workspaceFolder}",
     ),
     Host(
         "vscode",
@@ -376,6 +380,7 @@ HOSTS: Final = (
             Place("user", "{apps}/Code/User/profiles/*/mcp.json", _VSCODE, "jsonc"),
         ),
         _TYPED,
+        folder="${workspaceFolder}",
     ),
     Host(
         "visual-studio",

@@ -12,17 +12,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, changed
 from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remove_json
 from ideabridge.server.hosts.editing.writing import replace_file
-from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
+from ideabridge.server.hosts.host import MAX_BYTES, FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
-
-HostFormat = Literal["json", "jsonc", "toml", "yaml"]
-"""The notation of a host's file. Comments and trailing commas are read in both kinds of JSON."""
 
 _MARKS: Final = {
     b"\xef\xbb\xbf": "utf-8",
@@ -50,15 +47,14 @@ class _Notation:
     remove: Callable[[str, Sequence[str], str], str]
 
 
-def _notation(format_name: HostFormat) -> _Notation:
+def _notation(format_name: FileFormat) -> _Notation:
     match format_name:
         case "toml":
             # Imported here, because most commands read no TOML.
             from ideabridge.server.hosts.editing import toml_text
+            from ideabridge.server.hosts.salvage import plain_toml
 
-            return _Notation(
-                "TOML", toml_text.parse_toml, toml_text.put_toml, toml_text.remove_toml
-            )
+            return _Notation("TOML", plain_toml, toml_text.put_toml, toml_text.remove_toml)
         case "yaml":
             from ideabridge.server.hosts.editing import yaml_text
 
@@ -96,12 +92,12 @@ class EditedFile:
         backup: a copy of the former bytes; None if there was no file, or nothing was changed.
         created: whether there was no file.
         new_folder: the first folder that was created for the file, if it had none.
-        digest: the SHA-256 of the new bytes, in hexadecimal digits.
+        digest: the `file_digest` the new bytes.
         entries: the entries that were changed, in order.
     """
 
     path: Path
-    format: HostFormat
+    format: FileFormat
     backup: Path | None
     created: bool
     new_folder: Path | None
@@ -123,7 +119,7 @@ class HostText:
     """
 
     path: Path
-    format: HostFormat
+    format: FileFormat
     before: bytes | None
     text: str
     content: JSONObject
@@ -231,7 +227,7 @@ class HostText:
             replacement.backup,
             replacement.created,
             replacement.new_folder,
-            hashlib.sha256(written.data).hexdigest(),
+            file_digest(written.data),
             tuple(
                 EditedEntry(change.keys, change.name, change.entry is None, change.parents)
                 for change in written.changes
@@ -308,7 +304,7 @@ def _without_empty(value: JSON, keys: Sequence[str]) -> JSON:
     return {**value, keys[0]: below}
 
 
-def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noqa: A002
+def read_host_text(path: Path, format: FileFormat = "jsonc") -> HostText:  # noqa: A002
     """Read a host's file. A file that does not exist, or has only blanks, reads as an empty object.
 
     Raises:
@@ -326,7 +322,7 @@ def read_host_text(path: Path, format: HostFormat = "jsonc") -> HostText:  # noq
     return text_of_bytes(path, format, data)
 
 
-def text_of_bytes(path: Path, format_name: HostFormat, data: bytes | None) -> HostText:
+def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> HostText:
     """Return the text that a file with these bytes has. None stands for no file.
 
     Raises:
@@ -349,6 +345,11 @@ def text_of_bytes(path: Path, format_name: HostFormat, data: bytes | None) -> Ho
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
     return HostText(path, format_name, data, text, content)
+
+
+def file_digest(data: bytes | None) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits; "" for no file."""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _encoding(data: bytes) -> tuple[bytes, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ideabridge.server.hosts.editing.brackets import (
     Bracketed,
@@ -28,6 +28,7 @@ from ideabridge.server.hosts.editing.change import (
     key_path,
     nested,
 )
+from ideabridge.server.hosts.salvage import refuse_constant
 from ideabridge.tools.documents import blank_comments
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -49,14 +50,10 @@ def parse_json(text: str) -> JSON:
 
 
 def _load(text: str) -> JSON:
-    return cast("JSON", json.loads(text, parse_constant=_refuse))
+    return cast("JSON", json.loads(text, parse_constant=refuse_constant))
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def put_json(text: str, change: EntryChange) -> str:

@@ -27,6 +27,7 @@ from ideabridge.server.hosts.editing.brackets import (
     without_item,
 )
 from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, key_path
+from ideabridge.server.hosts.salvage import plain_toml
 from ideabridge.tools.encoding import JSON
 
 _TOKEN: Final = re.compile(
@@ -40,16 +41,6 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 Keys: TypeAlias = tuple[str, ...]
 """The keys that lead from the root of a file to a value."""
-
-
-def parse_toml(text: str) -> JSON:
-    """Return the value of a text. Dates and times become strings.
-
-    Raises:
-        ValueError: the text is not TOML.
-        RecursionError: it nests too deeply.
-    """
-    return cast("JSON", json.loads(json.dumps(tomllib.loads(text), default=str)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +125,15 @@ def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
 
 
 def _check_tables(text: str, keys: Sequence[str]) -> None:
-    value = parse_toml(text)
+    table = plain_toml(text)
     for depth, key in enumerate(keys):
-        value = value.get(key) if isinstance(value, dict) else None
+        value = table.get(key)
         if value is None:
             return
         if not isinstance(value, dict):
             found = "a list" if isinstance(value, list) else json.dumps(value)[:40]
             raise UneditableError(f"{key_path(keys[: depth + 1])} is {found}; expected a table")
+        table = value
 
 
 # -- statements ------------------------------------------------------------------------------------

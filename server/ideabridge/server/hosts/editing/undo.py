@@ -7,7 +7,6 @@ written since, only the entries are taken back.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,12 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.trust import locked, write_own
 from ideabridge.server.hosts.editing.host_text import (
+    EditedEntry,
     EditedFile,
     HostText,
+    file_digest,
     text_of_bytes,
 )
 from ideabridge.server.hosts.editing.writing import backup_folder, replace_file
-from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.hosts.host import FileFormat, HostFileError
 
 _MOST_EDITS: Final = 500
 """Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
@@ -119,12 +120,12 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     def rewrite(now: bytes | None) -> bytes | None:
         nonlocal result
+        if file_digest(now) == file.digest:
+            result = UndoneFile(file.path, "deleted" if former is None else "restored")
+            return former
         if now is None:
             result = UndoneFile(file.path, "nothing")
             return None
-        if hashlib.sha256(now).hexdigest() == file.digest:
-            result = UndoneFile(file.path, "deleted" if former is None else "restored")
-            return former
 
         text, left = _without_entries(file, former, now)
         result = UndoneFile(file.path, "entries" if text.changes else "nothing", left)
@@ -134,6 +135,61 @@ def undo_file(file: EditedFile) -> UndoneFile:
     if result.how == "deleted":
         _remove_empty_folders(file)
     return result
+
+
+def remove_entry(
+    path: Path,
+    format_name: FileFormat,
+    keys: tuple[str, ...],
+    name: str,
+    *,
+    added: EditedFile | None = None,
+    project: Path | None = None,
+) -> EditedFile:
+    """Remove an entry from a file, and return what undoing that needs.
+
+    Args:
+        path: the file.
+        format_name: its notation.
+        keys: the keys that lead to the object of all entries.
+        name: the name of the entry.
+        added: the edit that has added the entry, if it is known. If the file is as this edit left
+            it, it gets its former bytes, or is removed if there was none. Objects that were added
+            around the entry are removed if they are empty.
+        project: see `replace_file`.
+
+    Raises:
+        HostFileError: the file cannot be read or written.
+    """
+    former = None if added is None else _former_bytes(added)
+    parents = 0
+    if added is not None:
+        parents = max((entry.parents for entry in added.entries if entry.name == name), default=0)
+    after: bytes | None = None
+
+    def rewrite(now: bytes | None) -> bytes | None:
+        nonlocal after
+        text = text_of_bytes(path, format_name, now)
+        after = text.without_entry(keys, name, parents=parents).data
+        if added is not None and file_digest(now) == added.digest:
+            before = text_of_bytes(path, format_name, former)
+            # The edit may have replaced an entry of the same name.
+            after = former if name not in before.entries(keys) else after
+        return after
+
+    replacement = replace_file(path, rewrite, project=project)
+    if after is None and added is not None:
+        _remove_empty_folders(added)
+
+    return EditedFile(
+        path,
+        format_name,
+        replacement.backup,
+        replacement.created,
+        None,
+        file_digest(after),
+        (EditedEntry(keys, name, removed=True, parents=0),),
+    )
 
 
 def _former_bytes(file: EditedFile) -> bytes | None:

@@ -1,0 +1,141 @@
+"""The command with which a host starts ideabridge: one that still works after the caches of this
+machine are emptied, and on other machines where a team shares the host's file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from ideabridge.tools.encoding import JSONObject, decode
+
+_NAME: Final = "ideabridge"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command that starts ideabridge.
+
+    Attributes:
+        words: the program and its first arguments.
+        note: what the user has to know or do, so that the command works; "" if nothing.
+    """
+
+    words: tuple[str, ...]
+    note: str = ""
+
+
+def this_program() -> list[str]:
+    """Return the command that starts this ideabridge, as a list of words with an absolute path.
+
+    Symbolic links are not resolved, because a link that a tool installer creates still works after
+    an upgrade.
+    """
+    names = [_NAME]
+    if sys.platform == "win32":
+        names = [f"{_NAME}.exe", _NAME]
+
+    started = Path(sys.argv[0])
+    if started.name in names or started.stem == _NAME:
+        command = shutil.which(str(started))
+        if command:
+            return [str(Path(command).absolute())]
+
+    for name in names:
+        beside = Path(sys.executable).parent / name
+        if beside.is_file():
+            return [str(beside.absolute())]
+
+    # -P is needed because a host starts this in a project's folder, whose files must not replace
+    # Python modules.
+    return [sys.executable, "-P", "-m", "ideabridge.server"]
+
+
+def lasting_program(*, shared: bool) -> Program:
+    """Return the command for a host's file.
+
+    Args:
+        shared: whether a team shares the file, so that it must not contain paths of this machine.
+    """
+    prefix = Path(sys.prefix)
+    if _is_cached(prefix):
+        return _runner(prefix, shared=shared)
+    if not shared:
+        return Program(tuple(this_program()))
+
+    if shutil.which(_NAME) is not None:
+        return Program((_NAME,))
+    if shutil.which("uvx") is not None:
+        return Program(
+            ("uvx", "--from", _NAME, _NAME),
+            "`ideabridge` is not on your PATH, so the entry starts the published one with uvx",
+        )
+    return Program(
+        (_NAME,),
+        "`ideabridge` is not on your PATH, so the client cannot start it yet. A team shares this "
+        "file, so it names no path of this machine: install ideabridge with `pipx install "
+        "ideabridge`, or use --scope user",
+    )
+
+
+def _is_cached(prefix: Path) -> bool:
+    """Return whether the environment of this program is in a cache, which is emptied some day:
+    `uvx` and `pipx run` create such environments.
+    """
+    caches = [platformdirs.user_cache_path()]
+    # Caches that are elsewhere carry this file (Cache Directory Tagging Specification).
+    caches += [folder for folder in prefix.parents if (folder / "CACHEDIR.TAG").is_file()]
+    return any(prefix.is_relative_to(cache) for cache in caches) or ".cache" in prefix.parts
+
+
+def _runner(prefix: Path, *, shared: bool) -> Program:
+    """Return the command that creates such an environment again."""
+    runner = "pipx" if "pipx" in prefix.parts else "uvx"
+    found = shutil.which(runner)
+    program = runner if shared or found is None else str(Path(found).absolute())
+    source, note = _source(shared=shared)
+    if found is None:
+        note = (
+            f"{prefix} is in a cache, and `{runner}`, which creates it again, is not on your PATH: "
+            "install it, or install ideabridge with `pipx install ideabridge` and run this again"
+        )
+
+    if runner == "pipx":
+        spec = ("--spec", source) if source != _NAME else ()
+        return Program((program, "run", *spec, _NAME), note)
+    return Program((program, "--from", source, _NAME), note)
+
+
+def _source(*, shared: bool) -> tuple[str, str]:
+    """Return what the environment was installed from, as the runners take it, and a note."""
+    origin = _origin()
+    url = origin.get("url")
+    if not isinstance(url, str):
+        return _NAME, ""
+
+    repository = origin.get("vcs_info")
+    if isinstance(repository, dict):
+        revision = repository.get("requested_revision") or repository.get("commit_id")
+        return f"{repository.get('vcs')}+{url}{f'@{revision}' if revision else ''}", ""
+    if not url.startswith("file:"):
+        return url, ""
+    if shared:
+        return _NAME, f"the entry starts the published ideabridge, not the one of {url}"
+    return url, ""
+
+
+def _origin() -> JSONObject:
+    """Return where this package was installed from, if not from an index (PEP 610)."""
+    try:
+        text = distribution(_NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+
+    origin = decode(text, what="direct_url.json") if text else {}
+    return origin if isinstance(origin, dict) else {}
