@@ -214,6 +214,69 @@ async def test_a_call_that_asked_before_the_rule_waits_in_other_runs(modules: Mo
         assert waiting.errors()
 
 
+WORK = """
+import anyio
+
+from ideabridge.tools import tool
+
+
+@tool
+def note(text: str) -> str:
+    "Note."
+    return text
+
+
+@tool(read_only=True)
+async def wait() -> str:
+    "Never end."
+    await anyio.sleep_forever()
+    return ""
+"""
+
+
+async def test_a_run_that_another_process_drives_is_decided_always(modules: Modules) -> None:
+    """The process that asked the person stores the rule, and nobody else."""
+    file = modules.folder / "tools.py"
+    file.write_text(WORK, encoding="utf-8")
+    configuration = parse_configuration({"tools": [str(file)]}, project=modules.folder)
+    plan: JSONObject = {"calls": [{"_tool": "wait"}, {"_tool": "note", "text": "x"}]}
+    store = modules.folder / "s"
+    async with (
+        Bridge(configuration, store=store) as driver,
+        Bridge(configuration, store=store, standing_rules=True) as other,
+    ):
+        driven = await driver.run_plan(plan)
+        with anyio.fail_after(30):
+            while not driven.pending():
+                await driven.runner.wait_changed()
+
+        run = await other.run(driven.id)
+        [asked] = run.pending()
+        await other.decide(run, asked.approval, ALWAYS)
+        [made] = [
+            event
+            for _, event in other.store.runs.events(driven.id)
+            if event["event"] == "call_decided"
+        ]
+        [listed] = rules_of(other).listed(LOCAL)
+        assert made["always"] == listed.rule.id
+
+        # Somebody else was faster: the person's answer does not count, and no rule is given.
+        rules_of(other).withdraw(listed.rule)
+        driven = await driver.run_plan(plan)
+        with anyio.fail_after(30):
+            while not driven.pending():
+                await driven.runner.wait_changed()
+
+        run = await other.run(driven.id)
+        [asked] = run.pending()
+        driven.settle(asked.approval, Decision("deny", by=AT_TERMINAL))
+        with pytest.raises(DecisionError):
+            await other.decide(run, asked.approval, ALWAYS)
+        assert rules_of(other).listed(LOCAL) == []
+        await driver.cancel(driven.id, "the test ends", caller=LOCAL)
+
+
 # -- to what it is bound ---------------------------------------------------------------------------
 
 

@@ -476,6 +476,9 @@ def test_a_broken_file_of_rules_is_told(here: Path, capsys: pytest.CaptureFixtur
     path.write_text("{")
     assert main(["approvals", "rules"]) == 2
     assert "no rule in it holds" in capsys.readouterr().err
+    findings = told(capsys, "doctor", code=1)["findings"]
+    [wrong] = [one for one in findings if one["topic"] == "approvals"]
+    assert "no rule in it holds" in wrong["text"]
     terminal = Terminal(here, ["run", "one.json"])
     terminal.read_until("e(dit): ")
     terminal.type("a")

@@ -98,6 +98,18 @@ async def test_a_person_says_always_in_a_form_and_takes_it_back(era: str, tmp_pa
         assert len(person.forms) == 2
 
 
+async def test_a_direct_call_that_asks_is_covered_too(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, expose=["tools"], approval={"by": "person"})
+    person = Person("always")
+    async with over_stdio(configuration, "auto", elicitation_callback=person) as client:
+        for name in ("one", "two"):
+            path = tmp_path / name
+            result = await client.call_tool("write_note", {"path": str(path), "text": "hello"})
+            assert not result.is_error, result
+            assert path.read_text() == "hello"
+    assert len(person.forms) == 1
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_an_assistant_allows_nothing_always(era: str, tmp_path: Path) -> None:
     configuration = configured(tmp_path)

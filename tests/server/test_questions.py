@@ -163,7 +163,7 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
     for who, person in people.items():
         [(message, _)] = person.forms
         assert f"Seats for {who}?" in message
-        assert f'who: "{who}"' in message
+        assert f'  | who          "{who}"\n' in message
 
 
 async def test_a_run_with_a_refused_question_says_so(tmp_path: Path) -> None:

@@ -639,6 +639,15 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
     return {**others, rule.id: rule}
 
 
+def own_rules() -> list[StandingRule]:
+    """Return the rules of the user of this machine.
+
+    Raises:
+        StandingRuleError: their file cannot be used, so none of them holds.
+    """
+    return list(_RuleFile().read().values())
+
+
 def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
     """Store that the user of this machine allows a tool always in the workspace of a configuration.
     Only a command may call this that has asked the person at the terminal.

@@ -49,6 +49,7 @@ async def doctor(options: Options) -> int:
         checks.check_configuration(findings, configuration)
         checks.check_store(findings, configuration)
         checks.check_tool_files(findings, configuration)
+        checks.check_rules(findings)
         await _modules(findings, configuration)
         await checks.check_mind(findings, configuration)
 

@@ -276,6 +276,21 @@ def check_tool_files(findings: Findings, configuration: Configuration) -> None:
             findings.add("tools", f"{file}: {', '.join(names) or 'none'}")
 
 
+def check_rules(findings: Findings) -> None:
+    """Check whether the file of the tools that the user has allowed always can be used."""
+    from ideabridge.bridge.standing_rules import own_rules
+
+    try:
+        rules = own_rules()
+    except IdeabridgeError as error:
+        findings.add("approvals", str(error), wrong=True)
+        return
+
+    if rules:
+        listed = "`ideabridge approvals rules` lists them"
+        findings.add("approvals", f"{counted(len(rules), 'tool')} allowed always; {listed}")
+
+
 def describe_module(findings: Findings, status: ModuleStatus) -> None:
     """Describe the state of a module."""
     if status.state == "up":
