@@ -25,6 +25,16 @@ def host_of(folder: str) -> Host:
     return find_host({"gemini": "gemini-cli"}.get(folder, folder))
 
 
+def sample_of(expectation: Path) -> Path:
+    """The sample that an expectation is about."""
+    stem = expectation.name.removesuffix(".expected.json")
+    return next(
+        path
+        for path in expectation.parent.glob(f"{stem}.*")
+        if ".expected." not in path.name and ".beside." not in path.name
+    )
+
+
 @dataclass(frozen=True)
 class Machine:
     """A home folder and a project folder."""
@@ -77,6 +87,6 @@ def platform_of(path: str) -> str:
     return "win32" if "{APPDATA}" in path else "linux"
 
 
-def shown(adoption: Adoption) -> dict[str, Any]:
+def shown(adoption: Adoption) -> Any:
     """What a test compares of one server."""
     return json.loads(json.dumps([adoption.verdict, adoption.entry, adoption.why]))

@@ -12,7 +12,7 @@ import pytest
 
 from ideabridge.server.hosts.adopt import Adoption, meaning_of
 
-from .reading import SAMPLES, Machine, host_of, machine, platform_of
+from .reading import SAMPLES, Machine, host_of, machine, platform_of, sample_of
 
 Expected = dict[str, Any]
 
@@ -217,13 +217,7 @@ def test_a_sample_is_read_as_its_documentation_says(file: Path, tmp_path: Path) 
 
 def put_sample(computer: Machine, file: Path, expected: Expected) -> Path:
     """Put a sample and the files beside it where its host has them."""
-    stem = file.name.removesuffix(".expected.json")
-    sample = next(
-        path
-        for path in file.parent.glob(f"{stem}.*")
-        if ".expected." not in path.name and ".beside." not in path.name
-    )
-    data = sample.read_bytes()
+    data = sample_of(file).read_bytes()
     if b'"projects"' in data:
         data = data.replace(b"/home/sam/orchard", str(computer.project).encode())
     for path, name in expected.get("beside", {}).items():

@@ -44,7 +44,7 @@ from ideabridge.server.hosts.host import (
     read_host_document,
     read_tolerantly,
 )
-from ideabridge.server.hosts.notation import read_host_inputs
+from ideabridge.server.hosts.notation import as_written, read_host_inputs
 from ideabridge.server.hosts.refusals import HostRefusals, Refused
 from ideabridge.server.hosts.relative import relative_places
 from ideabridge.server.hosts.salvage import ReadObject
@@ -400,10 +400,11 @@ def _settle_folder(
         # The host starts the server only in this project, and the words of its command may name
         # files of the project.
         if is_program:
-            entry.setdefault("cwd", str(project))
+            folder = as_written(str(project))
+            entry.setdefault("cwd", folder)
             command = str(entry["command"])
             if command.startswith(("./", "../")):
-                entry["command"] = str(project / command)
+                entry["command"] = str(Path(folder) / command)
         translation.notes.append(
             "the host has it in this project only; in your own configuration every project has it"
         )

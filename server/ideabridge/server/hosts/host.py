@@ -58,6 +58,9 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a host's file, in bytes. Some hosts keep recorded conversations in the same
 file."""
 
+_MAX_TOML: Final = 1024 * 1024
+"""Maximum size of a file of TOML, in characters. Its parser takes about a second for so many."""
+
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
 """Keys that lead to the servers in files of several hosts."""
 
@@ -381,6 +384,10 @@ def _json_document(path: Path, text: str) -> HostDocument:
 
 
 def _toml_document(path: Path, text: str) -> HostDocument:
+    if len(text) > _MAX_TOML:
+        damage = f"has {len(text):,} characters of TOML; at most {_MAX_TOML:,} are read"
+        return HostDocument(path, text, {}, strict=False, damage=damage)
+
     try:
         return HostDocument(path, text, plain_toml(text), strict=False)
     except (ValueError, RecursionError) as error:

@@ -197,15 +197,15 @@ class HostVariables:
         is_windows = self.environment.platform == "win32"
         match inside:
             case "workspaceFolder" | "workspaceRoot" | "cwd":
-                return _escaped(str(self.environment.project))
+                return as_written(str(self.environment.project))
             case "workspaceFolderBasename":
-                return _escaped(self.environment.project.name)
+                return as_written(self.environment.project.name)
             case "userHome":
                 return "${USERPROFILE}" if is_windows else "${HOME}"
             case "pathSeparator" | "/":
                 return "\\" if is_windows else "/"
             case _ if inside in self.project_names:
-                return _escaped(str(self.environment.project))
+                return as_written(str(self.environment.project))
             case _:
                 return None
 
@@ -217,7 +217,7 @@ class HostVariables:
             return f"${{{name}}}"
 
         if kind.startswith("workspaceFolder") and name == self.environment.project.name:
-            return _escaped(str(self.environment.project))
+            return as_written(str(self.environment.project))
 
         given = self.inputs.get(name, Input()) if kind == "input" else Input()
         prompt = f" ({given.prompt})" if given.prompt else ""
@@ -249,9 +249,9 @@ _KINDS: Final = {
 """What the host does for each kind of value."""
 
 
-def _escaped(path: str) -> str:
-    """Return a path in which nothing counts as a variable."""
-    return path.replace("${", "$${")
+def as_written(text: str) -> str:
+    """Return a text for `ideabridge.json` in which nothing counts as a variable."""
+    return text.replace("${", "$${")
 
 
 def _variable_name(kind: str, name: str) -> str:

@@ -21,10 +21,18 @@ from ideabridge.tools.errors import IdeabridgeError
 _MAX_DEPTH: Final = 40
 """Maximum depth at which an object that breaks off is looked into."""
 
+_MAX_FAILURES: Final = 200
+"""Maximum number of malformed parts that are passed over in one file. A parser that fails may read
+the whole file to say where."""
+
+_MAX_MEMBERS: Final = 1000
+"""Maximum number of members that are read one by one in a malformed YAML text, and in a member of
+it."""
+
 _SPACE: Final = re.compile(r"\s*")
 _MARK: Final = re.compile(r'["{}\[\],]')
 _STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_TABLE: Final = re.compile(r"^[ \t]*\[\[?[^\[\]\n]*\]\]?[ \t]*(#.*)?$", re.MULTILINE)
+_TABLE: Final = re.compile(r"^[ \t]*\[\[?[^\[\]\n]*(\]\]?[ \t]*(#.*)?)?$", re.MULTILINE)
 _MEMBER: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 
 
@@ -73,20 +81,30 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._decoder = decoder()
+        self._failures = 0
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
         """Return the value at a position, and the position behind it."""
         try:
             value, end = self._decoder.raw_decode(self._text, start)
         except (ValueError, RecursionError):
+            self._failures += 1
+            if self._failures > _MAX_FAILURES:
+                return PartialObject(), len(self._text)
             if self._text[start : start + 1] == "{" and depth < _MAX_DEPTH:
-                return self._members(start, depth), self._behind(start)
+                members, end = self._members(start, depth)
+                is_closed = self._text[end : end + 1] == "}"
+                if is_closed or end >= len(self._text):
+                    return members, end + is_closed
+                return members, self._behind(start)
             return PartialObject(), self._behind(start)
 
         return cast("JSON", value), end
 
-    def _members(self, start: int, depth: int) -> PartialObject:
-        """Read the members of an object that begins at a position."""
+    def _members(self, start: int, depth: int) -> tuple[PartialObject, int]:
+        """Read the members of an object that begins at a position. Return them, and where they
+        end.
+        """
         members = PartialObject()
         place = self._skip(start + 1)
         while self._text[place : place + 1] == '"':
@@ -101,11 +119,14 @@ class _Scanner:
 
             members[str(name)], place = self.value(self._skip(place + 1), depth + 1)
             place = self._skip(place)
+            if self._text[place : place + 1] not in (",", "}", '"', ""):
+                members[str(name)] = PartialObject()
+                place = self._behind(place)
             # A comma that is missing between two members changes nothing.
             if self._text[place : place + 1] == ",":
                 place = self._skip(place + 1)
 
-        return members
+        return members, place
 
     def _behind(self, start: int) -> int:
         """Return the position behind a malformed value: that of the comma or bracket that follows,
@@ -159,10 +180,15 @@ def salvage_toml(text: str) -> JSONObject:
     `PartialObject`.
     """
     result: JSONObject = {}
+    failures = 0
     for block in _blocks(text, _TABLE):
         try:
             table = plain_toml(block)
         except (ValueError, RecursionError):
+            failures += 1
+            if failures > _MAX_FAILURES:
+                break
+
             header = block.partition("\n")[0]
             try:
                 table = plain_toml(header)
@@ -187,14 +213,11 @@ def plain_toml(text: str) -> JSONObject:
 
 def _mark_partial(table: JSONObject) -> None:
     """Replace the innermost object of nested single members by a partial one."""
-    inner = table
-    while True:
-        name, value = next(iter(inner.items()))
-        if not isinstance(value, dict) or not value:
-            break
-        inner = value
-
-    inner[name] = PartialObject()
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            _mark_partial(value)
+        else:
+            table[name] = PartialObject()
 
 
 def _merge(whole: JSONObject, part: JSONObject) -> None:
@@ -231,7 +254,7 @@ def salvage_yaml(text: str) -> JSONObject:
     cannot is a `PartialObject`.
     """
     result: JSONObject = {}
-    for block in _blocks(text, _MEMBER):
+    for block in _blocks(text, _MEMBER)[:_MAX_MEMBERS]:
         try:
             _add_yaml(result, block)
         except IdeabridgeError:
@@ -256,7 +279,7 @@ def _salvaged_member(block: str) -> JSONObject:
 
     indent = indented.group(1)
     start = re.compile(rf"^{indent}(?=[^\s#])", re.MULTILINE)
-    items = _blocks(body, start)
+    items = _blocks(body, start)[:_MAX_MEMBERS]
     if body[indented.end() :].startswith("-"):
         return {name: _salvaged(items, _list_item)}
 

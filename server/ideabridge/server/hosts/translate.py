@@ -20,7 +20,7 @@ from typing import Final
 from ideabridge.bridge.server_entry import HINTS, IGNORED, KINDS, MAX_SECONDS, SYNONYMS
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.host import HostEnvironment, Scope
-from ideabridge.server.hosts.notation import HostVariables, Input
+from ideabridge.server.hosts.notation import HostVariables, Input, as_written
 from ideabridge.server.hosts.salvage import PartialObject, ReadObject
 from ideabridge.server.hosts.table import Host
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -406,7 +406,7 @@ class _Translator:
             members = {name: f"${{env:{name}}}" for name in values}
             self._note(f"'envFile' ({path}) holds {names}: set these variables")
         else:
-            members = {name: text.replace("${", "$${") for name, text in values.items()}
+            members = {name: as_written(text) for name, text in values.items()}
             self._note(f"the values of {names} are copied from 'envFile' ({path})")
 
         present = self.entry.get("env")
@@ -626,7 +626,7 @@ class _Translator:
         folder = self.entry.get("cwd")
         if isinstance(folder, str) and not _ABSOLUTE.match(folder):
             # The host resolves the path against the project.
-            self.entry["cwd"] = str(self._environment.project / folder)
+            self.entry["cwd"] = str(Path(as_written(str(self._environment.project))) / folder)
 
         for name in _docker_names(command, self.entry.get("args")):
             self._add_variables({name: f"${{env:{name}}}"}, is_weak=True)
