@@ -24,6 +24,7 @@ from tests import preloaded
 from tests.trusting import write_own, write_trusted
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
+TIME = preloaded.module(Path(sys.executable).parent / "mcp-server-time", "--local-timezone", "UTC")
 TOOL = (
     "from ideabridge.tools import tool\n@tool(read_only=True)\ndef {name}() -> int:\n    return 1\n"
 )
@@ -152,6 +153,26 @@ async def test_a_host_gets_the_users_tools_and_the_reason_once(project: Path) ->
 
     assert "own_tool" in str(found.structured_content)
     assert "'status': 'done'" in str(first.structured_content)
+
+
+@pytest.mark.anyio
+async def test_an_unusable_server_is_named_wherever_a_host_meets_it(project: Path) -> None:
+    write_own({"mcpServers": {"bad": {**TIME, "denny": ["x"]}, "good": TIME}})
+    program, *arguments = preloaded.python(EXECUTABLE, "serve", "--project", str(project))
+    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+    call = {"_tool": "get_current_time", "_module": "bad", "timezone": "UTC"}
+    program_text = "import bad\nawait bad.get_current_time(timezone='UTC')"
+    async with Client(parameters, read_timeout_seconds=20) as client:
+        found = await client.call_tool("search_tools", {"words": "current time"})
+        planned = await client.call_tool("run_plan", {"calls": [call]})
+        written = await client.call_tool("run_plan", {"program": program_text})
+
+    reason = "mcpServers.bad.denny: unknown key. Did you mean"
+    for answer in (found, planned, written):
+        assert reason in str(answer.content)
+
+    assert "'state': 'unusable'" in str(found.structured_content)
+    assert "good.get_current_time(timezone" in str(found.content)
 
 
 @pytest.mark.parametrize("how", ["auth", "cut"])

@@ -238,7 +238,7 @@ class Bridge:
                 self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
             except ToolFileError as error:
                 faults.append(printable_line(str(error)))
-                logger.warning("%s", faults[-1])
+                logger.warning("a file of tools is left out: %s", faults[-1])
 
         if faults:
             self.configuration = self.configuration.model_copy(

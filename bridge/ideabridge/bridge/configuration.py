@@ -508,15 +508,21 @@ class Configuration(BaseModel):
         which servers cannot be used.
         """
         unusable = [
-            f"{self._file_name_of(name)}: {line}"
+            f"{self._file_of(name)}: {line}"
             for name, lines in self.unusable.items()
             for line in lines
         ]
         return [*self.notes, *unusable]
 
-    def _file_name_of(self, module: str) -> str:
+    def _file_of(self, module: str) -> str:
         layer = self.layer_of(module)
-        return FILE_NAME if layer is None else layer.file.name
+        return FILE_NAME if layer is None else str(layer.file)
+
+    def expect_usable(self, module: str) -> None:
+        """Raise `ConfigurationError` if the entry of a module cannot be used."""
+        if module in self.unusable:
+            file = self._file_of(module)
+            raise ConfigurationError([f"{file}: {line}" for line in self.unusable[module]])
 
     @property
     def approval_setting(self) -> str | JSONObject:
@@ -989,7 +995,7 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else place_of(parsed.store, folder),
             "layers": () if layer is None else (layer,),
-            "notes": tuple(f"{name}: {line}" for line in _lines(check.notes)),
+            "notes": tuple(f"{source or FILE_NAME}: {line}" for line in _lines(check.notes)),
             "unusable": {server: _lines(remarks) for server, remarks in check.unusable.items()},
         }
     )

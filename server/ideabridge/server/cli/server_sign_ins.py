@@ -69,6 +69,7 @@ async def log_in(
 
     configuration = options.configuration()
     entry = Modules(configuration)[name].configuration
+    configuration.expect_usable(name)
     _check_sign_in(name, entry, user)
     module_user: ModuleUser | None = None
     if user is not None:
