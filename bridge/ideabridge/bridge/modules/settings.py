@@ -257,12 +257,12 @@ _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _EDITOR_HINTS: Final = {
     "workspaceFolder": (
-        "the editor's folder is not known here; use a path relative to the "
-        "configuration file, or 'cwd'"
+        "the editor's folder is not known here; use a path relative to the configuration file in "
+        "'command', relative to the folder in which the server runs in 'args', or 'cwd'"
     ),
     "workspaceRoot": (
-        "the editor's folder is not known here; use a path relative to the "
-        "configuration file, or 'cwd'"
+        "the editor's folder is not known here; use a path relative to the configuration file in "
+        "'command', relative to the folder in which the server runs in 'args', or 'cwd'"
     ),
     "userHome": "write ${HOME}",
     "pathSeparator": "write / or \\",

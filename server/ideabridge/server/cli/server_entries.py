@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, say
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    print_json,
+    say,
+    terminal_width,
+    wrapped,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app, started_by
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -225,15 +233,15 @@ def add_server(
         print_json({**outcome.to_json(name, entry), "secrets": secrets, "stored_in": stored_in})
         return ExitCode.DONE
 
-    say(f"{name} is in {file.title}", "green")
-    say(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
+    _tell(f"{name} is in {file.title}", "green")
+    _tell(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
     _say_backup(outcome)
     for place in recognised.places:
-        say(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
+        _tell(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
     if stored_in is not None:
-        say(f"  stored in {stored_in}")
+        _tell(f"  stored in {stored_in}")
     if left:
-        say(f"  {', '.join(left)}: in plain text in that file, and never shown", "yellow")
+        _tell(f"  {', '.join(left)}: in plain text in that file, and never shown", "yellow")
 
     _say_unfound(entry)
     _say_next(name, outcome)
@@ -390,7 +398,9 @@ def _say_unfound(entry: JSONObject) -> None:
     if not isinstance(command_word, str) or "$" in command_word:
         return
     if shutil.which(os.path.expanduser(command_word)) is None:  # noqa: PTH111 - there may be no home
-        say(f"  {command_word} is not found on this machine, so the server cannot start", "yellow")
+        _tell(
+            f"  {command_word} is not found on this machine, so the server cannot start", "yellow"
+        )
 
 
 @app.command("remove")
@@ -404,10 +414,12 @@ def remove_server(options: Options, name: ServerArgument) -> int:
         print_json(outcome.to_json(name, None))
         return ExitCode.DONE
 
-    say(f"{name} is removed from {file.title}", "green")
+    _tell(f"{name} is removed from {file.title}", "green")
     _say_backup(outcome)
     for secret in named:
-        say(f"  its secret {secret} stays; `ideabridge secrets remove {secret}` removes it", "dim")
+        _tell(
+            f"  its secret {secret} stays; `ideabridge secrets remove {secret}` removes it", "dim"
+        )
     _say_trust(outcome)
     return ExitCode.DONE
 
@@ -435,7 +447,7 @@ def _switch(options: Options, name: str, *, is_on: bool) -> int:
         if options.json:
             print_json(_Outcome(file, None, changed=False).to_json(name, before))
         else:
-            say(f"{name} is {state} already in {file.title}")
+            _tell(f"{name} is {state} already in {file.title}")
         return ExitCode.DONE
 
     entry: JSONObject = {key: value for key, value in before.items() if key not in _OFF}
@@ -447,7 +459,7 @@ def _switch(options: Options, name: str, *, is_on: bool) -> int:
         print_json(outcome.to_json(name, entry))
         return ExitCode.DONE
 
-    say(f"{name} is {state} in {file.title}", "green")
+    _tell(f"{name} is {state} in {file.title}", "green")
     _say_backup(outcome)
     if is_on:
         _say_next(name, outcome)
@@ -538,7 +550,7 @@ def _keep_trust(before: ProjectTrust, expected: str) -> bool:
 
 def _say_backup(outcome: _Outcome) -> None:
     if outcome.backup is not None:
-        say(f"  the file as it was: {outcome.backup}", "dim")
+        _tell(f"  the file as it was: {outcome.backup}", "dim")
 
 
 def _say_trust(outcome: _Outcome) -> None:
@@ -547,7 +559,7 @@ def _say_trust(outcome: _Outcome) -> None:
 
     if not outcome.is_trusted:
         file = outcome.file.path
-        say(
+        _tell(
             f"  the file is not trusted; to look at it and trust it: {trust_command(file)}",
             "yellow",
         )
@@ -556,5 +568,14 @@ def _say_trust(outcome: _Outcome) -> None:
 def _say_next(name: str, outcome: _Outcome) -> None:
     _say_trust(outcome)
     if outcome.is_trusted:
-        say(f"  to try it: ideabridge servers test {name}", "dim")
-        say("  clients that are running see it after they are restarted", "dim")
+        _tell(f"  to try it: ideabridge servers test {name}", "dim")
+        _tell("  clients that are running see it after they are restarted", "dim")
+
+
+def _tell(text: str, style: str | None = None) -> None:
+    """Report a line, wrapped to the terminal. Lines that follow are indented further."""
+    width = terminal_width(of_errors=True)
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = [text] if width is None else wrapped(text, width, further=indent)
+    for line in lines:
+        say(line, style)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?=\}|:-)")
 _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
+_STORED: Final = "stored for this server, as it is"
 _ALL_HEAD: Final = "In all, it would do this:"
 _MOST_COMPARED_LINES: Final = 2000
 """Maximum number of lines of a file that is compared. Repeated lines take long to compare."""
@@ -251,6 +252,8 @@ def _concerns_person(line: tuple[str, str]) -> bool:
     topic, text = line
     if topic == "variable":
         return "not allowed" in text
+    if topic == "secret":
+        return not text.endswith(_STORED)
     return topic in ("narrowed", "refused", "warning")
 
 
@@ -437,7 +440,7 @@ def _secret_lines(standing: ProjectTrust, parsed: Configuration) -> list[tuple[s
             if secret is None:
                 state = f"not stored; to store it for this file: {owner.set_command(name)}"
             elif secret.servers.get(server) == entry_digest(entry):
-                state = "stored for this server, as it is"
+                state = _STORED
             else:
                 state = (
                     "stored, but not for this server as it is now; to allow it: "
