@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -28,6 +28,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 _LEAST: Final = 4
 """Minimum length of a secret, in characters."""
 
+_REFERENCE: Final = re.compile(rf"\$\{{secret:({NAME_PATTERN})\}}")
 _MOST_NAME: Final = 100
 _MOST_PLACEHOLDER: Final = 200
 """How many characters of a value are searched for the words of a placeholder."""
@@ -148,7 +149,22 @@ def recognise_secrets(
 
 def secret_names_in(value: JSON) -> set[str]:
     """Return the names of the stored secrets that a JSON value names."""
-    return set(re.findall(rf"\$\{{secret:({NAME_PATTERN})\}}", json.dumps(value)))
+    return set(_REFERENCE.findall(json.dumps(value)))
+
+
+def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObject:
+    """Return an entry with values in the places of `${secret:NAME}`. Other names stay."""
+    return cast("JSONObject", _with_values(entry, values))
+
+
+def _with_values(value: JSON, values: Mapping[str, str]) -> JSON:
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda match: values.get(match.group(1), match.group()), value)
+    if isinstance(value, list):
+        return [_with_values(item, values) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_values(item, values) for key, item in value.items()}
+    return value
 
 
 class _Recogniser:

@@ -360,7 +360,7 @@ def _adoption_json(adoption: Adoption) -> JSONObject:
     entry["secrets"] = [
         {"place": place.place, "name": place.name, "why": place.why} for place in adoption.secrets
     ]
-    entry["notes"] = list[JSON](adoption.notes)
+    entry["notes"] = list[JSON](adoption.all_notes)
     return entry
 
 
@@ -471,7 +471,7 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
         if adoption.why and reasons:
             say(f"{adoption.shown_name}: not imported: {adoption.why}", "yellow")
         if adoption.adopted:
-            for note in adoption.notes:
+            for note in adoption.all_notes:
                 say(f"{adoption.shown_name}: {note}", "dim")
 
 

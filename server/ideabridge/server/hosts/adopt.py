@@ -26,6 +26,7 @@ from ideabridge.bridge.recognising import (
     SecretPlace,
     recognise_secrets,
     secret_names_in,
+    with_secret_values,
 )
 from ideabridge.bridge.server_entry import with_own_keys
 from ideabridge.bridge.stored_secrets import (
@@ -142,6 +143,20 @@ class Adoption:
     def file(self) -> Path:
         """The host's file that contains the server."""
         return self.place.path
+
+    @property
+    def host_entry(self) -> JSONObject:
+        """The entry with the secrets that the host's entry contains."""
+        return with_secret_values(self.entry, {one.name: one.value for one in self.secrets})
+
+    @property
+    def all_notes(self) -> list[str]:
+        """The notes, and where secrets go."""
+        moved = [
+            _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
+            for place in self.secrets
+        ]
+        return [*self.notes, *moved]
 
     @property
     def scope(self) -> Scope:
@@ -502,16 +517,7 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
         places = list(dict.fromkeys(text.place for text in hidden))
         return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
 
-    notes = [
-        _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
-        for place in recognised.places
-    ]
-    return replace(
-        adoption,
-        entry=recognised.entry,
-        secrets=recognised.places,
-        notes=(*adoption.notes, *notes),
-    )
+    return replace(adoption, entry=recognised.entry, secrets=recognised.places)
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
