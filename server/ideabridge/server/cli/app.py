@@ -33,6 +33,7 @@ from ideabridge.server.cli import (
     server_logs,
     server_sign_ins,
     servers,
+    setup,
     sharing,
     stores,
     tool_changes,
@@ -56,6 +57,7 @@ from ideabridge.tools.names import printable
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": (
+        "setup",
         "demo",
         "servers import claude-code --write",
         "install claude-code --write",
@@ -78,6 +80,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         'approvals decide deny a2-9c4cc4fa1c30 --reason "not before Monday"',
         "approvals decide retry run_1f0c9a3b5d7e2468",
     ),
+    "setup": ("setup", "setup --dry-run", "setup --undo"),
     "install": ("install claude-code", "install cursor --scope user --write"),
     "uninstall": ("uninstall cursor", "uninstall cursor --undo"),
     "trust": ("trust", "trust --show", "trust --env TICKETS_TOKEN"),
@@ -412,6 +415,7 @@ app.add_typer(secrets.app, name="secrets")
 # The earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)
 app.add_typer(tools.app, name="tools")
+app.command("setup")(setup.setup)
 app.command("install")(install.install)
 app.command("uninstall")(uninstall.uninstall)
 app.command("trust")(trust.trust)

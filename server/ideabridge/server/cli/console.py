@@ -9,6 +9,7 @@ draws is escaped a second time, so that safety does not depend on the callers.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import signal
@@ -290,6 +291,38 @@ def row_lines(
 
     further = [f"{' ' * indent}{line}".rstrip() for line in lines[1:]]
     return [f"{start}{lines[0]}".rstrip(), *further]
+
+
+def wrapped_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], width: int | None
+) -> list[str]:
+    """Return the lines of a table in which every cell is wrapped, so that nothing is cut.
+
+    Args:
+        titles: the column titles.
+        rows: the rows. The last column gets the width that the others leave.
+        width: the width of the table, in columns; None for lines of any length.
+    """
+    cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
+    *first, _ = zip(*cells, strict=True)
+    widths = [max(map(_columns, column)) for column in first]
+    if width is not None:
+        widths = [min(size, max(_LEAST, width // 4)) for size in widths]
+
+    last = max(_LEAST, width - sum(size + 2 for size in widths)) if width is not None else None
+    return [line for row in cells for line in _wrapped_row(row, widths, last)]
+
+
+def _wrapped_row(cells: Sequence[str], widths: Sequence[int], last: int | None) -> Iterator[str]:
+    *first, final = cells
+    columns = [wrapped(cell, size) for cell, size in zip(first, widths, strict=True)]
+    columns.append([final] if last is None else wrapped(final, last))
+    for parts in itertools.zip_longest(*columns, fillvalue=""):
+        line = "".join(
+            part + " " * (size - _columns(part) + 2)
+            for part, size in zip(parts, widths, strict=False)
+        )
+        yield f"{line}{parts[-1]}".rstrip()
 
 
 def _columns(text: str) -> int:

@@ -17,7 +17,7 @@ from typing import Final
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, changed
 from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remove_json
-from ideabridge.server.hosts.editing.writing import replace_file
+from ideabridge.server.hosts.editing.writing import Replacement, replace_file
 from ideabridge.server.hosts.host import MAX_BYTES, FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -198,7 +198,13 @@ class HostText:
         """
         return self.edit(private=private, project=project).backup
 
-    def edit(self, *, private: bool = False, project: Path | None = None) -> EditedFile:
+    def edit(
+        self,
+        *,
+        private: bool = False,
+        project: Path | None = None,
+        note: Callable[[EditedFile], None] | None = None,
+    ) -> EditedFile:
         """Put the text into the file, and return what undoing it needs.
 
         The file keeps its owner, its permissions, and the link that leads to it. Only the owner
@@ -209,6 +215,8 @@ class HostText:
             private: whether to make the file readable only by its owner from now on.
             project: the folder of the project that the file belongs to. No symbolic link may lead
                 out of it.
+            note: receives what undoing needs before the file is written, and again if the changes
+                are repeated in what another program wrote.
 
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -220,17 +228,24 @@ class HostText:
             written = self._on(now)
             return written.data
 
-        replacement = replace_file(self.path, rewrite, private=private, project=project)
+        def noted(replacement: Replacement) -> None:
+            if note is not None:
+                note(written._edited_file(replacement))
+
+        replacement = replace_file(self.path, rewrite, private=private, project=project, note=noted)
+        return written._edited_file(replacement)
+
+    def _edited_file(self, replacement: Replacement) -> EditedFile:
         return EditedFile(
             self.path,
             self.format,
             replacement.backup,
             replacement.created,
             replacement.new_folder,
-            file_digest(written.data),
+            file_digest(self.data),
             tuple(
                 EditedEntry(change.keys, change.name, change.entry is None, change.parents)
-                for change in written.changes
+                for change in self.changes
             ),
         )
 

@@ -133,7 +133,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     replace_file(file.path, rewrite)
     if result.how == "deleted":
-        _remove_empty_folders(file)
+        remove_empty_folders(file)
     return result
 
 
@@ -179,7 +179,7 @@ def remove_entry(
 
     replacement = replace_file(path, rewrite, project=project)
     if after is None and added is not None:
-        _remove_empty_folders(added)
+        remove_empty_folders(added)
 
     return EditedFile(
         path,
@@ -225,7 +225,7 @@ def _without_entries(
     return text, tuple(left)
 
 
-def _remove_empty_folders(file: EditedFile) -> None:
+def remove_empty_folders(file: EditedFile) -> None:
     """Remove the folders that were created for a file, as far as nothing else is in them."""
     folder = file.path.parent
     with suppress(OSError):

@@ -49,6 +49,7 @@ def replace_file(
     *,
     private: bool = False,
     project: Path | None = None,
+    note: Callable[[Replacement], None] | None = None,
 ) -> Replacement:
     """Replace the bytes of a file in one step, or remove the file.
 
@@ -61,6 +62,7 @@ def replace_file(
         private: whether to make the file readable only by its owner from now on.
         project: the folder of the project that the file belongs to. No symbolic link may lead out
             of it.
+        note: is called before the bytes are replaced, and again if the edit is repeated.
 
     Raises:
         HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -76,9 +78,11 @@ def replace_file(
                     return Replacement()
 
                 backup = None if before is None else _saved(target.name, before)
-                new_folder = _first_missing(target.parent)
+                replacement = Replacement(backup, before is None, _first_missing(target.parent))
+                if note is not None:
+                    note(replacement)
                 if _replaced(target, before, after, private=private):
-                    return Replacement(backup, before is None, new_folder)
+                    return replacement
                 if backup is not None:
                     backup.unlink()
     except OSError as error:

@@ -1,0 +1,298 @@
+"""`ideabridge setup`: sets everything up for a new user, after one question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ideabridge.server.cli.console import (
+    ExitCode,
+    at_terminal,
+    confirm,
+    let_read,
+    print_json,
+    read_line,
+    report,
+    say,
+    show_line,
+    terminal_width,
+    wrapped,
+    wrapped_table,
+)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.encoding import JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.server.setup.execution import SetupOutcome
+    from ideabridge.server.setup.plan import Choice, SetupPlan
+
+_ANSWERS: Final[dict[str, Choice]] = {"c": "copy", "copy": "copy", "m": "move", "move": "move"}
+_STYLES: Final = {"restored": "green", "edited": "yellow", "left": "yellow", "failed": "red"}
+
+
+@command("project", "store", "json")
+async def setup(
+    options: Options,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Put everything back as it was before.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Do not ask. Changes your own files only, and reads no histories.",
+        ),
+    ] = False,
+) -> int:
+    """Put the servers of all your clients behind ideabridge, and ideabridge into all your clients.
+
+    You see what is there and what would change, and are asked once. Your servers are copied into
+    your own configuration, and their secrets into the keyring or a file that only you can read.
+    Servers of the project go into its ideabridge.json, if a person at a terminal agrees. --undo
+    puts every byte back. Exit code 2: there is no terminal and no --yes, so nothing was changed.
+    """
+    if undo:
+        return _undo(options, dry_run=dry_run, yes=yes)
+
+    plan = _plan(options)
+    asks = at_terminal() and not (yes or dry_run or options.json)
+    if yes:
+        plan = plan.without_project()
+    if not options.json:
+        _show(plan, say if asks else show_line, terminal_width(of_errors=asks))
+
+    choice: Choice | None = None
+    if yes and not dry_run and not plan.changes_nothing:
+        choice = "copy"
+    elif asks and not plan.changes_nothing:
+        choice = await _ask(plan)
+
+    if choice is None:
+        return _report_unchanged(options, plan, asks=asks, dry_run=dry_run)
+
+    outcome = _carry_out(plan, choice)
+    if options.json:
+        print_json(_done_json(plan, outcome, choice))
+    else:
+        _say_done(plan, outcome)
+
+    return ExitCode.FAILED if outcome.problems else ExitCode.DONE
+
+
+def _plan(options: Options) -> SetupPlan:
+    """Read the files of all hosts, and compute what the setup will change."""
+    from ideabridge.server.hosts.host import HostEnvironment
+    from ideabridge.server.hosts.program import lasting_program
+    from ideabridge.server.setup.inventory import take_inventory
+    from ideabridge.server.setup.plan import plan_setup
+
+    environment = HostEnvironment(project=options.folder())
+    program = lasting_program(shared=False)
+    words = [*program.words, "serve"]
+    if options.place is not None:
+        words += ["--store", options.place]
+    return plan_setup(take_inventory(environment), words, note=program.note)
+
+
+def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> None:
+    """Print what is there, and what the setup would change. Nothing is cut, because a person
+    decides by it.
+    """
+    from ideabridge.server.setup import report as pages
+
+    def section(title: str, lines: Iterable[str]) -> None:
+        shown = list(lines)
+        if not shown:
+            return
+        write("")
+        write(title)
+        for line in shown:
+            indent = "  " + " " * (len(line) - len(line.lstrip()))
+            text = line.lstrip()
+            for part in (
+                [indent + text]
+                if width is None
+                else wrapped(text, width, first=indent, further=f"{indent}  ")
+            ):
+                write(part)
+
+    rows = pages.server_rows(plan)
+    if rows:
+        for line in wrapped_table(pages.TITLES, rows, width):
+            write(line)
+    else:
+        write("No client here has servers.")
+
+    if plan.changes_nothing:
+        return
+
+    section("Not taken over:", pages.refused_lines(plan))
+    section("What clients do otherwise:", pages.difference_lines(plan))
+    section("What changes:", pages.change_lines(plan))
+    section(
+        "Rules of your clients that name these servers. They keep working if the servers stay, "
+        "and no longer match if they move:",
+        pages.habit_lines(plan),
+    )
+
+
+async def _ask(plan: SetupPlan) -> Choice | None:
+    """Ask the person at the terminal. Return None if nothing is to be changed."""
+    if not plan.movable():
+        return "copy" if confirm("Do this?") else None
+
+    say("")
+    say(
+        "Copied servers stay in their clients, too. Each then starts twice there: for the client, "
+        "and behind ideabridge. Moved servers are removed from your own files of the clients."
+    )
+    await let_read()
+    while True:
+        line = await read_line("c(opy), m(ove), or Enter to change nothing: ")
+        answer = (line or "").strip().lower()
+        if not answer or answer in ("n", "no"):
+            return None
+        if answer in _ANSWERS:
+            return _ANSWERS[answer]
+        say("c, m or Enter")
+
+
+def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
+    """Report why nothing was changed. Return the exit code."""
+    from ideabridge.server.setup.report import plan_json
+
+    if plan.changes_nothing:
+        code = ExitCode.DONE
+        text = "everything is set up already; nothing was changed"
+    elif dry_run:
+        code = ExitCode.DONE
+        text = "nothing was changed"
+    elif asks:
+        code = ExitCode.FAILED
+        text = "nothing was changed"
+    else:
+        code = ExitCode.USAGE
+        text = (
+            "nothing was changed, because nobody is at a terminal to be asked. A person runs "
+            "`ideabridge setup` at a terminal; `ideabridge setup --yes` changes your own files"
+        )
+
+    if options.json:
+        print_json({"done": False, "why": text, **plan_json(plan)})
+    else:
+        say(text, "green" if code == ExitCode.DONE else "yellow")
+    return code
+
+
+def _carry_out(plan: SetupPlan, choice: Choice) -> SetupOutcome:
+    """Make the changes, while no other process sets anything up."""
+    from ideabridge.server.setup.execution import carry_out
+    from ideabridge.server.setup.record import new_record, one_at_a_time
+
+    with one_at_a_time():
+        return carry_out(plan, choice, new_record())
+
+
+def _done_json(plan: SetupPlan, outcome: SetupOutcome, choice: Choice) -> JSONObject:
+    from ideabridge.server.setup.report import plan_json
+
+    return {
+        "done": True,
+        "choice": choice,
+        "written": [str(path) for path in outcome.written],
+        "failed": [*outcome.problems],
+        "stored": [{"name": name, "place": place} for name, place in outcome.secrets],
+        "trusted": [str(path) for path in outcome.trusted],
+        **plan_json(plan),
+    }
+
+
+def _say_done(plan: SetupPlan, outcome: SetupOutcome) -> None:
+    """Report what was done, and what to do now."""
+    from ideabridge.server.setup.report import listed_words, near
+
+    for problem in outcome.problems:
+        report(problem)
+
+    for place in dict.fromkeys(place for _, place in outcome.secrets):
+        names = [name for name, stored_in in outcome.secrets if stored_in == place]
+        _tell(f"{listed_words(names)}: in {place}")
+
+    _tell(f"written: {listed_words([near(path) for path in outcome.written])}", "green")
+    titles = [host.host.title for host in plan.hosts if host.state != "blocked"]
+    say("")
+    if titles:
+        _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.")
+    else:
+        _tell("1. No client is here yet. `ideabridge install HOST` prints what a client needs.")
+    _tell('2. Ask one of them: "Which tools can ideabridge call?"')
+    _tell("3. `ideabridge setup --undo` puts everything back.")
+
+
+def _tell(text: str, style: str | None = None) -> None:
+    """Report a line, wrapped to the terminal."""
+    width = terminal_width(of_errors=True)
+    for line in [text] if width is None else wrapped(text, width, further="   "):
+        say(line, style)
+
+
+# -- undo ------------------------------------------------------------------------------------------
+
+
+def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
+    """Undo all setups. Return the exit code."""
+    from ideabridge.server.setup.record import one_at_a_time, setup_records
+    from ideabridge.server.setup.undo import describe_step, undo
+
+    with one_at_a_time():
+        records = setup_records()
+        lines = [describe_step(step) for record in records for step in record.steps]
+        reason = _undo_refusal(options, lines, dry_run=dry_run, yes=yes)
+        if reason is not None:
+            return _report_not_undone(options, lines, *reason)
+        undone = list(undo(records))
+
+    if options.json:
+        print_json({"done": True, "steps": [step.to_json() for step in undone]})
+    else:
+        for step in undone:
+            _tell(step.text, _STYLES[step.result])
+    return ExitCode.FAILED if any(step.result == "failed" for step in undone) else ExitCode.DONE
+
+
+def _undo_refusal(
+    options: Options, lines: list[str], *, dry_run: bool, yes: bool
+) -> tuple[str, ExitCode] | None:
+    """Return why nothing is undone, with the exit code; None if the person wants it undone."""
+    if not lines:
+        return "there is no setup to undo", ExitCode.DONE
+    if dry_run:
+        return "nothing was changed", ExitCode.DONE
+    if yes:
+        return None
+    if options.json or not at_terminal():
+        why = "nobody is at a terminal to be asked; `ideabridge setup --undo --yes` does not ask"
+        return why, ExitCode.USAGE
+
+    say("These are put back:")
+    for line in lines:
+        _tell(f"   {line}")
+    return None if confirm("Put them back?") else ("nothing was changed", ExitCode.FAILED)
+
+
+def _report_not_undone(options: Options, lines: list[str], why: str, code: ExitCode) -> int:
+    if options.json:
+        print_json({"done": False, "why": why, "changes": [*lines]})
+        return code
+
+    if code != ExitCode.FAILED:
+        for line in lines:
+            show_line(line)
+    say(why, "green" if code == ExitCode.DONE else "yellow")
+    return code

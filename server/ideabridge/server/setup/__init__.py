@@ -1,0 +1,1 @@
+"""`ideabridge setup`: everything that a new user needs, in one command that can be undone."""

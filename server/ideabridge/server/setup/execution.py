@@ -1,0 +1,140 @@
+"""Execution: makes the changes of a plan, each after it was added to the record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.modules.settings import entry_digest
+from ideabridge.bridge.stored_secrets import set_secret
+from ideabridge.bridge.trust import keep_trusted, look_at, project_trust
+from ideabridge.server.hosts.editing.host_text import EditedFile, read_host_text
+from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.setup.extraction import NewSecret
+from ideabridge.server.setup.file_change import FileChange
+from ideabridge.server.setup.plan import Choice, SetupPlan
+from ideabridge.server.setup.record import (
+    FileStep,
+    SecretStep,
+    SetupRecord,
+    TrustStep,
+)
+from ideabridge.tools.errors import IdeabridgeError
+
+
+class SetupError(IdeabridgeError):
+    """A setup cannot go on. The message says why; what was done is in its record."""
+
+
+@dataclass(slots=True)
+class SetupOutcome:
+    """What a setup has done.
+
+    Attributes:
+        written: the files that were changed.
+        problems: why a file of a host could not be changed, one line for each.
+        secrets: the secrets that were stored, each with the place in words for people.
+        trusted: the project files that are trusted now.
+    """
+
+    written: list[Path] = field(default_factory=list[Path])
+    problems: list[str] = field(default_factory=list[str])
+    secrets: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    trusted: list[Path] = field(default_factory=list[Path])
+
+
+def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutcome:
+    """Make the changes of a plan. A file of a host that cannot be changed affects no other.
+
+    Args:
+        plan: the plan, as the person saw it.
+        choice: whether servers stay in their hosts.
+        record: receives each change before it is made.
+
+    Raises:
+        StoredSecretError: a secret cannot be stored. No file was changed then.
+        HostFileError: a configuration of ideabridge cannot be written. No file of a host was
+            changed then.
+        SetupRecordError: the record cannot be written.
+        SetupError: the project's file was changed by another program just now.
+    """
+    outcome = SetupOutcome()
+    for secret in plan.secrets:
+        record.add(SecretStep(name=secret.name, file=secret.owner.file))
+        place = set_secret(secret.owner, secret.name, secret.value, _servers(plan, secret))
+        outcome.secrets.append((secret.name, place))
+
+    for change in plan.receiving():
+        after = _write(change, record)
+        if after is not None:
+            outcome.written.append(change.path)
+            if change.project is not None:
+                _trust(change.path, after, record)
+                outcome.trusted.append(change.path)
+
+    for change in plan.in_hosts(choice):
+        try:
+            if _write(change, record) is not None:
+                outcome.written.append(change.path)
+        except HostFileError as error:
+            outcome.problems.append(f"{change.title}: {error}")
+
+    return outcome
+
+
+def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
+    """Return the servers that may use a secret, each with the digest of its entry. Every server of
+    the user's own file may use each of its secrets.
+    """
+    if secret.owner.file is None:
+        return {}
+    entries = {server.name: server.entry for server in plan.servers if secret in server.secrets}
+    modules = parse_configuration({"mcpServers": dict(entries)}).modules
+    return {name: entry_digest(module) for name, module in modules.items()}
+
+
+def _write(change: FileChange, record: SetupRecord) -> str | None:
+    """Change a file. Return the hash of its bytes, or None if it has the entries already.
+
+    Raises:
+        HostFileError: the file cannot be changed.
+    """
+    target = Path(os.path.realpath(change.path))
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    steps: list[FileStep] = []
+
+    def note(file: EditedFile) -> None:
+        _forget(steps, record)
+        steps.append(FileStep(title=change.title, file=file, mode=mode))
+        record.add(steps[0])
+
+    text = change.applied(read_host_text(change.path, change.format))
+    try:
+        edited = text.edit(private=change.is_private, project=change.project, note=note)
+    except HostFileError:
+        _forget(steps, record)
+        raise
+    return edited.digest if steps else None
+
+
+def _forget(steps: list[FileStep], record: SetupRecord) -> None:
+    """Remove the step of an edit that was not made."""
+    while steps:
+        record.remove(steps.pop())
+
+
+def _trust(file: Path, after: str, record: SetupRecord) -> None:
+    """Trust a project file that has the bytes that were just written, and no others."""
+    trust = project_trust(look_at(file))
+    if hashlib.sha256(trust.found.data).hexdigest() != after:
+        raise SetupError(
+            f"{file}: was changed by another program just now, so it is not trusted; look at it "
+            "with `ideabridge trust`"
+        )
+    was_trusted = trust.before is not None and bool(trust.before.digests)
+    record.add(TrustStep(file=file, was_trusted=was_trusted))
+    keep_trusted(trust.found, trust.data)

@@ -1,0 +1,68 @@
+"""FileChange: the entries of one file that a setup changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ideabridge.server.hosts.editing.host_text import HostText
+from ideabridge.server.hosts.host import FileFormat
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class EntryEdit:
+    """An entry that is put into a file, or removed from it.
+
+    Attributes:
+        keys: the keys that lead to the entries.
+        name: the name of the entry.
+        entry: the entry, or None to remove it.
+        is_list: whether a new file lists the entries as objects with a `name`.
+    """
+
+    keys: tuple[str, ...]
+    name: str
+    entry: JSONObject | None
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What changes in one file.
+
+    Attributes:
+        path: the file.
+        title: whose file it is, in words for people.
+        format: its format.
+        edits: the entries that change.
+        is_private: whether only its owner may read it from now on.
+        project: the folder of the project that the file belongs to, or None.
+        new_content: what a new file contains besides the entries.
+    """
+
+    path: Path
+    title: str
+    format: FileFormat
+    edits: tuple[EntryEdit, ...]
+    is_private: bool = False
+    project: Path | None = None
+    new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+    def applied(self, text: HostText) -> HostText:
+        """Return the text of the file with the changes.
+
+        Raises:
+            HostFileError: the file cannot be changed without changing more of it.
+        """
+        if not text.exists:
+            for name, value in self.new_content.items():
+                text = text.with_entry((), name, value)
+
+        for edit in self.edits:
+            if edit.entry is None:
+                text = text.without_entry(edit.keys, edit.name)
+            else:
+                text = text.with_entry(edit.keys, edit.name, edit.entry, listed=edit.is_list)
+        return text

@@ -1,0 +1,161 @@
+"""Inventory: the hosts that are on this machine, their servers, and their entries of ideabridge.
+Taking it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ideabridge.bridge.configuration import is_user_file, user_file
+from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command
+from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations, find_servers
+from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
+from ideabridge.server.hosts.host import (
+    HostEnvironment,
+    HostFile,
+    HostFileError,
+    read_host_document,
+)
+from ideabridge.server.hosts.table import HOSTS, Host
+from ideabridge.server.setup.extraction import KnownSecrets, known_secrets
+
+
+@dataclass(frozen=True, slots=True)
+class HostInventory:
+    """One host.
+
+    Attributes:
+        host: the host.
+        is_here: whether the host is installed for this user. A file in the project's folder does
+            not show that, because others who use the project may have put it there.
+        servers: its servers, with what they become in `ideabridge.json`.
+        own: the place for the entry of ideabridge that the host uses everywhere.
+        problems: what is wrong with files of the host, each with its path.
+    """
+
+    host: Host
+    is_here: bool
+    servers: tuple[Adoption, ...]
+    own: HostFile
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All hosts, and the text of each file that may be written.
+
+    Attributes:
+        environment: the folders and variables that locate the files.
+        targets: the configurations that receive servers.
+        hosts: the hosts that are here, or that have servers in the project's files.
+        texts: the files that may be written.
+        unreadable: why a file cannot be written, by path.
+        secrets: the secrets that are stored.
+        project_problem: why the project's configuration cannot receive servers, or "".
+    """
+
+    environment: HostEnvironment
+    targets: Destinations
+    hosts: tuple[HostInventory, ...]
+    texts: Mapping[Path, HostText]
+    unreadable: Mapping[Path, str]
+    secrets: KnownSecrets
+    project_problem: str = ""
+
+
+def take_inventory(environment: HostEnvironment) -> Inventory:
+    """Read the files of all hosts. A file that cannot be read affects no other.
+
+    Args:
+        environment: where the files are.
+
+    Raises:
+        HostFileError: a configuration of ideabridge cannot be read.
+        StoredSecretError: the list of stored secrets cannot be read.
+    """
+    targets = _targets(environment)
+    hosts = [_host(host, environment, targets) for host in HOSTS]
+    present = tuple(entry for entry in hosts if entry.is_here or entry.servers)
+    places = [
+        *(HostFile(target.file, "user", ("mcpServers",), "jsonc") for target in targets.all),
+        *(entry.own for entry in present if entry.is_here),
+        *(adoption.place for entry in present for adoption in entry.servers),
+    ]
+    texts: dict[Path, HostText] = {}
+    unreadable: dict[Path, str] = {}
+    for place in places:
+        if place.path in texts or place.path in unreadable:
+            continue
+        try:
+            texts[place.path] = read_host_text(place.path, place.format)
+        except HostFileError as error:
+            unreadable[place.path] = str(error)
+
+    return Inventory(
+        environment,
+        targets,
+        present,
+        texts,
+        unreadable,
+        known_secrets(targets),
+        _project_problem(targets),
+    )
+
+
+def _targets(environment: HostEnvironment) -> Destinations:
+    """Return the configurations that receive servers: the user's and the project's."""
+    own_file = user_file()
+    own = Destination(read_host_document(own_file, "jsonc"), is_own=True, is_shared=False)
+    file = environment.project / FILE_NAME
+    if is_user_file(file) or not _is_project(environment):
+        return Destinations(own, own)
+    # Secrets of its servers become `${secret:NAME}`, so none is shared.
+    return Destinations(
+        own, Destination(read_host_document(file, "jsonc"), is_own=False, is_shared=False)
+    )
+
+
+def _project_problem(targets: Destinations) -> str:
+    """Return why the project's file cannot receive servers, or ""."""
+    file = targets.project.file
+    if targets.project.is_own or may_be_trusted(file):
+        return ""
+    return f"{file} is not trusted; to look at it and trust it first: {trust_command(file)}"
+
+
+def _is_project(environment: HostEnvironment) -> bool:
+    """Return whether the current folder can be a project: not the home folder, nor the root."""
+    return environment.project not in (environment.home, Path(environment.project.anchor))
+
+
+def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> HostInventory:
+    servers = find_servers(host, environment, targets)
+    is_here = _is_here(host, environment)
+    return HostInventory(
+        host,
+        is_here,
+        tuple(
+            adoption
+            for adoption in servers.adoptions
+            if adoption.scope != "project" or _is_project(environment)
+        ),
+        host.target(environment, "user"),
+        tuple(servers.problems),
+    )
+
+
+def _is_here(host: Host, environment: HostEnvironment) -> bool:
+    """Return whether the user has a file of the host, or the folder in which the host has it."""
+    project = environment.project
+    everybody = {environment.home, environment.home / ".config", project, *project.parents}
+    for file in host.files(environment):
+        if file.scope == "project":
+            continue
+        if file.path.exists():
+            return True
+        if file.scope == "user" and file.path.parent not in everybody and file.path.parent.is_dir():
+            return True
+
+    return False

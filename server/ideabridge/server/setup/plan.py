@@ -1,0 +1,434 @@
+"""Plan: what a setup will change, computed from an inventory. A person sees it before anything is
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from ideabridge.bridge.server_entry import name_problem, with_own_keys
+from ideabridge.server.hosts.adopt import Adoption, Destination
+from ideabridge.server.hosts.host import SERVER_NAME, HostFile
+from ideabridge.server.hosts.table import Host
+from ideabridge.server.hosts.translate import is_ourselves
+from ideabridge.server.setup.extraction import Extraction, NewSecret, masked
+from ideabridge.server.setup.file_change import EntryEdit, FileChange
+from ideabridge.server.setup.habits import Habit, find_habits
+from ideabridge.server.setup.inventory import HostInventory, Inventory
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+
+_STARTING: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
+"""The keys of an entry that say what is started or called, and with what."""
+
+Choice = Literal["copy", "move"]
+"""copy: the servers stay in their hosts, too. move: they are removed there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSource:
+    """A server as one host has it."""
+
+    host: Host
+    adoption: Adoption
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedServer:
+    """A server that stands behind ideabridge after the setup.
+
+    Attributes:
+        name: its name in `ideabridge.json`.
+        entry: its entry in `ideabridge.json`, which names stored secrets.
+        target: the configuration that has it.
+        sources: the hosts that have it.
+        secrets: the secrets that its entry names and that are not stored yet.
+        is_new: whether the configuration does not have it yet.
+        notes: what its hosts do otherwise, in words for people.
+    """
+
+    name: str
+    entry: JSONObject
+    target: Destination
+    sources: tuple[ServerSource, ...]
+    secrets: tuple[NewSecret, ...] = ()
+    is_new: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the hosts that have it, each once."""
+        return list(dict.fromkeys(source.host.title for source in self.sources))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedServer:
+    """A server that cannot be taken over."""
+
+    name: str
+    host: Host
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """The entry of ideabridge in a host.
+
+    Attributes:
+        host: the host.
+        place: where the host has the entry.
+        entry: the entry.
+        state: new: it will be added. present: it is there. replaced: an entry that starts
+            ideabridge in another way is replaced. blocked: it cannot be added; see `why`.
+        why: why it cannot be added, or "".
+    """
+
+    host: Host
+    place: HostFile
+    entry: JSONObject
+    state: Literal["new", "present", "replaced", "blocked"]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """What a setup will change.
+
+    Attributes:
+        inventory: what is on this machine.
+        servers: the servers that stand behind ideabridge afterwards, and are in a host.
+        refused: the servers that cannot be taken over.
+        hosts: the entries of ideabridge in hosts.
+        habits: rules of hosts that name servers, which lose their meaning if the servers move.
+        note: what the person has to know about the command with which hosts start ideabridge, or
+            "".
+        asks_person: servers of the project, which only a person at a terminal can take over.
+    """
+
+    inventory: Inventory
+    servers: tuple[PlannedServer, ...]
+    refused: tuple[RefusedServer, ...]
+    hosts: tuple[PlannedHost, ...]
+    habits: tuple[Habit, ...]
+    note: str = ""
+    asks_person: tuple[PlannedServer, ...] = ()
+
+    @property
+    def secrets(self) -> list[NewSecret]:
+        """The secrets that will be stored, each once."""
+        return list(dict.fromkeys(one for server in self.new_servers for one in server.secrets))
+
+    @property
+    def new_servers(self) -> list[PlannedServer]:
+        """The servers that are added to a configuration."""
+        return [server for server in self.servers if server.is_new]
+
+    @property
+    def new_hosts(self) -> list[PlannedHost]:
+        """The hosts into which ideabridge is written."""
+        return [host for host in self.hosts if host.state in ("new", "replaced")]
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether everything is set up already."""
+        return not self.new_servers and not self.new_hosts
+
+    def movable(self) -> list[ServerSource]:
+        """Return the servers that a move removes from their hosts: those in the user's own files.
+        Others use the files of the project, too.
+        """
+        return [
+            source
+            for server in self.servers
+            for source in server.sources
+            if source.adoption.scope != "project" and source.adoption.file in self.inventory.texts
+        ]
+
+    def without_project(self) -> SetupPlan:
+        """Return the plan without what needs a person at a terminal."""
+        own = self.inventory.targets.user
+        return replace(
+            self,
+            servers=tuple(server for server in self.servers if server.target is own),
+            asks_person=tuple(server for server in self.new_servers if server.target is not own),
+        )
+
+    def receiving(self) -> list[FileChange]:
+        """Return the changes of the configurations that receive servers."""
+        return [
+            change
+            for target in self.inventory.targets.all
+            if (change := self._received(target)) is not None
+        ]
+
+    def in_hosts(self, choice: Choice) -> list[FileChange]:
+        """Return the changes of files of hosts: ideabridge is added and, in a move, the servers are
+        removed.
+        """
+        edits: dict[Path, list[EntryEdit]] = {}
+        places: dict[Path, tuple[Host, HostFile]] = {}
+        for planned in self.new_hosts:
+            place = planned.place
+            edits.setdefault(place.path, []).append(
+                EntryEdit(place.keys, SERVER_NAME, planned.entry, place.is_list)
+            )
+            places.setdefault(place.path, (planned.host, place))
+
+        for source in self.movable() if choice == "move" else ():
+            place = source.adoption.place
+            edits.setdefault(place.path, []).append(
+                EntryEdit(place.keys, source.adoption.name, None, place.is_list)
+            )
+            places.setdefault(place.path, (source.host, place))
+
+        return [
+            FileChange(
+                path,
+                places[path][0].title,
+                places[path][1].format,
+                tuple(edits[path]),
+                new_content=places[path][1].new_content,
+            )
+            for path in edits
+        ]
+
+    def _received(self, target: Destination) -> FileChange | None:
+        edits = [
+            EntryEdit(("mcpServers",), server.name, server.entry)
+            for server in self.new_servers
+            if server.target is target
+        ]
+        if not edits:
+            return None
+        return FileChange(
+            target.file,
+            "your own configuration" if target.is_own else "the project's configuration",
+            "jsonc",
+            tuple(edits),
+            is_private=target.is_own,
+            project=None if target.is_own else self.inventory.environment.project,
+        )
+
+
+def plan_setup(inventory: Inventory, command: list[str], *, note: str = "") -> SetupPlan:
+    """Compute what a setup will change.
+
+    Args:
+        inventory: what is on this machine.
+        command: the words of the command with which hosts start ideabridge.
+        note: what the person has to know about this command.
+    """
+    merging = _Merging(inventory)
+    for host in inventory.hosts:
+        for adoption in host.servers:
+            merging.add(ServerSource(host.host, adoption))
+
+    servers = tuple(merging.planned())
+    hosts = [_planned_host(host, inventory, command) for host in inventory.hosts if host.is_here]
+    return SetupPlan(
+        inventory,
+        servers,
+        tuple(merging.refused),
+        tuple(hosts),
+        tuple(_habits(inventory, servers)),
+        note,
+    )
+
+
+def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterator[Habit]:
+    """Yield the rules of hosts that name servers which can be moved."""
+    names: dict[str, list[str]] = {}
+    for server in servers:
+        for source in server.sources:
+            if source.adoption.scope != "project":
+                names.setdefault(source.host.name, []).append(source.adoption.name)
+            if source.adoption.approved:
+                yield Habit(
+                    source.host.title,
+                    source.adoption.name,
+                    source.adoption.file,
+                    source.adoption.approved[:3],
+                    len(source.adoption.approved),
+                )
+
+    for host in inventory.hosts:
+        yield from find_habits(host.host, inventory.environment, names.get(host.host.name, ()))
+
+
+def _planned_host(host: HostInventory, inventory: Inventory, command: list[str]) -> PlannedHost:
+    place = host.own
+    entry = host.host.entry(command)
+    planned = PlannedHost(host.host, place, entry, "new")
+    text = inventory.texts.get(place.path)
+    if text is None:
+        return replace(planned, state="blocked", why=inventory.unreadable[place.path])
+
+    present = text.entries(place.keys).get(SERVER_NAME)
+    if present is None:
+        return planned
+    if not isinstance(present, dict) or not starts_ideabridge(present):
+        why = f"{place.path} has another server with the name {SERVER_NAME!r}"
+        return replace(planned, state="blocked", why=why)
+    own_keys = {key: value for key, value in present.items() if key in entry}
+    return replace(planned, state="present" if own_keys == entry else "replaced")
+
+
+def starts_ideabridge(entry: JSONObject) -> bool:
+    """Return whether an entry, in the spelling of any host, starts ideabridge."""
+    command = entry.get("command", entry.get("cmd"))
+    arguments = entry.get("args")
+    words: list[JSON] = [*command] if isinstance(command, list) else [command]
+    if isinstance(arguments, list):
+        words += arguments
+    return is_ourselves({"command": words[0] if words else None, "args": words[1:]})
+
+
+# -- merging ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Group:
+    """Servers that start the same."""
+
+    target: Destination
+    sources: list[ServerSource] = field(default_factory=list[ServerSource])
+
+
+class _Merging:
+    """Merges the servers of all hosts by what they start.
+
+    Attributes:
+        refused: the servers that cannot be taken over.
+    """
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.refused: list[RefusedServer] = []
+        self._inventory = inventory
+        self._groups: dict[tuple[Path, str], _Group] = {}
+
+    def add(self, source: ServerSource) -> None:
+        """Add a server of a host, unless it is ideabridge."""
+        adoption = source.adoption
+        if adoption.verdict == "ourselves":
+            return
+        why = self._refusal(adoption)
+        if why:
+            self.refused.append(RefusedServer(adoption.shown_name, source.host, why))
+            return
+
+        digest = start_digest(adoption.host_entry)
+        own_key = (self._inventory.targets.user.file, digest)
+        # What the user has everywhere is not needed in the project's file.
+        key = own_key if own_key in self._groups else (adoption.target.file, digest)
+        group = self._groups.setdefault(key, _Group(adoption.target))
+        group.sources.append(source)
+
+    def _refusal(self, adoption: Adoption) -> str:
+        """Return why a server cannot be taken over, or ""."""
+        if adoption.verdict == "unusable":
+            return adoption.why
+        if not adoption.target.is_own and self._inventory.project_problem:
+            return self._inventory.project_problem
+        return name_problem(adoption.name) or ""
+
+    def planned(self) -> Iterator[PlannedServer]:
+        """Yield the merged servers."""
+        present = {target.file: self._present(target) for target in self._inventory.targets.all}
+        extraction = Extraction(self._inventory.secrets)
+        for (file, digest), group in self._groups.items():
+            digests = present[file]
+            sources = tuple(group.sources)
+            name = _known_name(digests, group)
+            if name is not None:
+                entry = group.target.servers[name]
+                assert isinstance(entry, dict)
+                yield PlannedServer(name, entry, group.target, sources, is_new=False)
+                continue
+
+            name = _free_name(sources[0], digests)
+            digests[name] = digest
+            merged, notes = _merged(sources)
+            extracted = extraction.extracted(group.target, name, merged)
+            if extracted.left and not group.target.is_own:
+                self.refused.append(_with_secret(sources[0], extracted.left))
+                continue
+            yield PlannedServer(
+                name, extracted.entry, group.target, sources, extracted.secrets, notes=notes
+            )
+
+    def _present(self, target: Destination) -> dict[str, str]:
+        """Return what the servers of a configuration start, by name. Where a secret cannot be read,
+        it is left out.
+        """
+        digests: dict[str, str] = {}
+        for name, entry in target.servers.items():
+            if not isinstance(entry, dict):
+                digests[name] = ""
+                continue
+            filled = self._inventory.secrets.filled(target, entry)
+            digests[name] = start_digest(masked(entry) if filled is None else filled)
+
+        return digests
+
+
+def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
+    why = (
+        f"{', '.join(places)} may be executed and hold what looks like a secret, and a repository "
+        f"may hold {source.adoption.target.file}. Write ${{VAR}} there, and set the variable"
+    )
+    return RefusedServer(source.adoption.shown_name, source.host, why)
+
+
+def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
+    """Return the name of the server of a configuration that starts the same as a group."""
+    entry = group.sources[0].adoption.host_entry
+    wanted = (start_digest(entry), start_digest(masked(entry)))
+    return next((name for name, digest in digests.items() if digest in wanted), None)
+
+
+def start_digest(entry: JSONObject) -> str:
+    """Return a hash of what an entry starts or calls, and with what."""
+    own = with_own_keys(entry)
+    starting: dict[str, JSON] = {key: own[key] for key in _STARTING if own.get(key)}
+    if "url" in starting and own.get("type") == "sse":
+        starting["type"] = "sse"
+    return content_hash(starting)
+
+
+def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
+    """Return a name for a server that no other server of a configuration has."""
+    name = source.adoption.name
+    if name not in present:
+        return name
+
+    base = f"{name[:40]}_{source.host.name.replace('-', '_')}"
+    names = (base, *(f"{base}_{number}" for number in range(2, len(present) + 3)))
+    return next(one for one in names if one not in present)
+
+
+def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
+    """Return the entry of servers that start the same, with notes. What one of the hosts forbids
+    stays forbidden.
+    """
+    entries = [source.adoption.host_entry for source in sources]
+    entry: JSONObject = dict(entries[0])
+    if any(not other.get("disabled") for other in entries):
+        entry.pop("disabled", None)
+
+    denied = dict.fromkeys(str(name) for other in entries for name in _names(other, "deny") or ())
+    if denied:
+        entry["deny"] = [*denied]
+
+    allowed = [names for other in entries if (names := _names(other, "allow")) is not None]
+    if allowed:
+        entry["allow"] = [name for name in allowed[0] if all(name in names for names in allowed)]
+
+    notes = dict.fromkeys(note for source in sources for note in source.adoption.notes)
+    return entry, tuple(notes)
+
+
+def _names(entry: JSONObject, key: str) -> list[JSON] | None:
+    names = entry.get(key)
+    return names if isinstance(names, list) else None

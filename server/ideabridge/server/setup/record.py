@@ -1,0 +1,185 @@
+"""Record: what one `ideabridge setup` has changed, so that `--undo` can put it back.
+
+Each change is added to the record before it is made, so a setup that was killed in the middle can
+be undone, too. The records are in the user's data folder, and only the user can read them. They
+contain no entries: the backups of the files have these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ideabridge.bridge.trust import TrustError, locked, read_own, write_own
+from ideabridge.server.hosts.editing.host_text import EditedFile
+from ideabridge.server.hosts.editing.writing import backup_folder
+from ideabridge.tools.errors import IdeabridgeError
+
+_MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+class SetupRecordError(IdeabridgeError):
+    """The record of a setup cannot be read or written. The message names the file."""
+
+
+class FileStep(BaseModel):
+    """A file that was written.
+
+    Attributes:
+        title: whose file it is, in words for people.
+        file: what undoing the edit needs.
+        mode: its former permissions, or None if there was no file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["file"] = "file"
+    title: str
+    file: EditedFile
+    mode: int | None
+
+
+class SecretStep(BaseModel):
+    """A secret that was stored. `file` is the configuration that it belongs to; see
+    `StoredSecret`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["secret"] = "secret"
+    name: str
+    file: str | None
+
+
+class TrustStep(BaseModel):
+    """A project file that was trusted. `was_trusted`: whether it was trusted before, too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["trust"] = "trust"
+    file: Path
+    was_trusted: bool
+
+
+class RemainingStep(BaseModel):
+    """Something that `--undo` leaves as it is. `text` says what it is, and how to remove it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["remaining"] = "remaining"
+    text: str
+
+
+SetupStep = FileStep | SecretStep | TrustStep | RemainingStep
+"""One change."""
+
+_STEPS: Final = TypeAdapter[list[SetupStep]](
+    list[Annotated[SetupStep, Field(discriminator="kind")]]
+)
+
+
+class SetupRecord:
+    """The record of one setup.
+
+    Args:
+        path: its file, which exists if it has steps.
+        steps: its steps.
+    """
+
+    def __init__(self, path: Path, steps: list[SetupStep]) -> None:
+        self._path = path
+        self._steps = steps
+
+    @property
+    def steps(self) -> tuple[SetupStep, ...]:
+        """The steps, in the order in which they were done."""
+        return tuple(self._steps)
+
+    def add(self, step: SetupStep) -> None:
+        """Add a step that is about to be done. Raise `SetupRecordError` if that cannot be saved."""
+        self._steps.append(step)
+        self._write()
+
+    def remove(self, step: SetupStep) -> None:
+        """Remove a step that was not done, or that was undone. The file of a record without steps
+        is removed. Raise `SetupRecordError` if that cannot be saved.
+        """
+        self._steps.remove(step)
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            if self._steps:
+                write_own(self._path, _STEPS.dump_json(self._steps, indent=1))
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> SetupRecordError:
+    return SetupRecordError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def _folder() -> Path:
+    return platformdirs.user_data_path("ideabridge") / "setup"
+
+
+@contextmanager
+def one_at_a_time() -> Generator[None]:
+    """Wait until no other process sets anything up, and keep others waiting.
+
+    Raises:
+        SetupRecordError: the folder of the records cannot be written.
+    """
+    folder = _folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = folder / ".lock"
+        lock.touch(0o600)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    with locked(lock):
+        yield
+
+
+def setup_records() -> list[SetupRecord]:
+    """Return the records of all setups that were not undone, oldest first.
+
+    Raises:
+        SetupRecordError: a record cannot be read.
+    """
+    return [_read(_path(number)) for number in _numbers()]
+
+
+def new_record() -> SetupRecord:
+    """Return the record of a new setup. Its file exists from its first step on."""
+    return SetupRecord(_path(max(_numbers(), default=0) + 1), [])
+
+
+def _numbers() -> list[int]:
+    names = [path.stem for path in _folder().glob("*.json")]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _path(number: int) -> Path:
+    return _folder() / f"{number}.json"
+
+
+def _read(path: Path) -> SetupRecord:
+    try:
+        return SetupRecord(path, _STEPS.validate_json(read_own(path, _MAX_BYTES)))
+    except OSError as error:
+        raise SetupRecordError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except TrustError as error:
+        raise SetupRecordError(str(error)) from None
+    except ValidationError:
+        raise SetupRecordError(
+            f"{path}: is not what ideabridge wrote there; expected the steps of a setup. Copies of "
+            f"the files as they were are in {backup_folder()}"
+        ) from None

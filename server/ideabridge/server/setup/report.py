@@ -1,0 +1,186 @@
+"""Report: a plan in words for people, and as JSON for scripts. Secrets are not in it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ideabridge.bridge.masking import shown_definition
+from ideabridge.server.setup.plan import PlannedServer, ServerSource, SetupPlan
+from ideabridge.server.views.text import counted
+from ideabridge.tools.encoding import JSON, JSONObject
+
+TITLES = ("server", "from", "what it starts or calls")
+"""The titles of the columns of `server_rows`."""
+
+
+def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
+    """Return a row for each server: its name, the hosts that have it, and what it starts."""
+    return [
+        (server.name, ", ".join(_sources(server)), _shown(server))
+        for server in (*plan.servers, *plan.asks_person)
+    ]
+
+
+def _sources(server: PlannedServer) -> list[str]:
+    return list(dict.fromkeys(map(_source, server.sources)))
+
+
+def _source(source: ServerSource) -> str:
+    match source.adoption.scope:
+        case "project":
+            return f"{source.host.title} (this project)"
+        case "local":
+            return f"{source.host.title} (yours, in this project)"
+        case _:
+            return source.host.title
+
+
+def _shown(server: PlannedServer) -> str:
+    return started(server.entry)
+
+
+def started(entry: JSONObject) -> str:
+    """Return what an entry starts or calls, and with what, without secrets."""
+    shown = shown_definition(entry)
+    if "command" in shown:
+        arguments = shown.get("args")
+        words = [shown["command"], *(arguments if isinstance(arguments, list) else [])]
+        parts = [shlex.join(map(str, words))]
+        if "cwd" in shown:
+            parts.append(f"in {shown['cwd']}")
+    else:
+        parts = [str(shown.get("url", ""))]
+
+    for key, sign in (("env", "="), ("headers", ": "), ("auth", "=")):
+        members = shown.get(key)
+        if isinstance(members, dict):
+            parts += [f"{name}{sign}{value}" for name, value in members.items()]
+
+    if shown.get("disabled"):
+        parts.append("disabled")
+    return "; ".join(parts)
+
+
+def refused_lines(plan: SetupPlan) -> list[str]:
+    """Return a line for each server that cannot be taken over, and for each malformed file."""
+    lines = [f"{server.name} ({server.host.title}): {server.why}" for server in plan.refused]
+    lines += [
+        f"{server.name} ({', '.join(server.titles)}): is the project's; it needs a person at a "
+        "terminal, by `ideabridge setup` without --yes"
+        for server in plan.asks_person
+    ]
+    lines += [problem for host in plan.inventory.hosts for problem in host.problems]
+    lines += [
+        f"{host.host.title} does not get ideabridge: {host.why}"
+        for host in plan.hosts
+        if host.state == "blocked"
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def difference_lines(plan: SetupPlan) -> list[str]:
+    """Return what hosts do otherwise with servers that are taken over."""
+    return [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
+
+
+def change_lines(plan: SetupPlan) -> list[str]:
+    """Return what the setup will do."""
+    lines: list[str] = []
+    for change in plan.receiving():
+        servers = counted(len(change.edits), "server")
+        line = f"{servers} into {change.title}, {near(change.path)}"
+        if change.project is not None:
+            line += ", which is trusted then, as it is shown here"
+        lines.append(line)
+
+    secrets = [secret.name for secret in plan.secrets]
+    if secrets:
+        lines.append(
+            f"{counted(len(secrets), 'secret')} ({', '.join(secrets)}) into the keyring or, where "
+            "there is none, into a file that only you can read"
+        )
+
+    if plan.new_hosts:
+        names = listed_words([host.host.title for host in plan.new_hosts])
+        lines.append(f"ideabridge into {names}")
+        lines += [f"  {near(host.place.path)}" for host in plan.new_hosts]
+        if plan.note:
+            lines.append(f"  {plan.note}")
+
+    return lines
+
+
+def habit_lines(plan: SetupPlan) -> list[str]:
+    """Return the rules of hosts that would lose their meaning in a move."""
+    return [
+        f"{habit.host}, {habit.server}: {habit.shown} ({near(habit.path)})" for habit in plan.habits
+    ]
+
+
+def listed_words(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def near(path: Path) -> str:
+    """Return a path, with `~` in place of the home folder."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def plan_json(plan: SetupPlan) -> JSONObject:
+    """Return a plan as JSON."""
+    return {
+        "clients": [
+            {
+                "name": host.host.name,
+                "file": str(host.place.path),
+                "state": host.state,
+                **({"why": host.why} if host.why else {}),
+            }
+            for host in plan.hosts
+        ],
+        "servers": list(_servers_json(plan)),
+        "refused": [
+            {"name": server.name, "client": server.host.name, "why": server.why}
+            for server in plan.refused
+        ],
+        "problems": [problem for host in plan.inventory.hosts for problem in host.problems],
+        "rules": [
+            {
+                "client": habit.host,
+                "server": habit.server,
+                "file": str(habit.path),
+                "words": [*habit.words],
+                "count": habit.count,
+            }
+            for habit in plan.habits
+        ],
+    }
+
+
+def _servers_json(plan: SetupPlan) -> Iterator[JSON]:
+    waiting = set(map(id, plan.asks_person))
+    for server in (*plan.servers, *plan.asks_person):
+        state = "new" if server.is_new else "present"
+        yield {
+            "name": server.name,
+            "state": "needs_person" if id(server) in waiting else state,
+            "to": str(server.target.file),
+            "from": [
+                {
+                    "client": source.host.name,
+                    "name": source.adoption.shown_name,
+                    "file": str(source.adoption.file),
+                    "scope": source.adoption.scope,
+                }
+                for source in server.sources
+            ],
+            "entry": shown_definition(server.entry),
+            "secrets": [secret.name for secret in server.secrets],
+            "notes": [*server.notes],
+        }

@@ -1,0 +1,177 @@
+"""Undo: puts back what setups have changed, the latest change first.
+
+A file that is still as the setup left it gets its former bytes. A file that another program has
+written since keeps what that program wrote: only the entries of the setup are taken out of it, and
+those that the setup had removed are returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ideabridge.bridge.stored_secrets import SecretOwner, StoredSecretError, remove_secret
+from ideabridge.bridge.trust import TrustError, forget, trust_command
+from ideabridge.server.hosts.editing.host_text import EditedFile
+from ideabridge.server.hosts.editing.undo import remove_empty_folders, undo_file
+from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.setup.record import (
+    FileStep,
+    SecretStep,
+    SetupRecord,
+    SetupStep,
+    TrustStep,
+)
+from ideabridge.tools.encoding import JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneStep:
+    """What happened to one change of a setup.
+
+    Attributes:
+        what: the file, or the name of what was changed otherwise.
+        result: restored: as before the setup. edited: another program has written the file since,
+            and only the entries of the setup were changed. left: it stays as it is. failed: it
+            could not be undone, and stays in the record.
+        text: what happened, in words for people.
+    """
+
+    what: str
+    result: Literal["restored", "edited", "left", "failed"]
+    text: str
+
+    def to_json(self) -> JSONObject:
+        """Return the attributes as JSON."""
+        return {"what": self.what, "result": self.result, "text": self.text}
+
+
+def describe_step(step: SetupStep) -> str:
+    """Return what a setup has changed, in words for people."""
+    match step:
+        case FileStep():
+            return f"{step.file.path} ({step.title})"
+        case SecretStep():
+            return f"the secret {step.name}"
+        case TrustStep():
+            return f"the trust in {step.file}"
+        case _:
+            return step.text
+
+
+def undo(records: Sequence[SetupRecord]) -> Iterator[UndoneStep]:
+    """Undo setups, the latest first, and yield what happens to each change. What cannot be undone
+    stays in its record.
+
+    Raises:
+        SetupRecordError: a record cannot be written.
+    """
+    for record in reversed(records):
+        for step in reversed(record.steps):
+            undone = _undone(step)
+            if undone.result != "failed":
+                record.remove(step)
+            if undone.result == "restored" and isinstance(step, FileStep):
+                _remove_backup(step.file)
+            yield undone
+
+
+def _undone(step: SetupStep) -> UndoneStep:
+    match step:
+        case FileStep():
+            try:
+                return _undo_file(step)
+            except HostFileError as error:
+                return UndoneStep(str(step.file.path), "failed", str(error))
+        case SecretStep():
+            return _undo_secret(step)
+        case TrustStep():
+            return _undo_trust(step)
+        case _:
+            return UndoneStep("store", "left", step.text)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _undo_file(step: FileStep) -> UndoneStep:
+    """Put back one file.
+
+    Raises:
+        HostFileError: it cannot be written, or what another program wrote there cannot be read.
+    """
+    file = step.file
+    undone = undo_file(file)
+    _remove_staged(file)
+    path = str(file.path)
+    match undone.how:
+        case "restored":
+            if step.mode is not None:
+                Path(os.path.realpath(file.path)).chmod(step.mode)
+            return UndoneStep(path, "restored", f"{path} has its former bytes")
+        case "deleted":
+            return UndoneStep(path, "restored", f"{path} did not exist, and is removed")
+        case "nothing" if not file.path.exists():
+            return UndoneStep(path, "restored", f"{path} does not exist")
+        case "nothing":
+            return UndoneStep(path, "restored", f"{path} is as it was")
+        case "entries":
+            stay = f"; {', '.join(undone.left)} stay" if undone.left else ""
+            return UndoneStep(
+                path,
+                "edited",
+                f"{path}: another program has written it since, so only the entries of the setup "
+                f"were put back{stay}",
+            )
+
+
+def _remove_staged(file: EditedFile) -> None:
+    """Remove the new file that a setup had written beside a file when it was killed."""
+    target = Path(os.path.realpath(file.path))
+    start = f".{target.name[:50]}."
+    beside = [*target.parent.iterdir()] if target.parent.is_dir() else []
+    for path in beside:
+        if path.name.startswith(start) and path.is_file():
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() == file.digest:
+                path.unlink()
+
+    remove_empty_folders(file)
+
+
+def _remove_backup(file: EditedFile) -> None:
+    """Remove the copy of a file that has its former bytes again."""
+    if file.backup is not None:
+        file.backup.unlink(missing_ok=True)
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _undo_secret(step: SecretStep) -> UndoneStep:
+    what = f"the secret {step.name}"
+    try:
+        removed = remove_secret(SecretOwner(step.file), step.name)
+    except StoredSecretError as error:
+        return UndoneStep(what, "failed", str(error))
+    if removed:
+        return UndoneStep(what, "restored", f"{what} is removed")
+    return UndoneStep(what, "restored", f"{what} is not stored")
+
+
+def _undo_trust(step: TrustStep) -> UndoneStep:
+    what = f"the trust in {step.file}"
+    try:
+        forget(step.file)
+    except TrustError as error:
+        return UndoneStep(what, "failed", str(error))
+    if step.was_trusted:
+        command = trust_command(step.file, anywhere=True)
+        return UndoneStep(
+            what, "left", f"{step.file} is not trusted now; to look at it and trust it: {command}"
+        )
+    return UndoneStep(what, "restored", f"{step.file} is not trusted any more")

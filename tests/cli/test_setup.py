@@ -1,0 +1,267 @@
+"""`ideabridge setup`: one command and one question, and `--undo` puts every byte back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from ideabridge.bridge.stored_secrets import SecretOwner, secret_value, stored_secrets
+from ideabridge.bridge.trust import is_trusted
+from ideabridge.server.hosts.editing.host_text import read_host_text
+from ideabridge.server.hosts.host import HostEnvironment
+from ideabridge.server.hosts.table import find_host
+from ideabridge.server.main import main
+from tests import preloaded
+
+from .machine import NAMES, TOKEN, Machine, entry, put
+from .terminal import Terminal
+
+KILLED = Path(__file__).with_name("killed_setup.py")
+QUESTION = "Enter to change nothing: "
+
+
+@pytest.fixture
+def machine(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    for name in ("CODEX_HOME", "COPILOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return Machine(home)
+
+
+def own_entry(machine: Machine, host: str) -> Any:
+    """The entry of ideabridge in the file of a host, as the host reads it."""
+    place = find_host(host).target(HostEnvironment(Path.cwd(), machine.home), "user")
+    assert place.path == machine.hosts[host]
+    return read_host_text(place.path, place.format).entries(place.keys).get("ideabridge")
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_one_question_puts_eleven_servers_behind_five_hosts(machine: Machine) -> None:
+    before = machine.digests()
+    terminal = Terminal(Path.cwd(), ["setup"], columns=100)
+    terminal.read_until(QUESTION)
+    assert machine.digests() == before
+    terminal.type("c")
+    code, out = terminal.end()
+    assert (code, out) == (0, "")
+    screen = "\n".join(terminal.screen())
+    assert TOKEN not in screen
+    assert "github        Claude Code, Cursor," in screen
+    assert "Claude Code, github: mcp__github__search (~/.claude/settings.json)" in screen
+    assert max(map(len, terminal.screen())) <= 100
+
+    assert tuple(sorted(machine.servers())) == tuple(sorted(NAMES))
+    assert machine.servers()["github"]["env"] == {"GREETER_TOKEN": "${secret:github-greeter-token}"}
+    assert TOKEN not in machine.own.read_text(encoding="utf-8")
+    assert secret_value(SecretOwner(), "github-greeter-token", "github", "") == TOKEN
+    entries = [own_entry(machine, host) for host in machine.hosts]
+    assert all(one["command"] == entries[0]["command"] for one in entries)
+    assert all(one["args"] == ["serve"] for one in entries)
+
+    parameters = StdioServerParameters(
+        command=entries[0]["command"], args=entries[0]["args"], env={**os.environ}
+    )
+    calls = [{"_tool": name, "_module": name, "_outputPath": name} for name in NAMES]
+
+    async def answer() -> Any:
+        async with Client(stdio_client(parameters)) as client:
+            return (await client.call_tool("run_plan", {"calls": calls})).structured_content
+
+    answered = anyio.run(answer)
+    state = answered["state"]
+    assert state == {
+        **{name: name for name in NAMES},
+        "github": "github [secret:github-greeter-token]",
+    }
+
+
+def test_undo_puts_every_byte_back(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    before = machine.digests()
+    assert main(["setup", "--yes"]) == 0
+    shown = capsys.readouterr()
+    assert TOKEN not in shown.out + shown.err
+    assert "`ideabridge setup --undo` puts everything back" in shown.err
+    after = machine.digests()
+    assert {path for path in before if before[path] != after[path]} == {
+        str(path) for path in machine.hosts.values()
+    }
+
+    assert main(["setup", "--yes"]) == 0
+    assert "everything is set up already; nothing was changed" in capsys.readouterr().err
+    assert machine.digests() == after
+
+    assert main(["setup", "--undo", "--yes", "--json"]) == 0
+    steps = printed(capsys)["steps"]
+    assert {step["result"] for step in steps} == {"restored"}
+    assert machine.digests() == before
+    assert stored_secrets() == []
+    assert main(["setup", "--undo"]) == 0
+    assert "there is no setup to undo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_a_setup_that_was_killed_can_be_undone(machine: Machine, stride: int) -> None:
+    before = machine.digests()
+    partly = 0
+    for count in range(1, 100, stride):
+        command = preloaded.python(KILLED, str(count))
+        done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+        changed = machine.digests() != before
+        partly += changed and done.returncode != 0
+        assert main(["setup", "--undo", "--yes"]) == 0
+        assert machine.digests() == before, count
+        assert stored_secrets() == []
+        if done.returncode == 0:
+            assert changed
+            break
+
+    # The process was killed in the middle of several of its steps.
+    assert partly > 2
+
+
+def test_what_a_host_wrote_since_stays(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["setup", "--yes"]) == 0
+    claude = machine.hosts["claude-code"]
+    document = json.loads(claude.read_text(encoding="utf-8"))
+    document["numStartups"] = 8
+    document["mcpServers"]["later"] = {"command": "later"}
+    claude.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    codex = machine.hosts["codex"]
+    codex.write_text(codex.read_text(encoding="utf-8") + "# written by Codex\n", encoding="utf-8")
+    before = {host: path.read_bytes() for host, path in machine.hosts.items()}
+    capsys.readouterr()
+
+    assert main(["setup", "--undo", "--yes", "--json"]) == 0
+    steps = {step["what"]: step for step in printed(capsys)["steps"]}
+    assert steps[str(claude)]["result"] == "edited"
+    assert "another program has written it since" in steps[str(claude)]["text"]
+    assert steps[str(codex)]["result"] == "edited"
+    del document["mcpServers"]["ideabridge"]
+    assert json.loads(claude.read_text(encoding="utf-8")) == document
+    text = codex.read_text(encoding="utf-8")
+    assert "ideabridge" not in text
+    assert text.startswith('model = "m"  # the best\n')
+    assert text.endswith("# written by Codex\n")
+    assert {
+        host for host, data in before.items() if machine.hosts[host].read_bytes() == data
+    } == set()
+
+
+def test_moved_servers_leave_their_hosts_and_come_back(machine: Machine) -> None:
+    before = machine.digests()
+    terminal = Terminal(Path.cwd(), ["setup"])
+    terminal.read_until(QUESTION)
+    terminal.type("m")
+    assert terminal.end()[0] == 0
+    for host, path in machine.hosts.items():
+        place = find_host(host).target(HostEnvironment(Path.cwd(), machine.home), "user")
+        assert list(read_host_text(path, place.format).entries(place.keys)) == ["ideabridge"]
+    assert set(machine.servers()) == set(NAMES)
+
+    cursor = machine.hosts["cursor"]
+    cursor.write_text(cursor.read_text(encoding="utf-8") + "\n// Cursor\n", encoding="utf-8")
+    assert main(["setup", "--undo", "--yes"]) == 0
+    after = machine.digests()
+    assert {path for path in before if before[path] != after[path]} == {str(cursor)}
+    restored = read_host_text(cursor, "jsonc").entries(["mcpServers"])
+    assert set(restored) == {"browser", "gh", "files"}
+    assert restored["gh"] == entry("github", env={"GREETER_TOKEN": TOKEN})
+
+
+def test_servers_of_the_project_need_a_person(
+    machine: Machine, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
+    assert main(["setup", "--yes", "--json"]) == 0
+    answer = printed(capsys)
+    states = {server["name"]: server["state"] for server in answer["servers"]}
+    assert states.pop("build") == "needs_person"
+    assert set(states.values()) == {"new"}
+    assert not (project / "ideabridge.json").exists()
+
+    terminal = Terminal(project, ["setup"])
+    terminal.read_until(QUESTION)
+    assert "1 server into the project's configuration" in terminal.seen
+    terminal.type("c")
+    assert terminal.end()[0] == 0
+    assert is_trusted(project / "ideabridge.json")
+    assert set(json.loads((project / "ideabridge.json").read_text())["mcpServers"]) == {"build"}
+    assert json.loads(shared.read_text()) == {"mcpServers": {"build": entry("build")}}
+
+    assert main(["setup", "--undo", "--yes"]) == 0
+    assert not (project / "ideabridge.json").exists()
+    put(project / "ideabridge.json", "{}")
+    assert not is_trusted(project / "ideabridge.json")
+
+
+def test_a_project_file_that_nobody_trusts_receives_nothing(
+    machine: Machine, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
+    file = put(project / "ideabridge.json", '{"mcpServers": {"evil": {"command": "evil"}}}')
+    assert main(["setup", "--dry-run", "--json"]) == 0
+    answer = printed(capsys)
+    assert "build" not in [server["name"] for server in answer["servers"]]
+    assert f"{file} is not trusted" in answer["refused"][0]["why"]
+
+
+def test_without_a_person_nothing_is_changed(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = machine.digests()
+    assert main(["setup"]) == 2
+    shown = capsys.readouterr()
+    assert "github" in shown.out
+    assert "`ideabridge setup --yes` changes your own files" in shown.err
+    assert main(["setup", "--json"]) == 2
+    assert printed(capsys)["done"] is False
+    assert main(["setup", "--dry-run"]) == 0
+    assert TOKEN not in capsys.readouterr().out
+    assert machine.digests() == before
+    assert not (machine.home / ".local").exists()
+
+
+def test_a_damaged_file_affects_no_other(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cursor = machine.hosts["cursor"]
+    put(cursor, '{"mcpServers": {"browser": {"command": "b"}, "x": ')
+    before = cursor.read_bytes()
+    (machine.home / ".codeium" / "windsurf").mkdir(parents=True)
+    assert main(["setup", "--yes", "--json"]) == 0
+    answer = printed(capsys)
+    states = {client["name"]: client["state"] for client in answer["clients"]}
+    assert states.pop("cursor") == "blocked"
+    assert set(states.values()) == {"new"}
+    assert cursor.read_bytes() == before
+    assert "browser" in machine.servers()
+    windsurf = machine.home / ".codeium" / "windsurf" / "mcp_config.json"
+    assert "ideabridge" in windsurf.read_text(encoding="utf-8")
+    assert main(["setup", "--undo", "--yes"]) == 0
+    assert not windsurf.exists()
+
+
+def test_the_undo_keeps_what_the_user_added_since(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["setup", "--yes"]) == 0
+    document = json.loads(machine.own.read_text(encoding="utf-8"))
+    document["mcpServers"]["mine"] = {"command": "mine"}
+    machine.own.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["setup", "--undo", "--yes"]) == 0
+    assert "only the entries of the setup were put back" in capsys.readouterr().err
+    assert set(machine.servers()) == {"mine"}
