@@ -179,7 +179,12 @@ async def test_two_imports_at_once_store_a_stretch_once(bridge: Bridge, home: Pa
     put(home, told("ann", "o-17"))
     one = bridge.history("claude-code")
     two = bridge.history("claude-code")
-    (first,), (second,) = (await one.take()).runs, (await two.take()).runs
+
+    async def import_in_between() -> None:
+        await one.take()
+
+    (second,) = (await two.take(import_in_between)).runs
+    (first,) = one.report.runs
     assert first.run is not None
     assert (second.run, second.why) == (None, f"another import has just saved it as {first.run}")
     assert len(bridge.store.runs.newest(limit=5, caller=SEES_ALL)) == 1

@@ -41,7 +41,7 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError, PublicationError
-from ideabridge.bridge.history.importer import HistoryImport
+from ideabridge.bridge.history.importer import HistoryImport, PatientStore
 from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import read_function
@@ -93,7 +93,7 @@ from ideabridge.bridge.store.leaks import check_leaks
 from ideabridge.bridge.store.portable import request_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, Viewer
-from ideabridge.bridge.store.writer import Writer
+from ideabridge.bridge.store.writer import KEEPS_TRYING_SECONDS, Writer
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError, ToolFileError
@@ -946,7 +946,7 @@ class Bridge:
         self._learn_secrets()
         return HistoryImport(
             host,
-            self.store,
+            PatientStore(self.store, self._write_for_long),
             self.configuration,
             self.secrets,
             self.offer,
@@ -1496,6 +1496,13 @@ class Bridge:
         much.
         """
         return job() if self._writer is None else await self._writer.perform(job)
+
+    async def _write_for_long(self, job: Callable[[], None]) -> None:
+        """Like `write`, but keep trying as long as runs do."""
+        if self._writer is None:
+            job()
+        else:
+            await self._writer.perform(job, within=KEEPS_TRYING_SECONDS)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
         """Continue, in this process, a run whose process ended or that was set aside. If only a

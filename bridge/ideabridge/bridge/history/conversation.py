@@ -114,6 +114,7 @@ class HistoryCall:
     missing: str | None = "the log has no result"
     doubt: str = ""
     rejected: bool = False
+    _digest: str = ""
 
     def end(
         self,
@@ -145,12 +146,17 @@ class HistoryCall:
     @property
     def content_digest(self) -> str:
         """16 hex digits that identify the call without its time: its id, name and arguments."""
-        return _digest([self.id, self.module, self.tool, self.arguments])
+        return self.digest[:16]
 
     @property
     def digest(self) -> str:
-        """24 hex digits that identify the call: those of its content, then those of its time."""
-        return f"{self.content_digest}{_digest(self.time)[:8]}"
+        """24 hex digits that identify the call: those of its content, then those of its time. Do
+        not ask for it before the whole log is read, because a line may correct the call.
+        """
+        if not self._digest:
+            content = _digest([self.id, self.module, self.tool, self.arguments])
+            self._digest = f"{content}{_digest(self.time)[:8]}"
+        return self._digest
 
 
 def _digest(value: JSON) -> str:
@@ -171,25 +177,21 @@ class CallsById:
 
     def __init__(self) -> None:
         self._calls: dict[str, list[HistoryCall]] = {}
-        self._digests: set[str] = set()
 
     def knows(self, call: HistoryCall) -> bool:
         """Return whether the log already has a call, because the host has written it twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
             return any(other.ended is None and is_same(other, call) for other in earlier)
-        if call.digest in self._digests:
-            return True
         return any(
-            other.answer == call.answer and is_same(other, call)
-            for other in earlier[-_ANSWER:]
-            if other.answer
+            other.time == call.time or (call.answer and other.answer == call.answer)
+            for other in earlier
+            if is_same(other, call)
         )
 
     def add(self, call: HistoryCall) -> None:
         """Add a call that the log did not have before."""
         self._calls.setdefault(call.id, []).append(call)
-        self._digests.add(call.digest)
 
     def of(self, call_id: JSON) -> list[HistoryCall]:
         """Return the calls with an id, in the order of the log."""
@@ -204,10 +206,6 @@ class CallsById:
             if call.ended is None and not is_later:
                 return call
         return None
-
-
-_ANSWER: Final = 100
-"""How many calls with one id are compared with a call of the same answer."""
 
 
 def is_same(one: HistoryCall, other: HistoryCall) -> bool:

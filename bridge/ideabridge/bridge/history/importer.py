@@ -11,9 +11,10 @@ import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -37,10 +38,11 @@ from ideabridge.bridge.history.recording import (
     record,
     stretches,
 )
+from ideabridge.bridge.history.remembered import LogCounts, RememberedLogs, Stamp, stamp_of
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
-from ideabridge.bridge.runs.stretch import ended_run, keep_ended
+from ideabridge.bridge.runs.stretch import EndedRun, ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import RunExistsError
@@ -156,12 +158,39 @@ _GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
 _RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
 
 
+@dataclass(frozen=True, slots=True)
+class PatientStore:
+    """A store, and how to write into it while other processes do.
+
+    Attributes:
+        store: the store.
+        write: runs a job that writes, and waits until the store takes it.
+    """
+
+    store: Store
+    write: Callable[[Callable[[], None]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadLog:
+    """A log that was read, with its stamp from before."""
+
+    path: Path
+    stamp: Stamp | None
+    conversations: list[Conversation]
+
+    @property
+    def calls(self) -> Iterator[HistoryCall]:
+        """The calls of all conversations."""
+        return (call for conversation in self.conversations for call in conversation.calls)
+
+
 class HistoryImport:
     """One import of a host's logs.
 
     Args:
         host: `claude-code` or `codex`.
-        store: receives the runs.
+        runs: receives the runs.
         configuration: only calls to its modules are imported.
         secrets: calls that contain one are refused, and results are redacted.
         offer: knows the tools of the modules.
@@ -174,6 +203,8 @@ class HistoryImport:
         logs: the logs that were found, none of which is read yet.
         modules: the names of the configured modules that are not disabled.
         now: the current time in seconds since 1970.
+        report: what was found so far.
+        done: the number of logs that were dealt with so far.
 
     Raises:
         HistoryError: there is no such host or module.
@@ -182,7 +213,7 @@ class HistoryImport:
     def __init__(
         self,
         host: str,
-        store: Store,
+        runs: PatientStore,
         configuration: Configuration,
         secrets: Secrets,
         offer: Offer,
@@ -199,7 +230,9 @@ class HistoryImport:
 
         self._name = host
         self._host = history
-        self._store = store
+        self._read_log = history.read
+        self._store = runs.store
+        self._write = runs.write
         self._configuration = configuration
         self._secrets = secrets
         self._offer = offer
@@ -213,14 +246,25 @@ class HistoryImport:
         self._names = Names(self.modules, modules)
         self.folders = history.folders(Path.home(), os.environ)
         self.logs: Logs = find_logs(self.folders, history.pattern)
-        self._imported = {
+        self.report = HistoryReport()
+        self.done = 0
+        self._renamed: JSON = dict(modules or {})
+
+    @cached_property
+    def _imported(self) -> set[str]:
+        """The digests of the calls in the store."""
+        return {
             str(digest)
-            for origin in store.runs.origins(caller, host)
+            for origin in self._store.runs.origins(self._caller, self._name)
             for digest in list_or_empty(origin.get("calls"))
         }
-        # What identifies the calls without their times, because a host that copies a conversation
-        # may change the times.
-        self._contents = {digest[:16] for digest in self._imported}
+
+    @cached_property
+    def _contents(self) -> set[str]:
+        """What identifies the calls that were read or imported without their times, because a host
+        that copies a conversation may change the times.
+        """
+        return {digest[:16] for digest in self._imported}
 
     @property
     def title(self) -> str:
@@ -231,29 +275,57 @@ class HistoryImport:
         """Read the logs, and return what `take` would store, as far as the logs show. This stores
         nothing and needs no module.
         """
-        report = HistoryReport()
-        async for conversation in self._conversations(report):
-            for stretch in self._new(conversation):
-                report.runs.append(self._entry(stretch, why=self._unfinished(stretch)))
-        return report
+        self._begin()
+        async for log in self._logs():
+            for stretch in self._new(log):
+                self.report.runs.append(self._entry(stretch, why=self._unfinished(stretch)))
+        return self.report
 
-    async def take(self) -> HistoryReport:
+    async def take(self, connect: Callable[[], Awaitable[None]] | None = None) -> HistoryReport:
         """Read the logs, and store their new calls as runs. The bridge must be open. A stretch that
         calls a module which does not come up is left for the next import.
 
-        Raises:
-            StoreError: the store cannot be written. What was stored before stays.
-        """
-        report = HistoryReport()
-        away = dict[str, str]()
-        async for conversation in self._conversations(report):
-            for stretch in self._new(conversation):
-                reason = self._unfinished(stretch) or await self._why_away(stretch.modules, away)
-                report.runs.append(
-                    self._entry(stretch, why=reason) if reason else self._take(stretch)
-                )
+        Args:
+            connect: called before the first stretch is stored, to open a bridge that is not open.
 
-        return report
+        Raises:
+            StoreError: the store could not be written for a minute. What was stored before stays,
+                and is in `report`.
+        """
+        self._begin()
+        away = dict[str, str]()
+        async for log in self._logs():
+            for stretch in self._new(log):
+                reason = self._unfinished(stretch)
+                if not reason:
+                    if connect is not None:
+                        await connect()
+                        connect = None
+                    reason = await self._why_away(stretch.modules, away)
+
+                if reason:
+                    self.report.runs.append(self._entry(stretch, why=reason))
+                else:
+                    self.report.runs.append(await self._take(stretch))
+
+            if all(map(self._is_imported, log.calls)):
+                count = sum(1 for _ in log.calls)
+                self._remembered.add(log.path, log.stamp, LogCounts.of(log.conversations, count))
+
+        files = self.logs.files
+        await self._write(lambda: self._remembered.save(files, self._imported_count()))
+        return self.report
+
+    def _begin(self) -> None:
+        self.report = HistoryReport()
+        self.done = 0
+        names: JSON = [[*sorted(self.modules)], self._renamed]
+        self._remembered = RememberedLogs(
+            self._store, self._name, self._caller, names, self._imported_count()
+        )
+
+    def _imported_count(self) -> int:
+        return self._store.runs.imported_count(self._caller, self._name)
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
         """Return why modules are not up, or "" if they are. `away` holds the reasons known so far,
@@ -269,56 +341,65 @@ class HistoryImport:
             away.update((module, reasons.get(module, "")) for module in unasked)
         return "; ".join(away[module] for module in modules if away[module])
 
-    async def _conversations(self, report: HistoryReport) -> AsyncIterator[Conversation]:
-        """Read the logs. Those with copies of other conversations come last, when the calls of
-        their originals are known.
+    async def _logs(self) -> AsyncIterator[_ReadLog]:
+        """Read the logs that have changed. Those with copies of other conversations come last, when
+        the calls of their originals are known.
         """
         with_copies: list[Path] = []
-        for log in self.logs.files:
-            conversations = await self._read(log, report)
-            for conversation in conversations:
-                self._contents.update(
-                    call.content_digest for call in conversation.calls if not call.copied
-                )
-
-            if any(call.copied for each in conversations for call in each.calls):
-                with_copies.append(log)
+        for path in self.logs.files:
+            stamp = stamp_of(path)
+            counts = self._remembered.find(path, stamp)
+            if counts is not None:
+                self._count(path, counts)
                 continue
 
-            for conversation in conversations:
-                self._count(conversation, report)
-                yield conversation
+            log = await self._read(path, stamp)
+            if log is None:
+                continue
 
-        for log in with_copies:
-            for conversation in await self._read(log, report):
-                self._count(conversation, report)
-                yield conversation
+            self._contents.update(call.content_digest for call in log.calls if not call.copied)
+            if any(call.copied for call in log.calls):
+                with_copies.append(path)
+            else:
+                yield self._counted(log)
 
-    async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
-        """Read a log in a thread."""
+        for path in with_copies:
+            log = await self._read(path, stamp_of(path))
+            if log is not None:
+                yield self._counted(log)
+
+    async def _read(self, path: Path, stamp: Stamp | None) -> _ReadLog | None:
+        """Read a log in a thread. Return None if it cannot be read."""
         try:
-            conversations = await compute_in_thread(self._host.read, log, self._names)
+            conversations = await compute_in_thread(self._read_log, path, self._names)
         except OSError as error:
-            report.failed[log] = error.strerror or str(error)
-            return []
+            self.report.failed[path] = error.strerror or str(error)
+            self.done += 1
+            return None
+        return _ReadLog(path, stamp, conversations)
 
-        report.read.add(log)
-        return conversations
+    def _counted(self, log: _ReadLog) -> _ReadLog:
+        known = sum(map(self._is_imported, log.calls))
+        self._count(log.path, LogCounts.of(log.conversations, known))
+        return log
 
-    def _count(self, conversation: Conversation, report: HistoryReport) -> None:
-        """Count what is not imported."""
-        report.known += sum(map(self._is_imported, conversation.calls))
-        report.unread += conversation.skipped
-        report.repaired += conversation.repaired
-        report.others += conversation.others
+    def _count(self, path: Path, counts: LogCounts) -> None:
+        """Count what is not imported of a log."""
+        self.report.read.add(path)
+        self.report.known += counts.known
+        self.report.unread += counts.unread
+        self.report.others += counts.others
+        self.report.repaired += counts.repaired
+        self.done += 1
 
     def _is_imported(self, call: HistoryCall) -> bool:
         return call.digest in self._imported or (
             call.copied and call.content_digest in self._contents
         )
 
-    def _new(self, conversation: Conversation) -> list[Stretch]:
-        return stretches(conversation, self._is_imported)
+    def _new(self, log: _ReadLog) -> Iterator[Stretch]:
+        for conversation in log.conversations:
+            yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
         """Return why a stretch may still go on, or "" if it does not."""
@@ -352,15 +433,8 @@ class HistoryImport:
             return ""
         return stretch.prompt
 
-    def _take(self, stretch: Stretch) -> HistoryRun:
-        limits = self._configuration.limits
-        recording = record(
-            stretch,
-            self._offer.catalogue,
-            self._secrets,
-            result_bytes=limits.result_bytes,
-            run_bytes=limits.run_bytes,
-        )
+    async def _take(self, stretch: Stretch) -> HistoryRun:
+        recording = await compute_in_thread(self._record, stretch)
         entry = dataclasses.replace(
             self._entry(stretch), calls=len(recording.calls), left=recording.left
         )
@@ -368,15 +442,8 @@ class HistoryImport:
             return dataclasses.replace(entry, why="none of its calls can be taken")
 
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
-        settings = settings_under(self._configuration)
         try:
-            run = ended_run(
-                recording.ended,
-                settings,
-                self._prompt(stretch),
-                f"imported from a log of {self._host.title}",
-            )
-            run.events = self._screen.admit(run.events)
+            run = await compute_in_thread(self._run_of, stretch, recording)
         except (JournalError, SecretGivenError) as error:
             return dataclasses.replace(
                 entry, calls=0, why=str(error).partition(" Nothing of it")[0]
@@ -385,14 +452,16 @@ class HistoryImport:
         recording.incomplete.update(run.unkept)
         entry = dataclasses.replace(entry, incomplete=len(recording.incomplete))
         try:
-            keep_ended(
-                self._store,
-                run_id,
-                run,
-                caller=self._caller,
-                title=entry.title,
-                fingerprint=self._fingerprint,
-                origin=self._origin(stretch, recording),
+            await self._write(
+                lambda: keep_ended(
+                    self._store,
+                    run_id,
+                    run,
+                    caller=self._caller,
+                    title=entry.title,
+                    fingerprint=self._fingerprint,
+                    origin=self._origin(stretch, recording),
+                )
             )
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
@@ -401,6 +470,32 @@ class HistoryImport:
             self._imported.add(call.digest)
             self._contents.add(call.content_digest)
         return dataclasses.replace(entry, run=run_id)
+
+    def _record(self, stretch: Stretch) -> Recording:
+        limits = self._configuration.limits
+        return record(
+            stretch,
+            self._offer.catalogue,
+            self._secrets,
+            result_bytes=limits.result_bytes,
+            run_bytes=limits.run_bytes,
+        )
+
+    def _run_of(self, stretch: Stretch, recording: Recording) -> EndedRun:
+        """Return the run of a stretch.
+
+        Raises:
+            JournalError: the value of the last call cannot be the output of a run.
+            SecretGivenError: a call contains a secret.
+        """
+        run = ended_run(
+            recording.ended,
+            settings_under(self._configuration),
+            self._prompt(stretch),
+            f"imported from a log of {self._host.title}",
+        )
+        run.events = self._screen.admit(run.events)
+        return run
 
     def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:
         conversation = stretch.conversation

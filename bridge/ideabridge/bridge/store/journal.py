@@ -353,6 +353,15 @@ class Journal:
             ).fetchall()
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
+    def imported_count(self, caller: str, host: str) -> int:
+        """Return the number of runs of a caller that were imported from a host's logs."""
+        with self._database.guard:
+            return self._database.number(
+                "SELECT count(*) FROM runs WHERE caller = ? AND kind = 'session' "
+                "AND json_extract(summary, '$.origin.host') = ?",
+                (caller, host),
+            )
+
     def calls_with_an_error(self, run_id: str) -> set[int]:
         """Return the numbers of a run's calls that ran and returned an error: failed calls that
         were started, and caught calls. A call whose unknown outcome a person skipped has failed.

@@ -504,10 +504,10 @@ def at_terminal() -> bool:
 
 
 @contextmanager
-def working(task: str, *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, show a last line on standard error that names the task and counts the seconds.
-    The line appears after half a second and disappears at the end. Without a terminal, or with
-    `quiet`, nothing is shown.
+def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[None]:
+    """At a terminal, show a last line on standard error that names the task, or what a function
+    says of its state, and counts the seconds. The line appears after half a second and disappears
+    at the end. Without a terminal, or with `quiet`, nothing is shown.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:
@@ -521,7 +521,8 @@ def working(task: str, *, quiet: bool = False) -> Generator[None]:
 
     def line() -> Text:
         seconds = time.monotonic() - began
-        text = "" if seconds < _MOMENT else f"{task} ({seconds:.0f} s)"
+        state = task if isinstance(task, str) else task()
+        text = "" if seconds < _MOMENT else f"{state} ({seconds:.0f} s)"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
     # Rich draws the line in its own thread, even while this one waits for the disk.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,7 @@ from ideabridge.server.cli.stores import open_store
 from ideabridge.server.views.text import counted
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.history.importer import HistoryImport, HistoryReport, HistoryRun
 
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
@@ -70,7 +72,6 @@ async def import_history(
     a log could not be read.
     """
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.connecting import connected
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
@@ -93,14 +94,11 @@ async def import_history(
             say("nothing was read")
             return 0
 
-        with working("reading logs", quiet=options.json):
-            report = await history.survey()
-
-        if not dry_run and any(not run.why for run in report.runs):
-            # Start the modules only if there are calls to import.
-            await stack.enter_async_context(connected(bridge))
-            with working("saving runs", quiet=options.json):
-                report = await history.take()
+        if dry_run:
+            with working(_progress("reading logs", history), quiet=options.json):
+                report = await history.survey()
+        else:
+            report = await _take(history, bridge, stack, quiet=options.json)
 
     if options.json:
         print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": history.logs.unread})
@@ -108,6 +106,44 @@ async def import_history(
         _print(history, report, dry_run=dry_run)
 
     return 1 if report.failed else 0
+
+
+async def _take(
+    history: HistoryImport, bridge: Bridge, stack: AsyncExitStack, *, quiet: bool
+) -> HistoryReport:
+    """Import the logs, and show how far the import is."""
+    from ideabridge.server.cli.connecting import connected
+
+    with ExitStack() as shown:
+        shown.enter_context(_saying_what_stays(history))
+        line = shown.enter_context(ExitStack())
+        line.enter_context(working(_progress("reading logs", history), quiet=quiet))
+
+        async def connect() -> None:
+            # The modules are started only if there are calls to import. They have a line of their
+            # own.
+            line.close()
+            await stack.enter_async_context(connected(bridge))
+            line.enter_context(working(_progress("saving runs", history), quiet=quiet))
+
+        return await history.take(connect)
+
+
+def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
+    total = len(history.logs.files)
+    return lambda: f"{task}: {history.done:,} of {counted(total, 'log')}"
+
+
+@contextmanager
+def _saying_what_stays(history: HistoryImport) -> Generator[None]:
+    """If an import ends early, say what it saved."""
+    try:
+        yield
+    except BaseException:
+        saved = [run for run in history.report.runs if run.run is not None]
+        if saved:
+            say(f"saved before: {counted(len(saved), 'run')}; the next import goes on there")
+        raise
 
 
 def _names(words: list[str]) -> dict[str, str]:

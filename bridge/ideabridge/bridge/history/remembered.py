@@ -1,0 +1,134 @@
+"""Remembered logs: what earlier imports found in logs that have not changed since, so that nobody
+need read them again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from ideabridge.bridge.history.conversation import Conversation
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+
+_VERSION: Final = 1
+"""Changes when the readers find more in the same log than before."""
+
+_MOST: Final = 64 * 1024 * 1024
+"""Maximum size, in bytes, of what is remembered."""
+
+Stamp: TypeAlias = tuple[int, int]
+"""The size of a log in bytes, and the time of its last change in nanoseconds."""
+
+
+def stamp_of(log: Path) -> Stamp | None:
+    """Return the stamp of a log, or None if it cannot be read."""
+    try:
+        state = log.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return state.st_size, state.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True)
+class LogCounts:
+    """What a log has besides new calls.
+
+    Attributes:
+        known: the number of calls that were imported.
+        unread: the number of lines that were not understood, keyed by reason.
+        others: the number of MCP calls to servers that are not modules, keyed by server.
+        repaired: the number of damaged lines of which records were read.
+    """
+
+    known: int
+    unread: Counter[str]
+    others: Counter[str]
+    repaired: int
+
+    @classmethod
+    def of(cls, conversations: Sequence[Conversation], known: int) -> LogCounts:
+        """Return the counts of a log."""
+        unread: Counter[str] = Counter()
+        others: Counter[str] = Counter()
+        for conversation in conversations:
+            unread += conversation.skipped
+            others += conversation.others
+        return cls(known, unread, others, sum(each.repaired for each in conversations))
+
+    def to_json(self) -> list[JSON]:
+        """Return the attributes as JSON."""
+        return [self.known, {**self.unread}, {**self.others}, self.repaired]
+
+    @classmethod
+    def from_json(cls, stored: list[JSON]) -> LogCounts:
+        """Read the JSON that `to_json` returned."""
+        known, unread, others, repaired = stored
+        return cls(
+            cast("int", known),
+            Counter(cast("dict[str, int]", unread)),
+            Counter(cast("dict[str, int]", others)),
+            cast("int", repaired),
+        )
+
+
+class RememberedLogs:
+    """The logs of a host whose calls are all in the store.
+
+    Args:
+        store: has them as a setting.
+        host: the host.
+        caller: the owner of the runs.
+        names: the names of the modules, and what else decides which calls are imported.
+        runs: the number of runs that were imported from this host. If some were removed, nothing is
+            remembered, so that an import finds their calls again.
+    """
+
+    def __init__(self, store: Store, host: str, caller: str, names: JSON, runs: int) -> None:
+        self._store = store
+        self._key = f"history/{host}/{caller}"
+        self._head: JSON = [_VERSION, names]
+        self._logs: dict[str, list[JSON]] = {}
+        self._is_changed = False
+        stored = self._read()
+        if stored.get("head") == self._head and cast("int", stored["runs"]) <= runs:
+            self._logs = cast("dict[str, list[JSON]]", stored["logs"])
+
+    def _read(self) -> JSONObject:
+        packed = self._store.settings.get(self._key)
+        if packed is None:
+            return {}
+        try:
+            return object_or_empty(cast("JSON", json.loads(zlib.decompress(packed))))
+        except (zlib.error, ValueError):
+            return {}
+
+    def find(self, log: Path, stamp: Stamp | None) -> LogCounts | None:
+        """Return what a log has, or None if it must be read."""
+        entry = self._logs.get(str(log))
+        if entry is None or stamp is None or entry[:2] != [*stamp]:
+            return None
+        return LogCounts.from_json(entry[2:])
+
+    def add(self, log: Path, stamp: Stamp | None, counts: LogCounts) -> None:
+        """Remember a log that was read."""
+        if stamp is not None:
+            self._logs[str(log)] = [*stamp, *counts.to_json()]
+            self._is_changed = True
+
+    def save(self, logs: Sequence[Path], runs: int) -> None:
+        """Store what is remembered of these logs, with the number of imported runs."""
+        if not self._is_changed:
+            return
+
+        there = {str(log) for log in logs}
+        kept = {log: entry for log, entry in self._logs.items() if log in there}
+        content = json.dumps({"head": self._head, "runs": runs, "logs": kept})
+        if len(content) <= _MOST:
+            self._store.settings.set(self._key, zlib.compress(content.encode()))
+            self._is_changed = False
