@@ -553,7 +553,7 @@ async def test_a_file_that_cannot_be_used_has_no_rules(
         [entry] = good["rules"]
         elsewhere = tmp_path / "elsewhere.json"
         elsewhere.write_text(json.dumps(good))
-        other_name = {**entry, "by": {"kind": "assistant", "via": "tool"}}
+        by_assistant = {**entry, "by": {"kind": "assistant", "via": "tool"}}
         broken: list[Any] = [
             "",
             "{",
@@ -562,7 +562,9 @@ async def test_a_file_that_cannot_be_used_has_no_rules(
             {**good, "rules": {}},
             {**good, "rules": [entry, "x"]},
             {**good, "rules": [entry, {**entry, "digest": 7}]},
-            {**good, "rules": [other_name]},
+            {**good, "rules": [by_assistant]},
+            {**good, "rules": [{**entry, "by": {**entry["by"], "user": "x" * 5000}}]},
+            *({**good, "rules": [{**entry, "at": at}]} for at in (-1, 1e300, 10**400, True, "1")),
             {**good, "rules": [{**entry, "digest": f"{n:064x}"} for n in range(MAX_RULES + 1)]},
             json.dumps(good) + " " * MAX_BYTES,
         ]

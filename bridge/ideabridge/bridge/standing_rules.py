@@ -52,6 +52,9 @@ MAX_BYTES: Final = 2 * 1024 * 1024
 """Maximum size of the rules of one person, in bytes."""
 
 _MAX_TEXT: Final = 4096
+_LATEST: Final = 253_000_000_000
+"""The latest time of a rule, in seconds since 1970: a time of the year 9987."""
+
 LOCK_SECONDS: Final = 5.0
 """How long, in seconds, to wait for another process that changes the rules."""
 
@@ -263,7 +266,9 @@ def _read_rule(value: JSON, owner: str) -> StandingRule | None:
 
     workspace, module, tool, activity, digest, server = texts
     at = members.get("at")
-    if not _DIGEST.fullmatch(digest) or not isinstance(at, int | float) or isinstance(at, bool):
+    if not isinstance(at, int | float) or isinstance(at, bool) or not 0 <= at <= _LATEST:
+        return None
+    if not _DIGEST.fullmatch(digest):
         return None
 
     try:
@@ -271,7 +276,7 @@ def _read_rule(value: JSON, owner: str) -> StandingRule | None:
     except JournalError:
         return None
 
-    if by.kind != "person":
+    if by.kind != "person" or len(by.user or "") > _MAX_TEXT:
         return None
     return StandingRule(
         owner, workspace, StandingTool(module, tool, activity, digest), server, by, float(at)
