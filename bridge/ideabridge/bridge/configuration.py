@@ -967,7 +967,7 @@ def parse_configuration(
     """
     folder = project or Path.cwd()
     content = normalise(raw, what=FILE_NAME)
-    name = source.name if source is not None else FILE_NAME
+    name = str(source or FILE_NAME)
     try:
         return _parsed(read_file_content(content, folder), folder, source)
     except NoObjectError as error:
@@ -976,7 +976,7 @@ def parse_configuration(
 
 def _parsed(document: FileContent, project: Path, source: Path | None) -> Configuration:
     check = _Check(document)
-    name = source.name if source is not None else FILE_NAME
+    name = str(source or FILE_NAME)
     if check.problems:
         raise ConfigurationError([f"{name}: {line}" for line in _lines(check.remarks())])
 
@@ -995,7 +995,7 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else place_of(parsed.store, folder),
             "layers": () if layer is None else (layer,),
-            "notes": tuple(f"{source or FILE_NAME}: {line}" for line in _lines(check.notes)),
+            "notes": tuple(f"{name}: {line}" for line in _lines(check.notes)),
             "unusable": {server: _lines(remarks) for server, remarks in check.unusable.items()},
         }
     )
@@ -1163,7 +1163,7 @@ def _with_project_file(
 
 def _broken(file: Path, problems: list[str]) -> Untrusted:
     """Describe a project file that is not used because of its problems."""
-    reason = problems[0].removeprefix(str(file)).removeprefix(file.name).removeprefix(": ").strip()
+    reason = problems[0].removeprefix(str(file)).removeprefix(": ").strip()
     try:
         content = _read(file, file.parent)[1].content if file.is_file() else None
     except ConfigurationError:
@@ -1178,7 +1178,7 @@ def _broken(file: Path, problems: list[str]) -> Untrusted:
         keys = tuple(content)
         if any(key not in _KEYS and nearest_key(key, _KEYS) == "auth" for key in keys):
             keys = (*keys, "auth")
-        places = [problem.removeprefix(f"{file.name}: ").partition(".")[0] for problem in problems]
+        places = [problem.removeprefix(f"{file}: ").partition(".")[0] for problem in problems]
         known = dict.fromkeys(
             key for place in places for key in _KEYS if place.partition(":")[0] == key
         )
@@ -1225,10 +1225,10 @@ def _read(source: Path, workspace: Path) -> tuple[bytes, FileContent]:
     try:
         data = read_own(source)
         return data, decode_file_content(
-            data, what=source.name, max_bytes=MAX_FILE_BYTES, workspace=workspace
+            data, what=str(source), max_bytes=MAX_FILE_BYTES, workspace=workspace
         )
     except NoObjectError as error:
-        raise ConfigurationError([f"{source.name}: {error}"]) from None
+        raise ConfigurationError([f"{source}: {error}"]) from None
     except OSError as error:
         raise ConfigurationError([f"{source}: cannot be read: {error.strerror or error}"]) from None
     except IdeabridgeError as error:

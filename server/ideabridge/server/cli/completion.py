@@ -8,8 +8,6 @@ types.
 
 from __future__ import annotations
 
-import json
-
 # Python's own module loads faster than the store's, and no store is open in this process
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -142,11 +140,18 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
     first.
 
     Raises:
-        OSError, ValueError, TrustError: a configuration cannot be read.
+        OSError, IdeabridgeError: a configuration cannot be read.
     """
     import platformdirs
 
-    from ideabridge.bridge.trust import FILE_NAME, is_project_file, is_trusted, read_own
+    from ideabridge.bridge.file_content import decode_file_content
+    from ideabridge.bridge.trust import (
+        FILE_NAME,
+        MAX_FILE_BYTES,
+        is_project_file,
+        is_trusted,
+        read_own,
+    )
 
     project = (_shared_option(ctx, "project") or Path.cwd()).expanduser().absolute()
     chosen = _shared_option(ctx, "config")
@@ -165,9 +170,10 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
 
     for file in files:
         if file.is_file():
-            content = json.loads(read_own(file).decode("utf-8-sig"))
-            if isinstance(content, dict):
-                yield file.parent, cast("dict[str, Any]", content)
+            content = decode_file_content(
+                read_own(file), what=file.name, max_bytes=MAX_FILE_BYTES, workspace=project
+            ).content
+            yield file.parent, cast("dict[str, Any]", content)
 
 
 def _shared_option(ctx: Any, name: str) -> Path | None:
