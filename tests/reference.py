@@ -1,5 +1,5 @@
 """Writes the parts of the documents that come from the code: the schemas of `ideabridge.json` and
-of an idea, the pages of the reference, and the table of built-in tools in `docs/plans.md`.
+of an idea, the pages of the reference, and the tables in `docs/plans.md` and `docs/hosts.md`.
 
 python -m tests.reference
 """
@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from ideabridge.bridge.server_entry import IGNORED, KINDS, SYNONYMS
 from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.app import app
+from ideabridge.server.hosts.table import HOSTS, Place
 from ideabridge.server.own_tools import OWN_TOOLS, tool_signature
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -151,6 +152,48 @@ def built_in_tools() -> str:
         rows.append(f"| {' | '.join(map(_cell, cells))} |")
 
     return "\n".join(rows)
+
+
+def hosts() -> str:
+    """The hosts, with the files in which `install` adds a server."""
+    rows = ["| name | client | project | your own | key | |", "|---|---|---|---|---|---|"]
+    for host in HOSTS:
+        places = [place for place in host.places if place.is_current]
+        own = _host_files(place for place in places if place.scope == "user")
+        shared = _host_files(place for place in places if place.scope == "project")
+        alone = _host_files(place for place in places if place.scope == "local")
+        if alone:
+            shared += f"; for you alone {alone}"
+
+        keys = dict.fromkeys(place.keys[-1] for place in places)
+        cells = [_code(host.name), host.title, shared, own, _codes(keys), host.unsure]
+        rows.append(f"| {' | '.join(cells)} |")
+
+    return "\n".join(rows)
+
+
+def _host_files(places: Iterable[Place]) -> str:
+    """The files of places, of which the first counts unless another one exists."""
+    starts = {"{project}/": "", "{home}": "~", "{config}": "~/.config", "{apps}": "APPS"}
+    paths: dict[str, None] = {}
+    for place in places:
+        path = place.path
+        for start, shown in starts.items():
+            path = path.replace(start, shown)
+
+        if "{project}" in place.keys:
+            path += f": {'.'.join(place.keys)}".replace("{project}", "FOLDER")
+        if place.platforms:
+            system = "Windows" if "win32" in place.platforms else "Linux, macOS"
+            paths[f"{_code(path)} ({system})"] = None
+        else:
+            paths[_code(path)] = None
+
+    return ", ".join(paths)
+
+
+def _codes(texts: Iterable[str]) -> str:
+    return ", ".join(map(_code, texts))
 
 
 def _table(schema: JSONObject) -> str:
@@ -354,12 +397,13 @@ SCHEMAS: Final[dict[str, Callable[[], JSONObject]]] = {
     "ideabridge.schema.json": configuration_schema,
     "idea.schema.json": lambda: DOCUMENT_SCHEMA,
 }
-BUILT_IN_TOOLS: Final = re.compile(
+TABLES: Final[dict[str, Callable[[], str]]] = {"plans.md": built_in_tools, "hosts.md": hosts}
+TABLE: Final = re.compile(
     r"(?<=<!-- `python -m tests\.reference` writes this table\. -->\n\n).*?(?=\n\n)", re.DOTALL
 )
-"""The table of built-in tools in `docs/plans.md`."""
+"""The table that this script writes in a page of `TABLES`."""
 
-FILES: Final = (*SCHEMAS, *PAGES, "plans.md")
+FILES: Final = (*SCHEMAS, *PAGES, *TABLES)
 """What this script writes, in `docs`."""
 
 
@@ -372,9 +416,9 @@ def content(name: str) -> str:
         return f"{heading}\n\n<!-- `python -m tests.reference` writes this page. -->\n\n{rest}\n"
 
     text = (DOCS / name).read_text(encoding="utf-8")
-    table = built_in_tools()
-    replaced, count = BUILT_IN_TOOLS.subn(lambda _: table, text)
-    assert count == 1, f"docs/{name} has {count} tables of built-in tools, expected 1"
+    table = TABLES[name]()
+    replaced, count = TABLE.subn(lambda _: table, text)
+    assert count == 1, f"docs/{name} has {count} tables to write, expected 1"
     return replaced
 
 

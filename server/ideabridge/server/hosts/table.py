@@ -380,6 +380,7 @@ HOSTS: Final = (
             Place("user", "{apps}/Code/User/profiles/*/mcp.json", _VSCODE, "jsonc"),
         ),
         _TYPED,
+        unsure="Its documentation names your profile, not the path of its file.",
         folder="${workspaceFolder}",
     ),
     Host(
@@ -430,7 +431,6 @@ HOSTS: Final = (
             *_gemini_settings("project", "{project}/.gemini/settings.json"),
             *_gemini_settings("user", "{home}/.gemini/settings.json"),
         ),
-        command=("gemini", "mcp", "add", "--scope", "{scope}", "{name}"),
     ),
     Host(
         "opencode",
@@ -500,6 +500,7 @@ HOSTS: Final = (
         _TYPED,
         timeouts=_SECONDS,
         url_kinds=MappingProxyType({"url": "sse"}),
+        unsure="Its documentation names only the file of its command line.",
     ),
     Host(
         "roo",
@@ -510,6 +511,7 @@ HOSTS: Final = (
             Place("user", f"{{apps}}/Code - Insiders/{_ROO}", format="jsonc"),
         ),
         timeouts=_SECONDS,
+        unsure="Its documentation opens your own file by a button, and does not say where it is.",
     ),
     Host(
         "continue",
@@ -628,7 +630,6 @@ HOSTS: Final = (
             *_gemini_settings("project", "{project}/.qwen/settings.json"),
             *_gemini_settings("user", "{home}/.qwen/settings.json"),
         ),
-        command=("qwen", "mcp", "add", "--scope", "{scope}", "{name}"),
     ),
     Host(
         "crush",
