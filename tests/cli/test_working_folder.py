@@ -78,3 +78,25 @@ def test_a_run_is_bound_to_the_folder_in_which_its_server_started(
     assert module_fingerprint(here, "mine") != module_fingerprint(there, "mine")
     assert module_fingerprint(here, "pinned") == module_fingerprint(there, "pinned")
     assert module_fingerprint(here, "far") == module_fingerprint(there, "far")
+
+
+def test_a_waiting_run_continues_only_where_its_server_ran(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_own({"mcpServers": {"mine": entry()}})
+    plan = project / "plan.json"
+    call = {"_tool": "save", "text": "kept", "_outputPath": "saved"}
+    plan.write_text(json.dumps({"calls": [call]}), encoding="utf-8")
+    assert main(["run", str(plan)]) == 4
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    capsys.readouterr()
+    main(["approvals", "decide", "approve", "last"])
+    assert "if the run began in another project folder, name it with" in capsys.readouterr().err
+    assert main(["approvals", "decide", "approve", "last", "--project", str(project)]) == 0
+    assert (project / "saved.txt").read_text(encoding="utf-8") == "kept"
+    assert list(other.iterdir()) == []
