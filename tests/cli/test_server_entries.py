@@ -193,6 +193,18 @@ def test_a_file_that_was_not_trusted_is_not_trusted_by_taking_something_away(
     assert not is_trusted(file)
 
 
+def test_a_server_that_the_projects_replaces_is_told(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_trusted(project, {"mcpServers": {"git": {"command": "theirs"}}})
+    assert main(["servers", "add", "git", "--", "mine"]) == 0
+    assert "has a server of this name, too" in capsys.readouterr().err
+    file.write_text("{", encoding="utf-8")
+    assert main(["servers", "add", "other", "--", "mine"]) == 0
+    assert "ideabridge.json: is not JSON" in capsys.readouterr().err
+    assert list(servers_in(user_file())) == ["git", "other"]
+
+
 def test_a_name_in_both_files_needs_a_scope(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,8 +244,29 @@ def add_server(
         _tell(f"  {', '.join(left)}: in plain text in that file, and never shown", "yellow")
 
     _say_unfound(entry)
+    _say_namesake(options, name, file)
     _say_next(name, outcome)
     return ExitCode.DONE
+
+
+def _say_namesake(options: Options, name: str, file: EntryFile) -> None:
+    """Report a server of the same name in the project's file, which replaces one of the user's."""
+    from ideabridge.bridge.trust import FILE_NAME
+    from ideabridge.server.hosts.host import HostFileError
+
+    if file.scope != "user":
+        return
+    try:
+        project = _read_file(options.folder() / FILE_NAME, "project", None)
+    except HostFileError as error:
+        _tell(f"  {error}", "yellow")
+        return
+    if project.path != file.path and name in project.servers:
+        _tell(
+            f"  {project.title}, has a server of this name, too; once it is trusted, that one is "
+            "used in this project",
+            "yellow",
+        )
 
 
 def _with_user_scope(options: Options) -> Options:

@@ -229,7 +229,9 @@ class _ShownServer:
         lines = [("server", status.name), ("state", state)]
         if self.file is not None:
             lines.append(("file", str(self.file)))
-        lines.append(("starts" if self.folder else "calls", started_by(self.entry)))
+        start = started_by(self.entry)
+        if start:
+            lines.append(("starts" if self.folder else "calls", start))
         if self.folder is not None:
             lines.append(("in", str(self.folder)))
 
