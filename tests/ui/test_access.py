@@ -317,6 +317,42 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
             assert {record.id for record in store.runs.newest(SEES_ALL)} == {waits, own}
 
 
+def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_path: Path) -> None:
+    roles: dict[str, Role] = {**ROLES, "bob": "member"}
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens = {
+            name: store.users.add_token(store.users.add(name, role).name)[1]
+            for name, role in roles.items()
+        }
+    with (
+        served(tmp_path) as url,
+        stranger(url) as ann,
+        stranger(url) as bob,
+        stranger(url) as eva,
+    ):
+        for name, http in (("ann", ann), ("bob", bob), ("eva", eva)):
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
+
+        run_id = run(ann)
+        key = re.search(rf'value="({run_id}:[^"]+)"', ann.get(f"/ui/runs/{run_id}").text)
+        assert key is not None
+        always = {"which": key[1], "decision": "always"}
+        assert "Always allow this tool" not in eva.get("/ui/approvals").text
+        answer = send(eva, "/ui/approvals/decide", **always, seal=seal(eva, key[1]))
+        assert "only ann, to whom the run belongs, can allow a tool always for it" in answer.text
+        answer = send(ann, "/ui/approvals/decide", **always, seal=seal(ann, key[1]))
+        assert answer.status_code == 200
+
+        rule = re.search('name="rule" value="([0-9a-f]+)"', ann.get("/ui/approvals").text)
+        assert rule is not None
+        assert "Always allowed" not in bob.get("/ui/approvals").text
+        answer = send(bob, "/ui/approvals/rules", rule=rule[1])
+        assert "there is no standing rule" in answer.text
+        assert "for ann</span>" in eva.get("/ui/approvals").text
+        assert send(eva, "/ui/approvals/rules", rule=rule[1]).status_code == 200
+        assert "Always allowed" not in ann.get("/ui/approvals").text
+
+
 def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
     with served(tmp_path) as url, client(url) as http:
         run_id = run_to_the_end(http)
@@ -477,6 +513,8 @@ def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(
             ("approvals/decide", {"which": approval[1], "decision": "approve"}),
             ("approvals", {"which": approval[1], "decision": "approve"}),
             ("approvals/decide", {"which": approval[1], "decision": "grant"}),
+            ("approvals/decide", {"which": approval[1], "decision": "always"}),
+            ("approvals/rules", {"rule": "4f1a9c3b5d7e"}),
             (f"runs/{run_id}/cancel", {}),
             (f"runs/{run_id}/fork", {}),
             ("playground", {"kind": "plan", "text": PLAN, "action": "run"}),
