@@ -143,7 +143,7 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(
     assert "has ideabridge in" in shown.out
     assert "2 of these are wrong" in shown.err
 
-    (project / "ideabridge.json").write_text('{"modules": {}}')
+    (project / "ideabridge.json").write_text('{"aproval": {}}')
     assert main(["doctor"]) == 1
     assert "unknown key" in capsys.readouterr().out
 
