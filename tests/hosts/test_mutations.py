@@ -178,6 +178,7 @@ def block(file: HostFile, name: str, entry: JSON) -> str:
         }
 
     if file.format == "toml":
+        members = without_nulls(members)
         table: JSONObject = {"x": str(members)}
         if isinstance(members, dict):
             table = {**members}
@@ -189,6 +190,15 @@ def block(file: HostFile, name: str, entry: JSON) -> str:
         text = json.dumps(members)
         return f"  - {text}\n" if file.is_list else f"  {json.dumps(name)}: {text}\n"
     return f"{json.dumps(name)}: {json.dumps(members)},\n"
+
+
+def without_nulls(value: JSON) -> JSON:
+    """A value for TOML, which has no null."""
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if item is not None]
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return value
 
 
 # -- mutations -------------------------------------------------------------------------------------
