@@ -23,15 +23,15 @@ from ideabridge.bridge.stored_secrets import (
     secrets_path,
     set_secret,
 )
-from ideabridge.bridge.trust import trust_file
+from ideabridge.bridge.trust import is_trusted, trust_file
+from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import (
-    CommentedHostFileError,
     HostEnvironment,
     HostFileError,
-    read_host_document,
+    read_tolerantly,
 )
 from ideabridge.server.hosts.notation import Input
-from ideabridge.server.hosts.table import HOSTS, find_host
+from ideabridge.server.hosts.table import find_host
 from ideabridge.server.hosts.translate import is_ourselves, translate_server
 from ideabridge.server.main import main
 from ideabridge.tools.documents import blank_comments
@@ -94,70 +94,23 @@ def test_claude_code_config_folder() -> None:
 # -- documents -------------------------------------------------------------------------------------
 
 
-def test_writing_keeps_everything_else(tmp_path: Path) -> None:
-    text = (
-        '{\n\t"z": 12345678901234567890123,\n\t"half": "\\ud83d",\n\t"text": "žluť",\n\t"f": 1.5\n}'
-    )
-    path = put(tmp_path / "a.json", text)
-    path.chmod(0o640)
-    document = read_host_document(path)
-    backup = document.write({**document.content, "new": {"a": []}})
-    after = path.read_text(encoding="utf-8")
-    assert json.loads(after) == {**json.loads(text), "new": {"a": []}}
-    assert list(json.loads(after)) == ["z", "half", "text", "f", "new"]
-    assert '\n\t"z": 12345678901234567890123,' in after
-    assert not after.endswith("\n")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert backup is not None
-    assert backup == tmp_path / "a.json.bak"
-    assert backup.read_text(encoding="utf-8") == text
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.json", "a.json.bak"]
-
-
-def test_a_new_file_is_the_owners_only(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "a.json"
-    assert read_host_document(path).write({"a": 1}) is None
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text(encoding="utf-8") == '{\n  "a": 1\n}\n'
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    real = put(tmp_path / "dotfiles" / "mcp.json", {"a": 1})
-    link = tmp_path / "mcp.json"
-    link.symlink_to(real)
-    read_host_document(link).write({"a": 2})
-    assert link.is_symlink()
-    assert json.loads(real.read_text(encoding="utf-8")) == {"a": 2}
-
-
-def test_a_file_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.json", {"a": 1})
-    document = read_host_document(path)
-    put(path, {"a": "theirs"})
-    with pytest.raises(HostFileError, match="changed by another program"):
-        document.write({"a": 2})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"a": "theirs"}
-
-
-def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
+def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
     text = '{ // a\n  "u": "http://x/*no*/,]", /* b\n */ "l": [1, 2,],\n  "s": "a\\"//b",\n}'
     path = put(tmp_path / "mcp.json", text)
-    document = read_host_document(path)
-    assert document.content == {"u": "http://x/*no*/,]", "l": [1, 2], "s": 'a"//b'}
-    with pytest.raises(CommentedHostFileError):
-        document.write({})
-
-    assert path.read_text(encoding="utf-8") == text
-    assert not (tmp_path / "mcp.json.bak").exists()
+    expected = {"u": "http://x/*no*/,]", "l": [1, 2], "s": 'a"//b'}
+    assert read_tolerantly(path).content == expected
+    assert read_host_text(path).content == expected
 
 
 READ = """
 import sys
 from pathlib import Path
-from ideabridge.server.hosts.host import HostFileError, read_host_document
+from ideabridge.server.hosts.editing.host_text import read_host_text
+from ideabridge.server.hosts.host import HostFileError, read_tolerantly
 for path in sys.argv[1:]:
+    read_tolerantly(Path(path))
     try:
-        read_host_document(Path(path))
+        read_host_text(Path(path))
     except HostFileError:
         pass
 """
@@ -186,44 +139,17 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
 
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(HostFileError, match="line 2, column 8"):
-        read_host_document(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
+        read_host_text(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
 
     with pytest.raises(HostFileError, match="expected an object"):
-        read_host_document(put(tmp_path / "b.json", "[1]"))
+        read_host_text(put(tmp_path / "b.json", "[1]"))
 
     with pytest.raises(HostFileError, match="NaN"):
-        read_host_document(put(tmp_path / "c.json", '{"a": NaN}'))
+        read_host_text(put(tmp_path / "c.json", '{"a": NaN}'))
 
     (tmp_path / "d.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(HostFileError, match="UTF-8"):
-        read_host_document(tmp_path / "d.json")
-
-
-JSON_VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=10,
-)
-
-
-@given(
-    st.dictionaries(st.text(), JSON_VALUES, max_size=5),
-    st.dictionaries(st.text(), JSON_VALUES, max_size=3),
-)
-def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
-    for host in HOSTS:
-        places = HostEnvironment(Path("/p"), Path("/h"), {}, "linux")
-        for file in host.files(places):
-            before = file.with_server(content, "x", servers)
-            after = file.with_server(before, "ideabridge", {"command": "i"})
-            assert file.servers(after) == {**file.servers(before), "ideabridge": {"command": "i"}}
-            assert {key: value for key, value in after.items() if key != file.keys[0]} == {
-                key: value for key, value in before.items() if key != file.keys[0]
-            }
+        read_host_text(tmp_path / "d.json")
 
 
 # -- translating -----------------------------------------------------------------------------------
@@ -695,16 +621,75 @@ def test_the_users_file_in_a_repository_gets_no_secret(
     assert files_with("s3cret-value", dotfiles) == []
 
 
-def test_nothing_is_written_where_one_of_the_configurations_has_comments(
+def test_comments_of_both_files_stay(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    text = '{"servers": {"a": {"type": "stdio", "command": "x"}, /* b */ "b": 1.50}} // ours'
+    path = put(project / ".vscode" / "mcp.json", text)
+    put(project / "ideabridge.json", '{\n  "mcpServers": {}, // all of them\n}')
+    assert main(["servers", "import", "vscode", "--move", "--yes"]) == 0
+    assert path.read_text(encoding="utf-8") == '{"servers": { /* b */ "b": 1.50}} // ours'
+    written = (project / "ideabridge.json").read_text(encoding="utf-8")
+    assert json.loads(blank_comments(written))["mcpServers"] == {"a": {"command": "x"}}
+    assert written.endswith("}, // all of them\n}")
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_a_move_is_undone(
+    meanwhile: bool,
+    trusts: bool,
+    home: Path,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     own, shared = six_servers(home, project)
-    before = own.read_bytes(), shared.read_bytes()
-    put(project / "ideabridge.json", '{"mcpServers": {}} // ours')
-    assert main(["servers", "import", "claude-code", "--move", "--yes"]) == 2
-    assert "has comments" in capsys.readouterr().err
-    assert (own.read_bytes(), shared.read_bytes()) == before
-    assert not own_file(home).exists()
+    ours = put(project / "ideabridge.json", '{"mcpServers":{ "mine" : {"command":"m"}} }')
+    if trusts:
+        trust_file(ours)
+
+    files = (own, shared, ours)
+    before = [file.read_bytes() for file in files]
+    assert main(["servers", "import", "claude-code", "--move", "--yes"]) == 0
+    assert all(file.read_bytes() != data for file, data in zip(files, before, strict=True))
+    if meanwhile:
+        state = own.read_text(encoding="utf-8")
+        own.write_text(state.replace("{", '{\n  "startups": 5,', 1), encoding="utf-8")
+
+    capsys.readouterr()
+    assert main(["servers", "import", "claude-code", "--undo", "--json"]) == 0
+    undone = {file["file"]: file["undone"] for file in told(capsys)["undone"]}
+    assert undone == {
+        str(own): "entries" if meanwhile else "restored",
+        str(shared): "restored",
+        str(ours): "restored",
+        str(own_file(home)): "deleted",
+    }
+    assert [shared.read_bytes(), ours.read_bytes()] == before[1:]
+    assert is_trusted(ours) is trusts
+    if meanwhile:
+        after = json.loads(own.read_bytes())
+        assert after.pop("startups") == 5
+        assert after == json.loads(before[0])
+    else:
+        assert own.read_bytes() == before[0]
+
+    assert main(["servers", "import", "claude-code", "--undo"]) == 2
+    assert "is noted" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_edited_keeps_its_servers_and_no_other_does(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The alias would change with the entry.
+    text = "mcpServers: &all\n  - name: a\n    command: x\nmore: *all\n"
+    user = put(home / ".continue" / "config.yaml", text)
+    put(project / ".continue" / "mcpServers" / "b.json", {"mcpServers": {"b": {"command": "y"}}})
+    assert main(["servers", "import", "continue", "--move", "--yes", "--json"]) == 0
+    answer = told(capsys)
+    assert [moved["name"] for moved in answer["moved"]] == ["b"]
+    assert any("a: stays: " in line for line in answer["stays"])
+    assert user.read_text(encoding="utf-8") == text
 
 
 def test_servers_of_a_project_enter_the_users_file_only_by_name(
@@ -718,17 +703,6 @@ def test_servers_of_a_project_enter_the_users_file_only_by_name(
     assert servers_in(own) == {}
     assert main([*words, "theirs"]) == 0
     assert list(servers_in(own)) == ["theirs"]
-
-
-def test_move_changes_nothing_where_the_file_has_comments(
-    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = '{"servers": {"a": {"type": "stdio", "command": "x"}}} // ours'
-    path = put(project / ".vscode" / "mcp.json", text)
-    assert main(["servers", "import", "vscode", "--move", "--yes"]) == 2
-    assert "has comments" in capsys.readouterr().err
-    assert path.read_text(encoding="utf-8") == text
-    assert not (project / "ideabridge.json").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
@@ -747,7 +721,7 @@ def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: P
     }
     assert (project / "ideabridge.json").exists() is moved
     if moved:
-        assert "cp " in terminal.seen
+        assert "servers import cursor --undo" in " ".join(terminal.seen.split())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
@@ -964,7 +938,7 @@ def test_a_host_file_that_is_a_link_to_a_regular_one_is_read(home: Path, project
     real = home / "dotfiles.json"
     real.write_bytes(b'\xef\xbb\xbf{\r\n  "mcpServers": {}\r\n}\r\n')
     (project / ".mcp.json").symlink_to(real)
-    document = read_host_document(project / ".mcp.json")
+    document = read_tolerantly(project / ".mcp.json")
     assert document.content == {"mcpServers": {}}
     assert document.text == '{\n  "mcpServers": {}\n}\n'
 

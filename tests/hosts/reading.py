@@ -14,7 +14,8 @@ from ideabridge.server.hosts.adopt import (
     FoundServers,
     find_servers,
 )
-from ideabridge.server.hosts.host import HostDocument, HostEnvironment
+from ideabridge.server.hosts.editing.host_text import read_host_text
+from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.table import Host, find_host
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -64,9 +65,9 @@ class Machine:
         own = self.home / "own" / "ideabridge.json"
         shared = self.project / "ideabridge.json"
         targets = Destinations(
-            Destination(HostDocument(own, None, {}), is_own=True, is_shared=False),
+            Destination(read_host_text(own), is_own=True, is_shared=False),
             # Secrets in plain text are the subject of other tests.
-            Destination(HostDocument(shared, None, {}), is_own=False, is_shared=False),
+            Destination(read_host_text(shared), is_own=False, is_shared=False),
         )
         environment = HostEnvironment(self.project, self.home, {}, platform)
         return find_servers(host, environment, targets)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ideabridge.server.hosts.block import paste_block
-from ideabridge.server.hosts.host import HostEnvironment, HostFileError, Scope, read_host_document
+from ideabridge.server.hosts.host import HostEnvironment, HostFileError, Scope, read_tolerantly
 from ideabridge.server.hosts.table import HOSTS, Host, UnknownHostError, find_host
 from ideabridge.tools.encoding import JSONObject
 
@@ -59,7 +59,7 @@ def test_the_entry_of_ideabridge_is_what_the_file_reads(host: Host, tmp_path: Pa
         entry = host.entry(COMMAND)
         path = tmp_path / f"written{file.path.suffix}"
         path.write_text(paste_block(file, "ideabridge", entry), encoding="utf-8")
-        read = file.servers(read_host_document(path, file.format).content)
+        read = file.servers(read_tolerantly(path, file.format).content)
         expected = dict(entry)
         if file.is_list:
             # The name is the key of the result.

@@ -43,7 +43,7 @@ ScopeOption = Annotated[
 ]
 
 
-@command("config", "project", "store", "json")
+@command("config", "project", "store", "undo", "json")
 def install(
     options: Options,
     host: HostArgument,
@@ -51,9 +51,6 @@ def install(
         bool, typer.Option("--write", help="Write it to the client's file; a backup is kept.")
     ] = False,
     scope: ScopeOption = None,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take back the last `install --write` of this client.")
-    ] = False,
 ) -> int:
     """Print the entry that makes a client start ideabridge, or write it to the client's file.
 
@@ -70,7 +67,7 @@ def install(
     others = block_for_others(SERVER_NAME, EntryShape().entry(own_words))
     chosen = find_host(host, otherwise=others)
     environment = HostEnvironment(project=options.folder())
-    if undo:
+    if options.undo:
         return undo_last(options, f"install {chosen.name}", chosen, environment, scope)
 
     file = chosen.target(environment, scope or _default_scope(chosen))

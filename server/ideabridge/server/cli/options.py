@@ -89,6 +89,10 @@ ScopeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
+UndoOption = Annotated[
+    bool, typer.Option("--undo", help="Take back what this command has done last.")
+]
+
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "config": (ConfigOption, None),
     "project": (ProjectOption, None),
@@ -97,6 +101,7 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "allow_all": (AllowAllOption, False),
     "json": (JsonOption, False),
     "scope": (ScopeOption, None),
+    "undo": (UndoOption, False),
 }
 
 
@@ -115,6 +120,7 @@ class Options:
     allow_all: bool = False
     json: bool = False
     scope: Literal["user", "project"] | None = None
+    undo: bool = False
     _loaded: list[Configuration] = field(default_factory=list, compare=False)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +20,20 @@ from ideabridge.server.cli.console import (
     print_table,
     say,
 )
-from ideabridge.server.cli.install import HostArgument
+from ideabridge.server.cli.install import HostArgument, print_undone
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations
-    from ideabridge.server.hosts.host import HostDocument, HostEnvironment
+    from ideabridge.server.hosts.editing.host_text import EditedFile, HostText
+    from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.table import Host
 
 
 @app.command("import")
-@command("config", "project", "json")
+@command("config", "project", "undo", "json")
 def import_servers(
     options: Options,
     host: HostArgument,
@@ -61,8 +61,11 @@ def import_servers(
     name them. A server with what only may be a secret is not written to a file that a repository
     may contain. Without --write or
     --move, nothing is changed. Without --replace, servers of the same name stay. ideabridge itself
-    is never imported.
+    is never imported. --undo takes back the last import from the client in this project.
     """
+    if options.undo:
+        return _undo(options, host)
+
     steps = _plan_import(options, host, names or [], replaces=replace, move=move)
     if write or move:
         steps.check_files()
@@ -72,23 +75,25 @@ def import_servers(
         say("nothing was changed", "yellow")
         return ExitCode.FAILED
 
-    backups: dict[Path, Path | None] = {}
+    written: list[EditedFile] = []
+    removed: list[EditedFile] = []
     stored_in: list[str] = []
     if write or move:
         stored_in = steps.store_secrets()
-        backups = steps.write()
+        written = steps.write()
+        removed = steps.remove()
+        steps.record([*written, *removed])
 
-    copies = steps.remove()
     if options.json:
-        result = _import_json(steps, backups)
+        result = _import_json(steps, written)
         result["secrets_stored_in"] = list[JSON](dict.fromkeys(stored_in))
         if move:
-            result |= _move_json(steps, copies)
+            result |= _move_json(steps, removed)
 
         print_json(result)
         return steps.code
 
-    _say_result(steps, backups, copies, was_asked=asks, move=move)
+    _say_result(steps, written, removed, was_asked=asks, move=move)
     for place in dict.fromkeys(stored_in):
         count = stored_in.count(place)
         verb = "secret is" if count == 1 else "secrets are"
@@ -110,7 +115,7 @@ class _Import:
         trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
         staying: with `--move`, a line for each server that stays in the host.
-        changes: the files of the host from which servers are removed, each with its new content.
+        changes: the files of the host from which servers are removed, each with its new text.
     """
 
     host: Host
@@ -122,7 +127,7 @@ class _Import:
     trusted: list[Path]
     moving: list[Adoption]
     staying: list[str]
-    changes: list[tuple[HostDocument, JSONObject]]
+    changes: list[HostText]
 
     @property
     def code(self) -> ExitCode:
@@ -140,12 +145,15 @@ class _Import:
 
     def check_files(self) -> None:
         """Find the errors in the files before anything is written."""
-        for target in self.receiving:
-            target.document.check_strict()
-            target.document.check_place(None if target.is_own else self.places.project)
+        from ideabridge.server.hosts.adopt import merge_servers
+        from ideabridge.server.hosts.editing.writing import check_place
 
-        for document, _ in self.changes:
-            document.check_place(self.places.project if self._is_shared(document) else None)
+        for target in self.receiving:
+            check_place(target.file, self._project_of(target))
+            merge_servers(target, self.adoptions)
+
+        for text in self.changes:
+            check_place(text.path, self._project_around(text))
 
     def store_secrets(self) -> list[str]:
         """Store the secrets of the servers that are written. Return the place of each."""
@@ -158,40 +166,77 @@ class _Import:
             for place in store_secrets(adoption)
         ]
 
-    def write(self) -> dict[Path, Path | None]:
-        """Write the configurations that receive servers, and trust those in `trusted`. Return the
-        paths of the backups, keyed by the path of the file.
-        """
+    def write(self) -> list[EditedFile]:
+        """Write the configurations that receive servers, and trust those in `trusted`."""
         from ideabridge.bridge.trust import trust_file
         from ideabridge.server.hosts.adopt import merge_servers
 
-        backups: dict[Path, Path | None] = {}
-        for target in self.receiving:
-            content = merge_servers(target, self.adoptions)
-            backups[target.file] = target.document.write(
-                content, private=target.is_own, shared=target.is_shared
+        written = [
+            merge_servers(target, self.adoptions).edit(
+                private=target.is_own, project=self._project_of(target)
             )
-
+            for target in self.receiving
+        ]
         for file in self.trusted:
             trust_file(file)
 
-        return backups
+        return written
 
-    def remove(self) -> list[tuple[Path, Path | None]]:
-        """Remove the moved servers from the host's files. Return (path of the file, path of the
-        copy of its former content) for each file.
-        """
-        return [
-            (document.path, document.write(content, keep=True, shared=self._is_shared(document)))
-            for document, content in self.changes
-        ]
+    def remove(self) -> list[EditedFile]:
+        """Remove the moved servers from the host's files."""
+        return [text.edit(project=self._project_around(text)) for text in self.changes]
 
-    def _is_shared(self, document: HostDocument) -> bool:
-        """Return whether a file of the host belongs to the project."""
-        return any(
-            adoption.file == document.path and adoption.scope == "project"
-            for adoption in self.moving
+    def record(self, files: list[EditedFile]) -> None:
+        """Note what was written, so that it can be undone."""
+        from ideabridge.server.hosts.editing.undo import record_edit
+
+        if files:
+            record_edit(_undone_as(self.host), self.places.project, files, self.trusted)
+
+    def _project_of(self, target: Destination) -> Path | None:
+        return None if target.is_own else self.places.project
+
+    def _project_around(self, text: HostText) -> Path | None:
+        """Return the project folder if a file of the host belongs to the project."""
+        belongs = any(
+            adoption.file == text.path and adoption.scope == "project" for adoption in self.moving
         )
+        return self.places.project if belongs else None
+
+
+def _undone_as(host: Host) -> str:
+    """Return the command under which an import is noted."""
+    return f"servers import {host.name}"
+
+
+def _undo(options: Options, host_name: str) -> int:
+    """Take back the last import from a host in this project, and say what became of the files.
+
+    Raises:
+        UsageError: there is no such import.
+        HostFileError: a file cannot be written.
+    """
+    from ideabridge.bridge.trust import may_be_trusted, trust_file
+    from ideabridge.server.hosts.editing.undo import recorded_edits, undo_edit
+    from ideabridge.server.hosts.table import find_host
+
+    host = find_host(host_name)
+    project = options.folder()
+    edits = [edit for edit in recorded_edits(_undone_as(host)) if edit.project == project]
+    if not edits:
+        raise UsageError(
+            f"no `ideabridge {_undone_as(host)}` is noted that could be taken back in {project}"
+        )
+
+    # A file that the import has trusted stays trusted, unless somebody has changed it since.
+    trusted = [file for file in edits[0].trusted if may_be_trusted(file)]
+    undone = undo_edit(edits[0])
+    for file in trusted:
+        if file.exists():
+            trust_file(file)
+
+    print_undone(options, host, undone)
+    return ExitCode.DONE
 
 
 def _plan_import(
@@ -233,6 +278,11 @@ def _plan_import(
     if move:
         moving, staying = movable(adoptions, names, found.damaged)
 
+    changes, refused = removals(moving)
+    for adoption in moving:
+        if adoption.file in refused:
+            staying.append(f"{adoption.shown_name}: stays: {refused[adoption.file]}")
+
     return _Import(
         host=host,
         places=places,
@@ -241,9 +291,9 @@ def _plan_import(
         adoptions=adoptions,
         receiving=receiving,
         trusted=trusted,
-        moving=moving,
+        moving=[adoption for adoption in moving if adoption.file not in refused],
         staying=staying,
-        changes=removals(moving),
+        changes=changes,
     )
 
 
@@ -258,11 +308,11 @@ def _targets(options: Options) -> Destinations:
     from ideabridge.bridge.configuration import is_user_file, user_file
     from ideabridge.bridge.trust import FILE_NAME, repository_of
     from ideabridge.server.hosts.adopt import Destination, Destinations
-    from ideabridge.server.hosts.host import read_host_document
+    from ideabridge.server.hosts.editing.host_text import read_host_text
 
     def target(file: Path, *, is_own: bool, is_shared: bool) -> Destination:
         in_repository = repository_of(Path(os.path.realpath(file)).parent) is not None
-        return Destination(read_host_document(file), is_own, is_shared or in_repository)
+        return Destination(read_host_text(file), is_own, is_shared or in_repository)
 
     if options.config is not None:
         file = options.config.expanduser().absolute()
@@ -294,7 +344,7 @@ def _confirmed(steps: _Import, *, at_terminal: bool) -> bool:
         UsageError: there is nobody at a terminal to ask.
     """
     if not at_terminal:
-        files = " and ".join(str(document.path) for document, _ in steps.changes)
+        files = " and ".join(str(text.path) for text in steps.changes)
         raise UsageError(f"--move changes {files}: add --yes")
 
     _print_adoptions(steps.adoptions, reasons=False)
@@ -312,21 +362,21 @@ def _confirmed(steps: _Import, *, at_terminal: bool) -> bool:
     return confirm("Move it?" if count == 1 else f"Move these {count}?")
 
 
-def _import_json(steps: _Import, backups: dict[Path, Path | None]) -> JSONObject:
+def _import_json(steps: _Import, written: list[EditedFile]) -> JSONObject:
     return {
         "host": steps.host.name,
         "files": [str(file) for file in steps.files],
         "problems": list[JSON](steps.problems),
         "servers": [_adoption_json(adoption) for adoption in steps.adoptions],
-        "written": bool(backups),
+        "written": bool(written),
         "configurations": [
-            {"file": str(file), "backup": None if backup is None else str(backup)}
-            for file, backup in backups.items()
+            {"file": str(edit.path), "backup": None if edit.backup is None else str(edit.backup)}
+            for edit in written
         ],
     }
 
 
-def _move_json(steps: _Import, copies: list[tuple[Path, Path | None]]) -> JSONObject:
+def _move_json(steps: _Import, removed: list[EditedFile]) -> JSONObject:
     moved: list[JSON] = [
         {
             "name": adoption.name,
@@ -338,7 +388,7 @@ def _move_json(steps: _Import, copies: list[tuple[Path, Path | None]]) -> JSONOb
     ]
     return {
         "moved": moved,
-        "moved_backups": [{"file": str(path), "backup": str(copy)} for path, copy in copies],
+        "moved_backups": [{"file": str(edit.path), "backup": str(edit.backup)} for edit in removed],
         "stays": list[JSON](steps.staying),
     }
 
@@ -366,8 +416,8 @@ def _adoption_json(adoption: Adoption) -> JSONObject:
 
 def _say_result(
     steps: _Import,
-    backups: dict[Path, Path | None],
-    copies: list[tuple[Path, Path | None]],
+    written: list[EditedFile],
+    removed: list[EditedFile],
     *,
     was_asked: bool,
     move: bool,
@@ -382,12 +432,14 @@ def _say_result(
     if not was_asked:
         _print_adoptions(steps.adoptions, reasons=not move)
 
-    _say_written(steps, backups)
+    _say_written(steps, written)
     if not was_asked:
         for line in steps.staying:
             say(line, "yellow")
 
-    _say_removed(steps, copies)
+    _say_removed(steps, removed)
+    if written:
+        say(f"`ideabridge {_undone_as(steps.host)} --undo` takes this back", "dim")
 
 
 def _say_nothing_found(steps: _Import) -> None:
@@ -407,21 +459,20 @@ def _say_unwritten(steps: _Import) -> None:
     say("--move also removes what it copies from the host's file.")
 
 
-def _say_written(steps: _Import, backups: dict[Path, Path | None]) -> None:
+def _say_written(steps: _Import, edits: list[EditedFile]) -> None:
     """Report each configuration that was written, or would be written, and how to trust it."""
     from ideabridge.bridge.trust import trust_command
 
-    if not backups:
+    if not edits:
         if steps.receiving:
             _say_unwritten(steps)
         return
 
-    for target in steps.receiving:
+    for target, edit in zip(steps.receiving, edits, strict=True):
         file = target.file
-        backup = backups[file]
         written = f"{len(steps.received_by(target))} written to {file}"
-        if backup:
-            written += f"; backup: {backup}"
+        if edit.backup is not None:
+            written += f"; backup: {edit.backup}"
 
         say(f"{written}. `ideabridge servers list` connects to them", "green")
         if not target.is_own and file not in steps.trusted:
@@ -431,14 +482,14 @@ def _say_written(steps: _Import, backups: dict[Path, Path | None]) -> None:
             )
 
 
-def _say_removed(steps: _Import, copies: list[tuple[Path, Path | None]]) -> None:
-    """Report what was removed from the host's files, and how to undo it."""
-    for path, copy in copies:
-        names = [adoption.shown_name for adoption in steps.moving if adoption.file == path]
-        say(f"{', '.join(names)} removed from {path}", "green")
-        say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
+def _say_removed(steps: _Import, edits: list[EditedFile]) -> None:
+    """Report what was removed from the host's files."""
+    for edit in edits:
+        names = [adoption.shown_name for adoption in steps.moving if adoption.file == edit.path]
+        say(f"{', '.join(names)} removed from {edit.path}", "green")
+        say(f"  backup: {edit.backup}", "dim")
 
-    if copies:
+    if edits:
         say(f"`ideabridge install {steps.host.name} --write` puts ideabridge in their place", "dim")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ideabridge.server.cli.console import ExitCode, print_json, report, say
 from ideabridge.server.cli.install import (
@@ -22,14 +20,11 @@ if TYPE_CHECKING:
     from ideabridge.server.hosts.table import Host
 
 
-@command("project", "json")
+@command("project", "undo", "json")
 def uninstall(
     options: Options,
     host: HostArgument,
     scope: ScopeOption = None,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take back the last `uninstall` of this client.")
-    ] = False,
 ) -> int:
     """Remove the entry of ideabridge from a client's files.
 
@@ -41,7 +36,7 @@ def uninstall(
 
     chosen = find_host(host)
     environment = HostEnvironment(project=options.folder())
-    if undo:
+    if options.undo:
         return undo_last(options, f"uninstall {chosen.name}", chosen, environment, scope)
 
     files = [file for file in chosen.files(environment) if scope in (None, file.scope)]

@@ -35,6 +35,7 @@ from ideabridge.bridge.stored_secrets import (
     set_secret,
     stored_secrets,
 )
+from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
 from ideabridge.server.hosts.host import (
     HostDocument,
     HostEnvironment,
@@ -42,7 +43,6 @@ from ideabridge.server.hosts.host import (
     HostFileError,
     Scope,
     is_like_a_server,
-    read_host_document,
     read_tolerantly,
 )
 from ideabridge.server.hosts.notation import as_written, read_host_inputs
@@ -60,6 +60,9 @@ _MOST_SERVERS: Final = 1000
 """Maximum number of characters shown of a server's name, and of a text that quotes its entry, and
 maximum number of servers that are read from one place."""
 
+_OWN_KEYS: Final = ("mcpServers",)
+"""The keys that lead to the servers in `ideabridge.json`."""
+
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
 """new: the server will be added. same: it is already configured. taken: another module has the name
 and keeps it. replaced: the server replaces another module. shadowed: an earlier file of the host
@@ -71,25 +74,24 @@ class Destination:
     """A configuration that receives servers.
 
     Attributes:
-        document: the current content of the configuration.
+        text: the current text of the configuration.
         is_own: whether it is the user's own configuration, which holds in every project.
         is_shared: whether a repository may contain it, so that no secret is written to it.
     """
 
-    document: HostDocument
+    text: HostText
     is_own: bool
     is_shared: bool
 
     @property
     def file(self) -> Path:
         """The path of the configuration."""
-        return self.document.path
+        return self.text.path
 
     @property
     def servers(self) -> JSONObject:
         """The `mcpServers` of the configuration."""
-        servers = self.document.content.get("mcpServers")
-        return servers if isinstance(servers, dict) else {}
+        return self.text.entries(_OWN_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,34 +617,34 @@ def movable(
     return moving, staying
 
 
-def removals(moving: Iterable[Adoption]) -> list[tuple[HostDocument, JSONObject]]:
-    """Return the files that contain the servers, each with its content after the servers are
-    removed.
-
-    Raises:
-        HostFileError: a file cannot be read.
-        CommentedHostFileError: a file has comments, which writing would lose.
+def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str]]:
+    """Return the files that contain the servers, each with its text after the servers are removed;
+    and the files that cannot be edited, each with the reason.
     """
-    edits: dict[Path, tuple[HostDocument, JSONObject]] = {}
+    texts: dict[Path, HostText] = {}
+    refused: dict[Path, str] = {}
     for adoption in moving:
         place = adoption.place
-        if place.path not in edits:
-            document = read_host_document(place.path, place.format)
-            document.check_strict()
-            edits[place.path] = document, document.content
+        try:
+            text = texts.get(place.path) or read_host_text(place.path, place.format)
+            if adoption.name not in text.entries(place.keys):
+                raise HostFileError(f"{place.path}: {adoption.shown_name} has no name there")
+            texts[place.path] = text.without_entry(place.keys, adoption.name)
+        except HostFileError as error:
+            refused[place.path] = str(error)
 
-        document, content = edits[place.path]
-        edits[place.path] = document, place.without_server(content, adoption.name)
-
-    return list(edits.values())
+    return [text for path, text in texts.items() if path not in refused], refused
 
 
-def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
-    """Return a configuration's content with the servers that it receives. Everything else keeps its
-    place.
+def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
+    """Return a configuration's text with the servers that it receives. Everything else keeps its
+    bytes.
+
+    Raises:
+        HostFileError: the text cannot be edited without changing more of it.
     """
-    merged: JSONObject = dict(target.servers)
+    text = target.text
     for adoption in adoptions:
         if adoption.adopted and adoption.target is target:
-            merged[adoption.name] = adoption.entry
-    return {**target.document.content, "mcpServers": merged}
+            text = text.with_entry(_OWN_KEYS, adoption.name, adoption.entry)
+    return text

@@ -16,7 +16,6 @@ from ideabridge.server.hosts.host import (
     HostEnvironment,
     HostFile,
     HostFileError,
-    read_host_document,
 )
 from ideabridge.server.hosts.table import HOSTS, Host
 from ideabridge.server.setup.extraction import KnownSecrets, known_secrets
@@ -107,14 +106,12 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
 def _targets(environment: HostEnvironment) -> Destinations:
     """Return the configurations that receive servers: the user's and the project's."""
     own_file = user_file()
-    own = Destination(read_host_document(own_file, "jsonc"), is_own=True, is_shared=False)
+    own = Destination(read_host_text(own_file), is_own=True, is_shared=False)
     file = environment.project / FILE_NAME
     if is_user_file(file) or not _is_project(environment):
         return Destinations(own, own)
     # Secrets of its servers become `${secret:NAME}`, so none is shared.
-    return Destinations(
-        own, Destination(read_host_document(file, "jsonc"), is_own=False, is_shared=False)
-    )
+    return Destinations(own, Destination(read_host_text(file), is_own=False, is_shared=False))
 
 
 def _project_problem(targets: Destinations) -> str:
