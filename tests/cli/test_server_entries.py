@@ -193,6 +193,16 @@ def test_a_file_that_was_not_trusted_is_not_trusted_by_taking_something_away(
     assert not is_trusted(file)
 
 
+@pytest.mark.usefixtures("project")
+def test_servers_under_another_name_are_changed_there() -> None:
+    file = write_own({"servers": {"one": {"command": "x"}}})
+    assert main(["servers", "add", "two", "--", "run"]) == 0
+    assert main(["servers", "disable", "one"]) == 0
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "servers": {"one": {"command": "x", "disabled": True}, "two": {"command": "run"}}
+    }
+
+
 def test_a_server_that_the_projects_replaces_is_told(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

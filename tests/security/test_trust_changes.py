@@ -118,7 +118,27 @@ def test_a_change_that_only_a_secret_shows_is_shown(
     assert "(••• hides a secret. Lines that look alike differ in it.)" in lines
     write(clone, mcpServers=dict(reversed(CONTENT["mcpServers"].items())))
     (clone / "ours.py").write_text(TOOL, encoding="utf-8")
-    assert difference(capsys) == ["changed only the order or the spaces of the file"]
+    assert difference(capsys) == [
+        "changed only the order or the spaces of the file, or what is ignored in it"
+    ]
+
+
+def test_an_odd_file_is_compared_as_it_is_read(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = """{
+      "modules": {"git": {"command": "/no/git", "args": ["--repository", "."],
+                          "env": {"TOKEN": "%s"}},
+                  "kept": {"command": "/no/kept"}, "kept": {"command": "/no/kept"},
+                  "new": {"httpUrl": "https://new.example/mcp"}},
+      "tools": ["ours.py"], "limits": {"calls": 7}}"""
+    (clone / "ideabridge.json").write_text(odd % TOKEN, encoding="utf-8")
+    assert difference(capsys) == [
+        "added server new",
+        "calls https://new.example/mcp",
+        "removed server old",
+        "- calls https://old.example/mcp",
+    ]
 
 
 def test_no_secret_is_kept_to_compare(clone: Path) -> None:

@@ -983,18 +983,25 @@ def look_at(file: Path) -> ProjectFile:
         TrustError: it is not JSON, or as for `read_own` and `project_file`.
         OSError: it cannot be read.
     """
+    data = read_own(file)
+    place = file.absolute()
+    return project_file(place, data, _members(file, data))
+
+
+def _members(file: Path, data: bytes) -> JSONObject:
+    """Return the content of a project file, in ideabridge's keys. Raise `TrustError` if it is not
+    JSON.
+    """
     # Most uses of this module need no decoder.
     from ideabridge.bridge.file_content import decode_file_content
 
-    data = read_own(file)
-    place = file.absolute()
     try:
         document = decode_file_content(
-            data, what=str(file), max_bytes=MAX_FILE_BYTES, workspace=place.parent
+            data, what=str(file), max_bytes=MAX_FILE_BYTES, workspace=file.absolute().parent
         )
     except IdeabridgeError as error:
         raise TrustError(str(error)) from None
-    return project_file(place, data, document.content)
+    return document.content
 
 
 def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
@@ -1034,7 +1041,7 @@ def _snapshot(found: ProjectFile, covered: Mapping[str, str]) -> Snapshot:
         except (OSError, TrustError):
             return None
 
-    return snapshot_of(found.data, covered, read)
+    return snapshot_of(_members(found.file, found.data), covered, read)
 
 
 def _save_snapshot(found: ProjectFile, covered: Mapping[str, str]) -> None:
@@ -1043,7 +1050,7 @@ def _save_snapshot(found: ProjectFile, covered: Mapping[str, str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_own(path, json.dumps(_snapshot(found, covered).to_json()))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, TrustError, ValueError, RecursionError) as error:
         logger.warning("%s: what was trusted cannot be kept for comparison: %s", path, error)
 
 

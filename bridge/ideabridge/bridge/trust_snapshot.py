@@ -121,19 +121,17 @@ def _tagged(masked: str, line: str) -> str:
 
 
 def snapshot_of(
-    data: bytes, digests: Mapping[str, str], read: Callable[[str], bytes | None]
+    members: JSONObject, digests: Mapping[str, str], read: Callable[[str], bytes | None]
 ) -> Snapshot:
     """Take the snapshot of a project file.
 
     Args:
-        data: the bytes of the project file.
+        members: the content of the project file, in ideabridge's keys.
         digests: the digests of all covered files, by path.
         read: returns the content of a covered file, or None if it cannot be read or is too large.
     """
     from ideabridge.bridge.masking import shown_configuration
 
-    content: Any = json.loads(data.decode("utf-8-sig"))
-    members = cast("JSONObject", content if isinstance(content, dict) else {})
     listed = members.get("mcpServers")
     servers: dict[str, list[str]] = {}
     for name, entry in listed.items() if isinstance(listed, dict) else ():

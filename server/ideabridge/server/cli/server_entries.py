@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
-_KEYS: Final = ("mcpServers",)
-"""The keys that lead to the entries of a file."""
-
 _OFF: Final = ("disabled", "enabled")
 """The keys that say whether a server is used."""
 
@@ -81,7 +78,19 @@ class EntryFile:
     @property
     def servers(self) -> JSONObject:
         """The entries of the file, by name."""
-        return self.text.entries(_KEYS)
+        return self.text.entries(self._keys)
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        """The keys that lead to the entries of the file. A name that other hosts use stands for
+        `mcpServers` if it is the only one.
+        """
+        from ideabridge.bridge.file_content import OTHER_NAMES
+
+        names = [name for name in OTHER_NAMES if name in self.text.content]
+        if "mcpServers" not in self.text.content and len(names) == 1:
+            return (names[0],)
+        return ("mcpServers",)
 
     def entry(self, name: str) -> JSONObject:
         """Return one entry. Raise `UsageError` if it is not an object."""
@@ -97,8 +106,8 @@ class EntryFile:
             HostFileError: the file cannot be edited without changing more of it.
         """
         if entry is None:
-            return self.text.without_entry(_KEYS, name)
-        return self.text.with_entry(_KEYS, name, entry)
+            return self.text.without_entry(self._keys, name)
+        return self.text.with_entry(self._keys, name, entry)
 
 
 def _read_files(options: Options) -> list[EntryFile]:

@@ -237,7 +237,9 @@ def _difference(
             lines += _line_changes(before.texts.get(path), now.texts.get(path))
 
     if not lines:
-        lines.append(("changed", "only the order or the spaces of the file"))
+        lines.append(
+            ("changed", "only the order or the spaces of the file, or what is ignored in it")
+        )
 
     data = standing.data
     return [
