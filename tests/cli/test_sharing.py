@@ -182,13 +182,14 @@ def test_what_was_done_over_and_over_is_suggested(
 
     capsys.readouterr()
     assert main(["ideas", "suggest"]) == 0
-    first, second, command = capsys.readouterr().out.splitlines()
-    assert first == "done 3 times: would be add_and_double(a, b=5)"
+    first, second, open_, program, command = capsys.readouterr().out.splitlines()
+    assert open_.startswith("  open: ")
+    assert program == "  a program settles it: add --program ask, FILE, or show"
+    assert first == "done 3 times: would be add_and_double(a, n, b=5)"
     assert second.startswith("  add → double (only reads): ")
     assert command.count(" --with ") == 2
     assert main(["ideas", "suggest", "--least", "4"]) == 1
-    words = command.split(" --with ")[0].split()[1:]
-    assert main([*words, "--answer", "recorded"]) == 0
+    assert main(command.split()[1:]) == 0
     assert main(["ideas", "suggest"]) == 1
 
 

@@ -10,10 +10,12 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.publishing.suggestions import Suggestion
 from ideabridge.bridge.runs.stretch import store_part
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
 
@@ -82,12 +84,12 @@ async def test_what_was_done_in_conversations_is_suggested_and_published(home: P
     async with opened(home) as bridge:
         await taken(bridge)
         (one,) = bridge.suggest()
-        assert one.signature == "tell_about_first_order(customer, to)"
+        assert one.signature == "find_orders_and_send(customer, order?, to?, text?)"
         assert (one.times, one.tools, one.changes) == (3, ("find_orders", "describe", "send"), True)
         latest, *others = [occurrence.ref for occurrence in one.occurrences]
         assert (
-            one.command
-            == f"ideabridge ideas publish {latest} {one.name} --with {others[0]} --with {others[1]}"
+            one.command == f"ideabridge ideas publish {latest} {one.name} "
+            f"--with {others[0]} --with {others[1]} --require customer"
         )
         assert {run.id for run in bridge.store.runs.newest(limit=5, caller=SEES_ALL)} == {
             latest,
@@ -102,7 +104,8 @@ async def test_parts_of_runs_are_found_without_their_failed_calls(home: Path) ->
         await did(bridge, {"_tool": "find", "customer": ""})
         (one,) = bridge.suggest()
         assert [part.ref for part in one.occurrences] == [second, f"{first}:1-3"]
-        assert one.signature == "find_and_send(customer, to, urgent=false)"
+        # The plans were written before there were results, so nothing in them was copied.
+        assert one.signature == "find_and_send(customer, order, to, text, urgent=false)"
         assert one.parameters[0] == ("customer", {"at": ["calls.0.customer"]})
 
 
@@ -114,6 +117,8 @@ async def test_the_same_arguments_take_three_times(home: Path) -> None:
         await did(bridge, {"_tool": "send", "to": "ann", "text": "hi"})
         (one,) = bridge.suggest()
         assert one.signature == 'send(to="ann", text="hi")'
+        # A run that was made again in the same way is no evidence.
+        assert one.command == f"ideabridge ideas publish {one.occurrences[0].ref} send"
         assert bridge.suggest(least=4) == []
 
 
@@ -153,3 +158,94 @@ async def test_a_part_of_a_run_is_a_run_once(home: Path) -> None:
             store_part(bridge.store, run, 2, 3, "local")
         with pytest.raises(UnknownRunError):
             store_part(bridge.store, run, 0, 1, "user:eve")
+
+
+async def publish_as_the_command_says(bridge: Bridge, one: Suggestion) -> JSONObject:
+    """Publish a suggestion with the words of its command, and return the schema of the tool."""
+    _, _, _, ref, name, *options = one.command.split()
+    choices: JSONObject = {}
+    parameters: JSONObject = {}
+    runs: list[JSON] = []
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        if option == "--with":
+            runs.append(part(bridge, value))
+        else:
+            assert option == "--require"
+            parameters[value] = {"required": True}
+
+    if runs:
+        choices["runs"] = runs
+    published = await bridge.publish(
+        part(bridge, ref), name, choices=choices, parameters=parameters, answer="plan"
+    )
+    assert published.input_schema is not None
+    return published.input_schema
+
+
+def part(bridge: Bridge, ref: str) -> str:
+    run, _, calls = ref.partition(":")
+    if not calls:
+        return run
+    first, _, last = calls.partition("-")
+    return store_part(bridge.store, run, int(first), int(last), "local")
+
+
+def promised(one: Suggestion) -> dict[str, JSON]:
+    return {name: entry.get("default", entry.get("optional")) for name, entry in one.parameters}
+
+
+def kept(schema: JSONObject) -> dict[str, JSON]:
+    required = list_or_empty(schema.get("required"))
+    return {
+        name: None if name in required else object_or_empty(entry).get("default", True)
+        for name, entry in object_or_empty(schema["properties"]).items()
+    }
+
+
+@pytest.mark.parametrize("parts", [False, True])
+async def test_a_suggestion_and_what_its_command_publishes_agree(parts: bool, home: Path) -> None:
+    before: list[object] = [{"_tool": "describe", "order": "x"}] if parts else []
+    async with opened(home) as bridge:
+        first = await did(bridge, *looked_up("ann"))
+        second = await did(bridge, *before, *looked_up("bob"))
+        assert first != second
+        (one,) = bridge.suggest()
+        schema = await publish_as_the_command_says(bridge, one)
+        assert promised(one) == kept(schema)
+        # A part of a run is lifted as a session, in which values are copied from results.
+        assert one.required == (["customer"] if parts else ["customer", "order", "to", "text"])
+        assert schema["required"] == one.required
+
+
+async def test_what_differed_has_no_default(home: Path) -> None:
+    """A tool that would write the text of one customer into the file of another, if it is called
+    without arguments, is worse than none.
+    """
+    async with opened(home) as bridge:
+        for customer in ("ann", "bob"):
+            await did(
+                bridge,
+                {"_tool": "find", "customer": customer},
+                {"_tool": "send", "to": customer, "text": f"A note about {customer}"},
+            )
+        (one,) = bridge.suggest()
+        assert one.required == ["customer", "to", "text"]
+        schema = await publish_as_the_command_says(bridge, one)
+        assert schema["required"] == one.required
+        assert promised(one) == kept(schema)
+
+
+async def test_a_suggestion_that_is_not_plain_says_what_is_open(home: Path) -> None:
+    log = ClaudeCode("many")
+    for customer, order in (("ann", "o-17"), ("bob", "o-31")):
+        told(customer, order, log)
+        log.clock.tick(3600)
+
+    put(home, log)
+    async with opened(home) as bridge:
+        await taken(bridge)
+        (one,) = bridge.suggest()
+        assert [point.kind for point in one.open] == ["position"]
+        assert one.to_json()["open"] == [point.to_json() for point in one.open]
+        schema = await publish_as_the_command_says(bridge, one)
+        assert promised(one) == kept(schema)

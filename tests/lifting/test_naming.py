@@ -149,28 +149,22 @@ def test_every_name_is_one_of_its_own(filled: list[Filled], taken: set[str]) -> 
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in names)
 
 
-def test_a_tool_has_the_words_that_its_tasks_share() -> None:
-    tasks = [
-        ("Send me the weekly report for Paris, please", {"paris"}),
-        ("Send the weekly report about Rome", {"rome"}),
-    ]
-
-    assert tool_name(tasks, ["list_issues", "send"]) == "send_weekly_report"
+def test_a_tool_has_the_names_of_the_tools_that_it_calls() -> None:
+    assert tool_name(["git_log", "render", "write_file"], ["path"]) == "git_log_and_write_file"
+    assert tool_name(["write_file", "write_file"], []) == "write_file"
+    assert tool_name(["API.listIssues", "send"], []) == "api_list_issues_and_send"
 
 
-def test_pronouns_and_single_letters_name_no_tool() -> None:
-    task = "I want what I said: can I book it?"
+def test_the_first_parameter_tells_tools_with_equal_names_apart() -> None:
+    taken = {"find_and_send"}
+    assert tool_name(["find", "send"], ["customerId"], taken) == "find_and_send_by_customer_id"
+    assert tool_name(["find", "send"], [], taken) == "find_and_send"
 
-    assert tool_name([(task, ()), (task, ())], ["find", "book"]) == "said_book"
-    assert tool_name([("I i I", ()), ("i", ())], ["find", "book"]) == "find_and_book"
 
-
-def test_without_a_task_a_tool_has_the_names_of_its_tools() -> None:
-    assert (
-        tool_name([("git_log, write_file", ()), ("", ())], ["git_log", "write_file"])
-        == "git_log_and_write_file"
-    )
-    assert tool_name([("", ())], ["write_file", "write_file"]) == "write_file"
+def test_names_without_words_name_no_tool() -> None:
+    assert tool_name(["i", "I", "i2"], ["recipient"]) == "recipient"
+    assert tool_name(["\u67e5\u8be2"], []) == "repeated_calls"
+    assert tool_name(["\u67e5\u8be2", "send"], []) == "send"
 
 
 def test_a_description_is_a_whole_sentence() -> None:

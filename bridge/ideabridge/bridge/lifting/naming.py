@@ -54,19 +54,6 @@ _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
 """Matches the end of a sentence that another one follows. The full stops in `e.g.` do not count."""
 
-_FILLERS: Final = frozenset(
-    [
-        *("a", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "do", "does"),
-        *("for", "from", "had", "has", "have", "he", "her", "here", "him", "his", "how", "i"),
-        *("if", "in", "into", "is", "it", "its", "just", "like", "make", "me", "my", "need"),
-        *("new", "not", "now", "of", "on", "onto", "or", "our", "out", "please", "should", "so"),
-        *("some", "that", "the", "their", "them", "then", "there", "these", "they", "this"),
-        *("those", "to", "up", "us", "use", "using", "want", "was", "we", "were", "what", "when"),
-        *("where", "which", "who", "will", "with", "would", "you", "your"),
-    ]
-)
-"""Words of a task that say nothing about its purpose."""
-
 
 @dataclass(frozen=True, slots=True)
 class Filled:
@@ -303,40 +290,36 @@ def words_of(text: str) -> list[str]:
 # -- tools -----------------------------------------------------------------------------------------
 
 
-def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]) -> str:
-    """Return a name for a repeated task: the words that all its descriptions share, or the names of
-    its tools if they share none.
+def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
+    """Return a name for calls that were made repeatedly: the first and the last of their tools, and
+    the first parameter if that name is taken. What somebody asked for in words gives no name,
+    because few of its words say what was done.
 
     Args:
-        tasks: for each repetition, the task in words, and the words in it that are data, such as
-            values of its calls.
-        tools: the tools that were called, in order.
+        tools: the tools that were called, in order, at least one.
+        parameters: the parameters that callers must pass.
+        taken: names that it must not have.
 
     Returns:
-        At most five words joined by `_`. The result may still need `safe_name`.
+        Words joined by `_`. The result may still need `safe_name`.
     """
-    in_tools = {word for name in tools for word in words_of(name)}
-    shared: list[str] | None = None
-    for task, data in tasks:
-        words = [word for word in words_of(task) if _says_something(word) and word not in data]
-        if set(words) <= in_tools:
-            # A run without a task has a title made of the names of its tools.
-            words = []
+    names = [name for name in map(_in_words, dict.fromkeys(tools)) if name]
+    if not names:
+        # Names in other scripts than the Latin one, or of single letters.
+        names = [name for name in map(_in_words, parameters) if name] or ["repeated_calls"]
 
-        if shared is None:
-            shared = list(dict.fromkeys(words))
-        else:
-            shared = [word for word in shared if word in words]
-
-    if shared is not None and len(shared) >= 2:
-        return "_".join(shared[:_WORDS])
-
-    names = list(dict.fromkeys(tools))
-    return names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
+    name = names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
+    if name in taken and parameters:
+        return f"{name}_by_{_in_words(parameters[0]) or 'value'}"
+    return name
 
 
-def _says_something(word: str) -> bool:
-    return len(word) > 1 and word.isalpha() and word not in _FILLERS
+def _in_words(name: str) -> str:
+    """Return the first words of a name, or "" if none has two letters."""
+    words = words_of(name)
+    if not any(len(word) > 1 and word.isalpha() for word in words):
+        return ""
+    return "_".join(words[:_WORDS])
 
 
 # -- descriptions ----------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 for them.
 
 The calls of the latest runs are compared only by their tools: the same tools in the same order
-count as the same work. For the most frequent work, the journals of some of the runs show which
-parameters differed, and which were copied from earlier results. All but the copied ones become
-parameters of the tool.
+count as the same work. For the most frequent work, some of the runs are lifted as publishing them
+would lift them, so the suggested tool is the one that the command publishes.
 """
 
 from __future__ import annotations
@@ -15,16 +14,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ideabridge.bridge.context.state import Missing, parsed_text
-from ideabridge.bridge.lifting.naming import Filled, parameter_names, tool_name, words_of
+from ideabridge.bridge.context.state import read
+from ideabridge.bridge.lifting.choices import Choices
+from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
+from ideabridge.bridge.lifting.function import read_function
+from ideabridge.bridge.lifting.leaves import keys_below, path_of, place_in
+from ideabridge.bridge.lifting.lift import lift_function
+from ideabridge.bridge.lifting.naming import tool_name
+from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision
+from ideabridge.bridge.lifting.plain import OpenPoint, open_points
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
-from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain
+from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain, store_part
+from ideabridge.bridge.store.journal import PastEvents
 from ideabridge.bridge.store.publications import RESERVED
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+)
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import ToolKey
 
@@ -45,8 +60,6 @@ _SECONDS: Final = 5.0
 """How long, in seconds, suggestions are examined."""
 
 _PAGE: Final = 100
-_LEAVES: Final = 2000
-_WORDS_OF_VALUE: Final = 3
 _SHOWN: Final = 32
 _HELPERS: Final = frozenset({"pick"})
 """Tools that lifting adds to plans."""
@@ -78,9 +91,13 @@ class Suggestion:
         times: how often it was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools may change something.
-        parameters: the parameters that the tool would have. Parameters that differed have no
-            default and come first.
-        occurrences: the calls that were examined, latest first.
+        parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
+            Callers must pass those that differed; these come first. Then come those that were
+            always the same, with their value as default, and at last the optional ones, whose
+            values were copied.
+        open: what the tool would leave open; empty if it is plain. A program can settle it.
+        occurrences: the calls that the command publishes, and those that it names as evidence,
+            latest first. Those that were made again in the same way show nothing new.
         title: the title of the run with the latest occurrence.
     """
 
@@ -89,25 +106,40 @@ class Suggestion:
     tools: tuple[str, ...]
     changes: bool
     parameters: tuple[tuple[str, JSONObject], ...]
+    open: tuple[OpenPoint, ...]
     occurrences: tuple[Occurrence, ...]
     title: str
 
     @property
     def signature(self) -> str:
-        """`flight_report(city, date="2026-11-22")`."""
-        parts = [
-            f"{name}={_shown(parameter['default'])}" if "default" in parameter else name
-            for name, parameter in self.parameters
-        ]
+        """`flight_report(city, date="2026-11-22", recipient?)`. A question mark is behind what may
+        be left out and has no default.
+        """
+        parts: list[str] = []
+        for name, parameter in self.parameters:
+            if "default" in parameter:
+                parts.append(f"{name}={_shown(parameter['default'])}")
+            else:
+                parts.append(f"{name}?" if "optional" in parameter else name)
         return f"{self.name}({', '.join(parts)})"
+
+    @property
+    def required(self) -> list[str]:
+        """The parameters that callers must pass."""
+        return [
+            name
+            for name, parameter in self.parameters
+            if "default" not in parameter and "optional" not in parameter
+        ]
 
     @property
     def command(self) -> str:
         """The command that publishes the tool."""
         latest, *others = (occurrence.ref for occurrence in self.occurrences)
-        return " ".join(
-            ["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)]
-        )
+        words = ["ideabridge ideas publish", latest, self.name]
+        words += [f"--with {ref}" for ref in others]
+        words += [f"--require {name}" for name in self.required]
+        return " ".join(words)
 
     def to_json(self) -> JSONObject:
         """Return the attributes as JSON, with `signature` and `command`."""
@@ -117,6 +149,8 @@ class Suggestion:
             "tools": [*self.tools],
             "changes": self.changes,
             "parameters": dict[str, JSON](self.parameters),
+            "required": [*self.required],
+            "open": [point.to_json() for point in self.open],
             "runs": [occurrence.ref for occurrence in self.occurrences],
             "title": self.title,
             "signature": self.signature,
@@ -135,6 +169,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     lines = _lines(store, caller)
     published = _published(store, caller)
     runs = _Runs(store)
+    drafts = _Drafts(store, caller)
     used_steps: set[_Step] = set()
     names: set[str] = {*RESERVED, *store.publications.names(caller)}
     suggestions: list[Suggestion] = []
@@ -154,7 +189,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
             continue
 
         free = _Repeated(repeated.tools, starts)
-        suggestion = _examine(runs, lines, free, names)
+        suggestion = _examine(runs, drafts, lines, free, names)
         if suggestion is not None:
             suggestions.append(suggestion)
             names.add(suggestion.name)
@@ -361,8 +396,112 @@ class _Work:
         return [call.tool.origin for call in self.calls]
 
 
+class _Drafts:
+    """Lifts runs as publishing them would."""
+
+    def __init__(self, store: Store, caller: str) -> None:
+        self._store = store
+        self._caller = caller
+
+    def of(self, works: Sequence[_Work]) -> tuple[Sequence[_Work], PlanDraft | None]:
+        """Return the plan that the first work becomes, with the others as evidence, and with the
+        parameters required that differed. Leave out evidence that publishing would refuse. Return
+        None if there is no plan.
+        """
+        for count in range(len(works), 0, -1):
+            try:
+                return works[:count], self._draft(works[:count], works)
+            except IdeabridgeError:
+                continue
+        return [], None
+
+    def _draft(self, named: Sequence[_Work], works: Sequence[_Work]) -> PlanDraft:
+        if all(work.occurrence.whole for work in named):
+            runs = [work.occurrence.run for work in named]
+            return _required_where_different(self._store, runs, self._caller, works)
+
+        # A part of a run is stored as a run of its own when it is published.
+        with Store.open(":memory:") as scratch:
+            runs = [self._copied(work.occurrence, scratch) for work in named]
+            return _required_where_different(scratch, runs, self._caller, works)
+
+    def _copied(self, occurrence: Occurrence, scratch: Store) -> str:
+        """Copy a run into another store, and return the id of the run with these calls there."""
+        record = self._store.runs.find(occurrence.run, caller=self._caller)
+        if scratch.runs.get(record.id) is None:
+            with scratch.transaction():
+                scratch.runs.create_ended(
+                    record.id,
+                    PastEvents([event for _, event in self._store.runs.events(record.id)]),
+                    kind=record.kind,
+                    caller=record.caller,
+                    title=record.title,
+                    fingerprint=record.fingerprint,
+                    summary=record.summary,
+                )
+                for row in self._store.ideas.of_run(record.id):
+                    stored = self._store.ideas.get(row.id, caller=SEES_ALL)
+                    scratch.ideas.save(stored.idea, row.meta)
+
+        if occurrence.whole:
+            return record.id
+        return store_part(scratch, record.id, occurrence.first, occurrence.last, self._caller)
+
+
+def _required_where_different(
+    store: Store, runs: Sequence[str], caller: str, works: Sequence[_Work]
+) -> PlanDraft:
+    first, *others = runs
+    choices = Choices(runs=tuple(others))
+    lifted = lift_function(read_function(store, first, caller), store, caller, choices.runs)
+    draft = make_draft(lifted, choices, {}, strict=False)
+    inputs = [draft.arguments(run) for run in (lifted.aligned, *lifted.others)]
+    required = {
+        name
+        for name in inputs[0]
+        if any(name not in other or other[name] != inputs[0][name] for other in inputs[1:])
+    }
+    required |= {
+        parameter.name
+        for parameter in draft.parameters
+        if not parameter.followed and _has_differed(parameter, draft, works)
+    }
+    decisions = {name: ParameterDecision(required=True) for name in required}
+    return make_draft(lifted, choices, decisions, strict=False)
+
+
+def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]) -> bool:
+    """Return whether the literal that a parameter fills had another value in some of the works."""
+    at = parameter.leaves[0].at
+    place = place_in(at)
+    number = None if place is None else draft.lifted.aligned.recorded.get(place)
+    if number is None:
+        return False
+
+    occurrence = works[0].occurrence
+    index = number - occurrence.first if occurrence.whole else number
+    values = [read(dict(work.calls[index].parameters), keys_below(at)) for work in works]
+    return any(value != values[0] for value in values)
+
+
+def _different(works: Sequence[_Work]) -> list[_Work]:
+    """Return the works that were done with other parameters or other results than before."""
+    seen: set[bytes] = set()
+    different: list[_Work] = []
+    for work in works:
+        content = encode([[call.parameters, call.value] for call in work.calls])
+        if content not in seen:
+            seen.add(content)
+            different.append(work)
+    return different
+
+
 def _examine(
-    runs: _Runs, lines: Sequence[_Line], repeated: _Repeated, names: set[str]
+    runs: _Runs,
+    drafts: _Drafts,
+    lines: Sequence[_Line],
+    repeated: _Repeated,
+    names: set[str],
 ) -> Suggestion | None:
     """Return the tool that could do repeated work, or None if a tool is not worth it."""
     works: list[_Work] = []
@@ -392,18 +531,25 @@ def _examine(
     if times < 3 and all(parameters == parameters_of[0] for parameters in parameters_of):
         return None
 
-    parameters = _parameters([work.calls for work in works])
+    named, draft = drafts.of(_different(works))
+    if draft is None:
+        return None
+
+    parameters = _parameters(draft)
     if is_single and not any("default" in parameter for _, parameter in parameters):
         # The suggested tool would do the same as the tool that was called.
         return None
 
+    tools = tuple(name for _, name in latest.origins)
+    required = [name for name, parameter in parameters if parameter.keys() == {"at"}]
     return Suggestion(
-        name=safe_name(_name(works), names),
+        name=safe_name(tool_name(tools, required, names), names),
         times=times,
-        tools=tuple(name for _, name in latest.origins),
+        tools=tools,
         changes=changes,
         parameters=parameters,
-        occurrences=tuple(work.occurrence for work in works),
+        open=tuple(open_points(draft, output_counts=False)),
+        occurrences=tuple(work.occurrence for work in named),
         title=latest.line.title,
     )
 
@@ -421,125 +567,28 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
     return _Work(line, Occurrence(line.run, first, last, whole), calls)
 
 
-def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
-    """Return the parameters of the tool, keyed by name, each as `{"default"?, "at":
-    ["calls.0.city", ...]}`.
+def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:
+    """Return the parameters of a tool: first those that callers must pass, then those with a
+    default, then those whose values are copied unless a caller passes them.
     """
-    slots: list[_Slot] = []
-    results = [_Results() for _ in works]
-    for place in range(len(works[0])):
-        calls = [work[place] for work in works]
-        for key in dict.fromkeys(key for call in calls for key in call.parameters):
-            values = [call.parameters.get(key) for call in calls]
-            copied = [result.paths(value) for result, value in zip(results, values, strict=True)]
-            if copied[0].intersection(*copied[1:]):
-                # The value always occurs at the same place in an earlier result, so it is not a
-                # parameter.
-                continue
+    paths: dict[str, list[JSON]] = {}
+    for parameter in draft.parameters:
+        name = draft.inputs.renamed.get(parameter.name, parameter.name)
+        paths[name] = [path_of(leaf.at) for leaf in parameter.leaves]
 
-            at = f"calls.{place}.{key}"
-            equal = next(
-                (slot for slot in slots if slot.filled.keys == (key,) and slot.values == values),
-                None,
-            )
-            if equal is not None:
-                equal.at.append(at)
-            else:
-                filled = Filled(calls[0].tool.origin[1], (key,), values[0], call=place)
-                slots.append(_Slot(filled, values, [at]))
+    required = list_or_empty(draft.inputs.schema.get("required"))
+    groups: list[list[tuple[str, JSONObject]]] = [[], [], []]
+    for name, schema in object_or_empty(draft.inputs.schema.get("properties")).items():
+        entry: JSONObject = {"at": paths.get(name, [])}
+        members = object_or_empty(schema)
+        if name in required:
+            groups[0].append((name, entry))
+        elif "default" in members:
+            groups[1].append((name, {**entry, "default": members["default"]}))
+        else:
+            groups[2].append((name, {**entry, "optional": True}))
 
-        for result, call in zip(results, calls, strict=True):
-            result.add(place, call.value)
-
-    parameters: list[tuple[str, JSONObject]] = []
-    for name, slot in zip(parameter_names([slot.filled for slot in slots]), slots, strict=True):
-        entry: JSONObject = {"at": [*slot.at]}
-        if all(value == slot.values[0] for value in slot.values):
-            entry["default"] = slot.values[0]
-        parameters.append((name, entry))
-
-    return tuple(sorted(parameters, key=lambda parameter: "default" in parameter[1]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """The places that a parameter of the tool fills, with its value in each occurrence."""
-
-    filled: Filled
-    values: list[JSON]
-    at: list[str]
-
-
-class _Results:
-    """The values in the results of some calls."""
-
-    def __init__(self) -> None:
-        self._paths: dict[tuple[str, JSON], set[str]] = {}
-
-    def add(self, place: int, value: JSON) -> None:
-        """Record the values of a result."""
-        for number, (path, leaf) in enumerate(_leaves(value, f"†results.{place}")):
-            if number >= _LEAVES:
-                break
-            key = _key(leaf)
-            if key is not None:
-                self._paths.setdefault(key, set()).add(path)
-
-    def paths(self, value: JSON) -> set[str]:
-        """Return the places at which a value was seen."""
-        key = _key(value)
-        return set() if key is None else self._paths.get(key, set())
-
-
-def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
-    if isinstance(value, str):
-        inner: JSON | Missing = parsed_text(value)
-    else:
-        inner = value
-
-    if isinstance(inner, dict):
-        for key, item in inner.items():
-            yield from _leaves(item, f"{path}.{key}")
-    elif isinstance(inner, list):
-        for number, item in enumerate(inner):
-            yield from _leaves(item, f"{path}.{number}")
-
-    if not isinstance(value, dict | list):
-        yield path, value
-
-
-def _key(value: JSON) -> tuple[str, JSON] | None:
-    """Return a key that identifies a value, or None if the value is too common to show where it
-    comes from.
-    """
-    if isinstance(value, str):
-        return ("text", value) if len(value) > 1 else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return ("number", value) if abs(value) >= 10 else None
-
-
-def _name(works: Sequence[_Work]) -> str:
-    """Return a name composed of the words that all tasks share, without the values of their calls,
-    or else of the tools' names.
-    """
-    tasks: list[tuple[str, set[str]]] = []
-    for work in works:
-        data: set[str] = set()
-        for call in work.calls:
-            for value in call.parameters.values():
-                words = words_of(_text(value))
-                # A task does not quote a long string. If they share words, that is chance.
-                if len(words) <= _WORDS_OF_VALUE:
-                    data.update(words)
-
-        tasks.append((work.line.title, data))
-
-    return tool_name(tasks, [name for _, name in works[0].origins])
-
-
-def _text(value: JSON) -> str:
-    return value if isinstance(value, str) else encode_text(value)
+    return tuple(parameter for group in groups for parameter in group)
 
 
 def _shown(value: JSON) -> str:

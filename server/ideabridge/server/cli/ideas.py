@@ -406,6 +406,11 @@ def suggest_ideas(
         only_reads = "" if suggestion.changes else " (only reads)"
         tools = " → ".join(suggestion.tools)
         show_line(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")
+        if suggestion.open:
+            more = len(suggestion.open) - 1
+            tail = f" (and {more} more)" if more else ""
+            show_line(fit(f"  open: {suggestion.open[0].line}{tail}", 4), "yellow")
+            show_line(fit("  a program settles it: add --program ask, FILE, or show", 4), "yellow")
         # A command is not wrapped, so that the person can copy it.
         show_line(f"  {suggestion.command}")
 

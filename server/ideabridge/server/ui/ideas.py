@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -375,7 +375,10 @@ class IdeaPages:
         """Show the tool that a run would become, with what a person may decide about it."""
         query = request.query_params
         runs = [run for run in query.getlist("with") if run]
-        return await self._draft_page(request, query.get("ref", ""), query.get("name", ""), runs)
+        required = [name for name in query.getlist("require") if name]
+        return await self._draft_page(
+            request, query.get("ref", ""), query.get("name", ""), runs, required=required
+        )
 
     async def _draft_page(
         self,
@@ -384,9 +387,11 @@ class IdeaPages:
         name: str,
         runs: list[str],
         refused: _RefusedText | None = None,
+        required: Sequence[str] = (),
     ) -> Response:
         """Return the page of a draft. `refused` is a program that was submitted on this page and
-        refused.
+        refused. `required` are the parameters that callers must pass unless a person decides
+        otherwise.
         """
         visitor = visitor_of(request)
         before: Publication | None = None
@@ -396,6 +401,10 @@ class IdeaPages:
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
         decided = self._decided(before, ref, visitor)
+        if required and not decided.parameters:
+            parameters: JSONObject = {name: {"required": True} for name in required}
+            decided = EarlierDecisions(parameters, decided.choices)
+
         choices = dict(decided.choices)
         if runs:
             choices["runs"] = list[JSON](runs)
