@@ -15,13 +15,13 @@ import pytest
 from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.configuration import ConfigurationError, load_configuration
 from ideabridge.bridge.standing_rules import rules_path
 from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.server.serving import (
     BIN,
     ERAS,
+    TOOLS,
     call,
     configured,
     http_process,
@@ -164,9 +164,16 @@ async def test_a_project_adds_and_reads_no_rules(key: str, tmp_path: Path) -> No
         told = await call(client, "run_plan", calls=[note(tmp_path / "two")])
         assert told["status"] == "needs_approval"
 
-    write_trusted(project, {key: json.loads(stored)["rules"]})
-    with pytest.raises(ConfigurationError, match=key):
-        load_configuration(project=project)
+    content = {key: json.loads(stored)["rules"], "tools": [str(TOOLS)], "store": "s.sqlite"}
+    write_trusted(project, content)
+    # Some of these keys are refused, and the others are ignored.
+    command = preloaded.python(BIN / "ideabridge", "run", "-", "--json")
+    plan = json.dumps({"calls": [note(tmp_path / "three")]})
+    ended = await anyio.run_process(command, input=plan.encode(), check=False)
+    said = b"unknown key" if ended.returncode == 2 else b"approval needed"
+    assert ended.returncode in (2, 4)
+    assert said in ended.stderr
+    assert not (tmp_path / "three").exists()
 
 
 # -- users of one server ---------------------------------------------------------------------------
