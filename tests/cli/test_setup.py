@@ -265,3 +265,22 @@ def test_the_undo_keeps_what_the_user_added_since(
     assert main(["setup", "--undo", "--yes"]) == 0
     assert "only the entries of the setup were put back" in capsys.readouterr().err
     assert set(machine.servers()) == {"mine"}
+
+
+def test_a_file_that_several_hosts_read_counts_for_those_that_are_here(
+    machine: Machine, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
+    # Visual Studio reads it on Windows. Elsewhere it says nothing about Visual Studio.
+    put(machine.home / ".mcp.json", "{}")
+    assert main(["setup", "--dry-run", "--json"]) == 0
+    answer = printed(capsys)
+    assert [client["name"] for client in answer["clients"]] == [
+        "claude-code",
+        "codex",
+        "cursor",
+        "vscode",
+        "gemini-cli",
+    ]
+    (build,) = [server for server in answer["servers"] if server["name"] == "build"]
+    assert [source["client"] for source in build["from"]] == ["claude-code"]

@@ -46,6 +46,7 @@ from ideabridge.tools.errors import ValueMismatchError
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.publishing.publish_request import PublishRequest
+    from ideabridge.bridge.publishing.suggestions import Suggestion
     from ideabridge.bridge.store.idea import Publication
 
 NameArgument = Annotated[
@@ -435,6 +436,24 @@ async def publish(
             _say_open(published, request.ref)
 
     return published
+
+
+async def publish_suggestion(
+    bridge: Bridge, suggestion: Suggestion, options: Options
+) -> Publication:
+    """Publish the tool of a suggestion, as its command does.
+
+    Raises:
+        PublicationError: it cannot be published.
+    """
+    from ideabridge.bridge.lifting.choices import read_choices
+    from ideabridge.bridge.publishing.publish_request import PublishRequest
+
+    latest, *others = (occurrence.ref for occurrence in suggestion.occurrences)
+    choices = await _with_called_runs(bridge, choices_of_options(options, None, others))
+    ref = await _called_run(bridge, lookup_called(options, latest), None)
+    request = PublishRequest(ref, suggestion.name, choices=read_choices(choices))
+    return await publish(bridge, request, options)
 
 
 @app.command("publish")

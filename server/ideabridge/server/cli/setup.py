@@ -23,10 +23,12 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.server.setup.execution import SetupOutcome
     from ideabridge.server.setup.plan import Choice, SetupPlan
+    from ideabridge.server.setup.record import SetupRecord
 
 _ANSWERS: Final[dict[str, Choice]] = {"c": "copy", "copy": "copy", "m": "move", "move": "move"}
 _STYLES: Final = {"restored": "green", "edited": "yellow", "left": "yellow", "failed": "red"}
@@ -57,6 +59,9 @@ async def setup(
     Servers of the project go into its ideabridge.json, if a person at a terminal agrees. --undo
     puts every byte back. Exit code 2: there is no terminal and no --yes, so nothing was changed.
     """
+    from ideabridge.server.setup.execution import carry_out
+    from ideabridge.server.setup.record import new_record, one_at_a_time
+
     if undo:
         return _undo(options, dry_run=dry_run, yes=yes)
 
@@ -74,13 +79,22 @@ async def setup(
         choice = await _ask(plan)
 
     if choice is None:
-        return _report_unchanged(options, plan, asks=asks, dry_run=dry_run)
+        code = _report_unchanged(options, plan, asks=asks, dry_run=dry_run)
+        if asks and plan.changes_nothing:
+            await _offer_more(options, plan, new_record())
+        return code
 
-    outcome = _carry_out(plan, choice)
+    record = new_record()
+    with one_at_a_time():
+        outcome = carry_out(plan, choice, record)
+
     if options.json:
         print_json(_done_json(plan, outcome, choice))
     else:
-        _say_done(plan, outcome)
+        _say_done(outcome)
+        if asks:
+            await _offer_more(options, plan, record)
+        _say_next(plan)
 
     return ExitCode.FAILED if outcome.problems else ExitCode.DONE
 
@@ -123,17 +137,20 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
                 write(part)
 
     rows = pages.server_rows(plan)
-    if rows:
-        for line in wrapped_table(pages.TITLES, rows, width):
+    of_project = pages.project_rows(plan)
+    for line in wrapped_table(pages.TITLES, rows, width) if rows else ["No client has servers."]:
+        write(line)
+    if of_project:
+        write("")
+        write("Servers of this project, chosen by whoever wrote its files:")
+        for line in wrapped_table(pages.TITLES, of_project, width):
             write(line)
-    else:
-        write("No client here has servers.")
 
     if plan.changes_nothing:
         return
 
     section("Not taken over:", pages.refused_lines(plan))
-    section("What clients do otherwise:", pages.difference_lines(plan))
+    section("Notes:", pages.difference_lines(plan))
     section("What changes:", pages.change_lines(plan))
     section(
         "Rules of your clients that name these servers. They keep working if the servers stay, "
@@ -148,7 +165,7 @@ async def _ask(plan: SetupPlan) -> Choice | None:
         return "copy" if confirm("Do this?") else None
 
     say("")
-    say(
+    _tell(
         "Copied servers stay in their clients, too. Each then starts twice there: for the client, "
         "and behind ideabridge. Moved servers are removed from your own files of the clients."
     )
@@ -179,8 +196,8 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
     else:
         code = ExitCode.USAGE
         text = (
-            "nothing was changed, because nobody is at a terminal to be asked. A person runs "
-            "`ideabridge setup` at a terminal; `ideabridge setup --yes` changes your own files"
+            "nothing was changed, because nobody was asked. A person runs `ideabridge setup` at a "
+            "terminal; `ideabridge setup --yes` changes your own files"
         )
 
     if options.json:
@@ -188,15 +205,6 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
     else:
         say(text, "green" if code == ExitCode.DONE else "yellow")
     return code
-
-
-def _carry_out(plan: SetupPlan, choice: Choice) -> SetupOutcome:
-    """Make the changes, while no other process sets anything up."""
-    from ideabridge.server.setup.execution import carry_out
-    from ideabridge.server.setup.record import new_record, one_at_a_time
-
-    with one_at_a_time():
-        return carry_out(plan, choice, new_record())
 
 
 def _done_json(plan: SetupPlan, outcome: SetupOutcome, choice: Choice) -> JSONObject:
@@ -213,8 +221,8 @@ def _done_json(plan: SetupPlan, outcome: SetupOutcome, choice: Choice) -> JSONOb
     }
 
 
-def _say_done(plan: SetupPlan, outcome: SetupOutcome) -> None:
-    """Report what was done, and what to do now."""
+def _say_done(outcome: SetupOutcome) -> None:
+    """Report what was done."""
     from ideabridge.server.setup.report import listed_words, near
 
     for problem in outcome.problems:
@@ -222,23 +230,41 @@ def _say_done(plan: SetupPlan, outcome: SetupOutcome) -> None:
 
     for place in dict.fromkeys(place for _, place in outcome.secrets):
         names = [name for name, stored_in in outcome.secrets if stored_in == place]
-        _tell(f"{listed_words(names)}: in {place}")
+        _tell(f"{listed_words(names)}: in {place}", further="  ")
 
-    _tell(f"written: {listed_words([near(path) for path in outcome.written])}", "green")
+    files = listed_words([near(path) for path in outcome.written])
+    _tell(f"written: {files}", "green", further="  ")
+
+
+async def _offer_more(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
+    """Offer what the clients did and allowed before. An error ends only this."""
+    from ideabridge.server.cli.first_tools import offer_always, offer_histories
+
+    for offer in (offer_histories, offer_always):
+        try:
+            await offer(options, plan, record)
+        except IdeabridgeError as error:
+            report(str(error))
+
+
+def _say_next(plan: SetupPlan) -> None:
+    """Say in three lines what to do now."""
+    from ideabridge.server.setup.report import listed_words
+
     titles = [host.host.title for host in plan.hosts if host.state != "blocked"]
     say("")
     if titles:
-        _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.")
+        _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   ")
     else:
         _tell("1. No client is here yet. `ideabridge install HOST` prints what a client needs.")
     _tell('2. Ask one of them: "Which tools can ideabridge call?"')
     _tell("3. `ideabridge setup --undo` puts everything back.")
 
 
-def _tell(text: str, style: str | None = None) -> None:
-    """Report a line, wrapped to the terminal."""
+def _tell(text: str, style: str | None = None, further: str = "") -> None:
+    """Report a line, wrapped to the terminal. Its other lines begin with `further`."""
     width = terminal_width(of_errors=True)
-    for line in [text] if width is None else wrapped(text, width, further="   "):
+    for line in [text] if width is None else wrapped(text, width, further=further):
         say(line, style)
 
 
@@ -247,12 +273,17 @@ def _tell(text: str, style: str | None = None) -> None:
 
 def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
     """Undo all setups. Return the exit code."""
-    from ideabridge.server.setup.record import one_at_a_time, setup_records
+    from ideabridge.server.setup.record import RemainingStep, one_at_a_time, setup_records
     from ideabridge.server.setup.undo import describe_step, undo
 
     with one_at_a_time():
         records = setup_records()
-        lines = [describe_step(step) for record in records for step in record.steps]
+        lines = [
+            describe_step(step)
+            for record in records
+            for step in record.steps
+            if not isinstance(step, RemainingStep)
+        ]
         reason = _undo_refusal(options, lines, dry_run=dry_run, yes=yes)
         if reason is not None:
             return _report_not_undone(options, lines, *reason)
@@ -262,7 +293,7 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
         print_json({"done": True, "steps": [step.to_json() for step in undone]})
     else:
         for step in undone:
-            _tell(step.text, _STYLES[step.result])
+            _tell(step.text, _STYLES[step.result], further="  ")
     return ExitCode.FAILED if any(step.result == "failed" for step in undone) else ExitCode.DONE
 
 
@@ -277,12 +308,12 @@ def _undo_refusal(
     if yes:
         return None
     if options.json or not at_terminal():
-        why = "nobody is at a terminal to be asked; `ideabridge setup --undo --yes` does not ask"
+        why = "nothing was changed, because nobody was asked; --yes does not ask"
         return why, ExitCode.USAGE
 
     say("These are put back:")
     for line in lines:
-        _tell(f"   {line}")
+        _tell(f"  {line}", further="    ")
     return None if confirm("Put them back?") else ("nothing was changed", ExitCode.FAILED)
 
 

@@ -192,6 +192,7 @@ class Host:
             `{name}` stand for the scope and the name of the server; the words of its command
             follow. Empty if the host has no such command.
         command_scope: the only scope in which that command adds a server; None for all.
+        platforms: the values of `sys.platform` on which the host runs; empty for all.
     """
 
     name: str
@@ -208,6 +209,7 @@ class Host:
     unsure: str = ""
     command: tuple[str, ...] = ()
     command_scope: Scope | None = None
+    platforms: tuple[str, ...] = ()
 
     def files(self, environment: HostEnvironment) -> list[HostFile]:
         """Return the files that the host reads on one machine; the first one wins."""
@@ -393,6 +395,7 @@ HOSTS: Final = (
         ),
         _TYPED,
         unsure="Its documentation does not say in which folder a server runs.",
+        platforms=("win32",),
     ),
     Host(
         "copilot-cli",

@@ -4,8 +4,8 @@ Taking it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ideabridge.bridge.configuration import is_user_file, user_file
@@ -76,7 +76,7 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
     """
     targets = _targets(environment)
     hosts = [_host(host, environment, targets) for host in HOSTS]
-    present = tuple(entry for entry in hosts if entry.is_here or entry.servers)
+    present = tuple(entry for entry in _without_absent(hosts) if entry.is_here or entry.servers)
     places = [
         *(HostFile(target.file, "user", ("mcpServers",), "jsonc") for target in targets.all),
         *(entry.own for entry in present if entry.is_here),
@@ -101,6 +101,21 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
         known_secrets(targets),
         _project_problem(targets),
     )
+
+
+def _without_absent(hosts: list[HostInventory]) -> Iterator[HostInventory]:
+    """Yield the hosts. A file of the project that several hosts read counts for those of them that
+    are here or, if none is, for one.
+    """
+    read = {server.file for host in hosts if host.is_here for server in host.servers}
+    for host in hosts:
+        if host.is_here:
+            yield host
+            continue
+
+        servers = tuple(server for server in host.servers if server.file not in read)
+        read.update(server.file for server in servers)
+        yield replace(host, servers=servers)
 
 
 def _targets(environment: HostEnvironment) -> Destinations:
@@ -145,6 +160,9 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
 
 def _is_here(host: Host, environment: HostEnvironment) -> bool:
     """Return whether the user has a file of the host, or the folder in which the host has it."""
+    if host.platforms and environment.platform not in host.platforms:
+        return False
+
     project = environment.project
     everybody = {environment.home, environment.home / ".config", project, *project.parents}
     for file in host.files(environment):

@@ -135,6 +135,31 @@ class SetupPlan:
         """Whether everything is set up already."""
         return not self.new_servers and not self.new_hosts
 
+    def names_in(self, host: str) -> dict[str, str]:
+        """Return the name in `ideabridge.json` for the name of each server in a host."""
+        return {
+            source.adoption.name: server.name
+            for server in self.servers
+            for source in server.sources
+            if source.host.name == host
+        }
+
+    def approved(self) -> dict[str, tuple[str, ...]]:
+        """Return the tools that the user's own files of hosts let run without asking, by server;
+        `*` stands for all of a server.
+        """
+        approved: dict[str, tuple[str, ...]] = {}
+        for server in self.servers:
+            names = [
+                name
+                for source in server.sources
+                if source.adoption.scope == "user"
+                for name in source.adoption.approved
+            ]
+            if names:
+                approved[server.name] = tuple(dict.fromkeys(names))
+        return approved
+
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
         Others use the files of the project, too.
@@ -336,8 +361,11 @@ class _Merging:
     def planned(self) -> Iterator[PlannedServer]:
         """Yield the merged servers."""
         present = {target.file: self._present(target) for target in self._inventory.targets.all}
+        own_file = self._inventory.targets.user.file
         extraction = Extraction(self._inventory.secrets)
-        for (file, digest), group in self._groups.items():
+        # The user's own servers come first, so their names are known.
+        groups = sorted(self._groups.items(), key=lambda item: item[0][0] != own_file)
+        for (file, digest), group in groups:
             digests = present[file]
             sources = tuple(group.sources)
             name = _known_name(digests, group)
@@ -350,6 +378,8 @@ class _Merging:
             name = _free_name(sources[0], digests)
             digests[name] = digest
             merged, notes = _merged(sources)
+            if not group.target.is_own and name in present[own_file]:
+                notes = (*notes, "in this project it replaces your own server of this name")
             extracted = extraction.extracted(group.target, name, merged)
             if extracted.left and not group.target.is_own:
                 self.refused.append(_with_secret(sources[0], extracted.left))

@@ -66,6 +66,16 @@ class TrustStep(BaseModel):
     was_trusted: bool
 
 
+class RuleStep(BaseModel):
+    """A tool that a person allowed always, by the id of the rule."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["rule"] = "rule"
+    id: str
+    tool: str
+
+
 class RemainingStep(BaseModel):
     """Something that `--undo` leaves as it is. `text` says what it is, and how to remove it."""
 
@@ -75,7 +85,7 @@ class RemainingStep(BaseModel):
     text: str
 
 
-SetupStep = FileStep | SecretStep | TrustStep | RemainingStep
+SetupStep = FileStep | SecretStep | TrustStep | RuleStep | RemainingStep
 """One change."""
 
 _STEPS: Final = TypeAdapter[list[SetupStep]](

@@ -16,11 +16,20 @@ TITLES = ("server", "from", "what it starts or calls")
 
 
 def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return a row for each server: its name, the hosts that have it, and what it starts."""
-    return [
-        (server.name, ", ".join(_sources(server)), _shown(server))
-        for server in (*plan.servers, *plan.asks_person)
-    ]
+    """Return a row for each server of the user: its name, the hosts that have it, and what it
+    starts.
+    """
+    return [_row(server) for server in plan.servers if server.target.is_own]
+
+
+def project_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
+    """Return such a row for each server of the project."""
+    servers = [server for server in plan.servers if not server.target.is_own]
+    return [_row(server) for server in (*servers, *plan.asks_person)]
+
+
+def _row(server: PlannedServer) -> tuple[str, str, str]:
+    return server.name, ", ".join(_sources(server)), started(server.entry)
 
 
 def _sources(server: PlannedServer) -> list[str]:
@@ -29,16 +38,10 @@ def _sources(server: PlannedServer) -> list[str]:
 
 def _source(source: ServerSource) -> str:
     match source.adoption.scope:
-        case "project":
-            return f"{source.host.title} (this project)"
         case "local":
             return f"{source.host.title} (yours, in this project)"
         case _:
             return source.host.title
-
-
-def _shown(server: PlannedServer) -> str:
-    return started(server.entry)
 
 
 def started(entry: JSONObject) -> str:
@@ -71,13 +74,15 @@ def refused_lines(plan: SetupPlan) -> list[str]:
         "terminal, by `ideabridge setup` without --yes"
         for server in plan.asks_person
     ]
-    lines += [problem for host in plan.inventory.hosts for problem in host.problems]
+    problems = [problem for host in plan.inventory.hosts for problem in host.problems]
+    blocked = [host.why for host in plan.hosts]
+    lines += [problem for problem in dict.fromkeys(problems) if problem not in blocked]
     lines += [
         f"{host.host.title} does not get ideabridge: {host.why}"
         for host in plan.hosts
         if host.state == "blocked"
     ]
-    return list(dict.fromkeys(lines))
+    return lines
 
 
 def difference_lines(plan: SetupPlan) -> list[str]:

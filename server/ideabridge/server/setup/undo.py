@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.standing_rules import StandingRuleError, StandingRules
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
 from ideabridge.bridge.stored_secrets import SecretOwner, StoredSecretError, remove_secret
 from ideabridge.bridge.trust import TrustError, forget, trust_command
 from ideabridge.server.hosts.editing.host_text import EditedFile
@@ -21,6 +25,7 @@ from ideabridge.server.hosts.editing.undo import remove_empty_folders, undo_file
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.setup.record import (
     FileStep,
+    RuleStep,
     SecretStep,
     SetupRecord,
     SetupStep,
@@ -59,6 +64,8 @@ def describe_step(step: SetupStep) -> str:
             return f"the secret {step.name}"
         case TrustStep():
             return f"the trust in {step.file}"
+        case RuleStep():
+            return f"the rule that {step.tool} is allowed always"
         case _:
             return step.text
 
@@ -91,6 +98,8 @@ def _undone(step: SetupStep) -> UndoneStep:
             return _undo_secret(step)
         case TrustStep():
             return _undo_trust(step)
+        case RuleStep():
+            return _undo_rule(step)
         case _:
             return UndoneStep("store", "left", step.text)
 
@@ -175,3 +184,16 @@ def _undo_trust(step: TrustStep) -> UndoneStep:
             what, "left", f"{step.file} is not trusted now; to look at it and trust it: {command}"
         )
     return UndoneStep(what, "restored", f"{step.file} is not trusted any more")
+
+
+def _undo_rule(step: RuleStep) -> UndoneStep:
+    what = f"the rule that {step.tool} is allowed always"
+    try:
+        with Store.open(":memory:") as store:
+            rules = StandingRules(Configuration(), store)
+            for listed in rules.listed(LOCAL):
+                if listed.rule.id == step.id:
+                    rules.withdraw(listed.rule)
+    except StandingRuleError as error:
+        return UndoneStep(what, "failed", str(error))
+    return UndoneStep(what, "restored", f"{step.tool} is not allowed always any more")

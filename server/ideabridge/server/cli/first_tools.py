@@ -1,0 +1,216 @@
+"""First tools: after a setup, what the logs of clients suggest, and what clients call without
+asking. A person at a terminal is asked about each.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from ideabridge.server.cli.connecting import connected
+from ideabridge.server.cli.console import (
+    confirm,
+    let_read,
+    read_line,
+    report,
+    say,
+    terminal_width,
+    working,
+    wrapped,
+)
+from ideabridge.server.cli.options import Options
+from ideabridge.server.cli.publishing import publish_suggestion
+from ideabridge.server.cli.stores import open_store
+from ideabridge.server.setup.record import RemainingStep, RuleStep, SetupRecord
+from ideabridge.server.views.text import counted
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.history.importer import HistoryImport
+    from ideabridge.bridge.publishing.suggestions import Suggestion
+    from ideabridge.server.setup.plan import SetupPlan
+    from ideabridge.tools.tool import Tool
+
+_MOST_SUGGESTIONS = 3
+
+
+async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
+    """Ask whether the logs of clients may be read, import them, and offer the tools that they
+    suggest.
+
+    Args:
+        options: the options of the command.
+        plan: what was set up. It says which names the servers have in the logs.
+        record: receives what stays after an undo.
+
+    Raises:
+        StoreError: the store cannot be opened or written.
+    """
+    from ideabridge.bridge.bridge import Bridge
+
+    async with AsyncExitStack() as stack:
+        store = stack.enter_context(open_store(options, create=True))
+        bridge = Bridge(options.configuration(asking=False), store=store)
+        histories = _histories(bridge, plan)
+        if not histories:
+            return
+
+        _say_histories(histories)
+        if not confirm("Read these logs?"):
+            return
+
+        record.add(
+            RemainingStep(
+                text=f"runs imported from logs are in {bridge.configuration.store}, and stay there"
+            )
+        )
+        await stack.enter_async_context(connected(bridge))
+        for history in histories:
+            await _take(history)
+        await _offer_tools(options, bridge, record)
+
+
+def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
+    """Return the histories of clients that have logs, from which nothing was imported yet."""
+    from ideabridge.bridge.history.importer import HISTORIES
+    from ideabridge.bridge.store.users import LOCAL
+
+    modules = [name for name, entry in bridge.configuration.modules.items() if not entry.disabled]
+    histories: list[HistoryImport] = []
+    for host in HISTORIES:
+        names = {name: server for name, server in plan.names_in(host).items() if server in modules}
+        history = bridge.history(host, modules=names)
+        if modules and history.logs.files and not bridge.store.runs.origins(LOCAL, host):
+            histories.append(history)
+
+    return histories
+
+
+def _say_histories(histories: list[HistoryImport]) -> None:
+    say("")
+    for history in histories:
+        logs = counted(len(history.logs.files), "log")
+        _tell(f"{history.title} has {logs} of what it did, in {history.folders[0]}")
+    _tell(
+        "Taken are calls of your servers, their results, and what you had asked for. They stay in "
+        "your store. What was done repeatedly can become a tool."
+    )
+
+
+async def _take(history: HistoryImport) -> None:
+    with working(f"reading the logs of {history.title}"):
+        imported = await history.take()
+
+    for path, why in imported.failed.items():
+        report(f"{path}: {why}")
+    new = [run for run in imported.runs if not run.why]
+    calls = counted(sum(run.calls for run in new), "call")
+    _tell(f"{history.title}: {counted(len(new), 'run')} with {calls} saved", "green")
+
+
+async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) -> None:
+    """Show the tools that the runs suggest, and publish those that the person chooses."""
+    from ideabridge.bridge.publishing.suggestions import suggest
+    from ideabridge.bridge.store.users import LOCAL
+
+    suggestions = suggest(bridge.store, LOCAL, limit=_MOST_SUGGESTIONS)
+    if not suggestions:
+        _tell("nothing was done repeatedly that could become a tool")
+        return
+
+    say("")
+    say("These could become tools, which every client can call:")
+    for number, suggestion in enumerate(suggestions, start=1):
+        _tell(f"{number}. {suggestion.signature}, done {suggestion.times} times", "bold")
+        effect = "may change something" if suggestion.changes else "only reads"
+        _tell(f"   {' → '.join(suggestion.tools)} ({effect}): {suggestion.title}", "dim")
+
+    await let_read()
+    numbers = ", ".join(str(number + 1) for number in range(len(suggestions)))
+    line = await read_line(f"Publish {numbers}, a(ll), or Enter for none: ")
+    for suggestion in _chosen(suggestions, line or ""):
+        try:
+            publication = await publish_suggestion(bridge, suggestion, options)
+        except IdeabridgeError as error:
+            report(f"{suggestion.name}: {error}")
+            continue
+        name = publication.name
+        record.add(
+            RemainingStep(
+                text=f"the tool {name} is published; `ideabridge ideas unpublish {name}` ends that"
+            )
+        )
+        _tell(f"{name} is a tool now: {publication.description}", "green")
+
+
+def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion]:
+    """Return the suggestions that a line names by number; all of them for `a`."""
+    words = line.replace(",", " ").lower().split()
+    if words and words[0] in ("a", "all"):
+        return suggestions
+    return [suggestion for number, suggestion in enumerate(suggestions, 1) if str(number) in words]
+
+
+async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
+    """Ask whether tools that clients call without asking are to run without a question here, too.
+
+    Args:
+        options: the options of the command.
+        plan: what was set up.
+        record: receives the rules that the person gives.
+
+    Raises:
+        StandingRuleError: the rules cannot be changed.
+    """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.loop.event import AT_TERMINAL
+    from ideabridge.bridge.standing_rules import allow_always
+
+    configuration = options.configuration(asking=False)
+    approved = {
+        name: names
+        for name, names in plan.approved().items()
+        if name in configuration.modules and not configuration.modules[name].disabled
+    }
+    if not approved:
+        return
+
+    only = configuration.with_only(list(approved))
+    async with connected(Bridge(only, store=":memory:")) as bridge:
+        tools = [tool for tool in bridge.tools() if _is_approved(tool, approved)]
+
+    if not tools:
+        return
+
+    say("")
+    _tell(
+        "Your clients call these tools without asking you. ideabridge asks before a call that may "
+        "change something:"
+    )
+    for name in approved:
+        listed = [tool.name_in_module for tool in tools if tool.module == name]
+        if listed:
+            _tell(f"   {name}: {', '.join(listed)}")
+
+    if not confirm("Allow them always, in this workspace?"):
+        return
+    for tool in tools:
+        rule = allow_always(tool, configuration, AT_TERMINAL)
+        record.add(RuleStep(id=rule.id, tool=rule.tool.label))
+    _tell("`ideabridge approvals rules` lists them, and --remove withdraws one", "green")
+
+
+def _is_approved(tool: Tool, approved: dict[str, tuple[str, ...]]) -> bool:
+    """Return whether a client calls a tool without asking, although the tool may change
+    something.
+    """
+    names = approved.get(tool.module or "", ())
+    is_named = "*" in names or tool.name_in_module in names
+    return is_named and tool.annotations.read_only is not True
+
+
+def _tell(text: str, style: str | None = None) -> None:
+    width = terminal_width(of_errors=True)
+    for line in [text] if width is None else wrapped(text, width, further="   "):
+        say(line, style)
