@@ -243,3 +243,10 @@ def test_what_is_no_toml_is_named_with_its_place(tmp_path: Path) -> None:
     path.write_text("a = 1\nb = \n")
     with pytest.raises(HostFileError, match=r"config\.toml: is not TOML: .*line 2"):
         read_host_text(path, "toml")
+
+
+def test_a_file_that_takes_long_to_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# x\n" * 500_000)
+    with pytest.raises(HostFileError, match="characters of TOML"):
+        read_host_text(path, "toml")

@@ -49,7 +49,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a host's file, in bytes. Some hosts keep recorded conversations in the same
 file."""
 
-_MAX_TOML: Final = 1024 * 1024
+MAX_TOML: Final = 1024 * 1024
 """Maximum size of a file of TOML, in characters. Its parser takes about a second for so many."""
 
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
@@ -225,8 +225,8 @@ def _json_document(path: Path, text: str) -> HostDocument:
 
 
 def _toml_document(path: Path, text: str) -> HostDocument:
-    if len(text) > _MAX_TOML:
-        damage = f"has {len(text):,} characters of TOML; at most {_MAX_TOML:,} are read"
+    if len(text) > MAX_TOML:
+        damage = f"has {len(text):,} characters of TOML; at most {MAX_TOML:,} are read"
         return HostDocument(path, text, {}, damage=damage)
 
     try:

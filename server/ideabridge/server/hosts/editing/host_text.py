@@ -18,7 +18,7 @@ from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.editing.change import EntryChange, UneditableError, changed
 from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remove_json
 from ideabridge.server.hosts.editing.writing import Replacement, replace_file
-from ideabridge.server.hosts.host import MAX_BYTES, FileFormat, HostFileError
+from ideabridge.server.hosts.host import MAX_BYTES, MAX_TOML, FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _MARKS: Final = {
@@ -348,6 +348,11 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
         text = (data or b"").removeprefix(mark).decode(encoding)
     except UnicodeDecodeError:
         raise HostFileError(f"{path}: is not UTF-8") from None
+
+    if format_name == "toml" and len(text) > MAX_TOML:
+        raise HostFileError(
+            f"{path}: has {len(text):,} characters of TOML; at most {MAX_TOML:,} are read"
+        )
 
     notation = _notation(format_name)
     try:
