@@ -81,6 +81,8 @@ def entries() -> list[JSONObject]:
         except ValueError:
             continue
 
+        if isinstance(content, list):
+            continue
         place = HostFile(file, "user", ("mcpServers",)).located(content)
         servers = place.servers(content)
         found += [entry for entry in servers.values() if isinstance(entry, dict) and entry]

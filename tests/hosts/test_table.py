@@ -100,6 +100,36 @@ def test_a_path_with_a_star_stands_for_the_files_that_exist(tmp_path: Path) -> N
     assert found[-2:] == [folder / "a" / "mcp.json", folder / "b" / "mcp.json"]
 
 
+def test_a_name_of_a_file_forges_no_line(tmp_path: Path) -> None:
+    places = environment(tmp_path)
+    folder = tmp_path / "p" / ".continue" / "mcpServers"
+    folder.mkdir(parents=True)
+    for name in ("fine.yaml", "evil\nThese are moved.yaml", "bidi\u202e.yaml"):
+        (folder / name).write_text("mcpServers: []", encoding="utf-8")
+
+    found = [file.path.name for file in find_host("continue").files(places)]
+    assert [name for name in found if name.endswith(".yaml")] == [
+        "fine.yaml",
+        "config.yaml",
+        "config.yaml",
+    ]
+
+
+def test_settings_with_a_command_are_no_server(tmp_path: Path) -> None:
+    path = tmp_path / "h" / ".config" / "zed" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"theme": "One", "shell": {"command": "fish"}}', encoding="utf-8")
+    file = find_host("zed").target(environment(tmp_path), "user")
+    content = read_tolerantly(path, file.format).content
+    assert file.located(content) == file
+    bare: JSONObject = {
+        "$schema": "x",
+        "one": {"command": "a"},
+        "two": {"url": "https://e.example"},
+    }
+    assert set(file.located(bare).servers(bare)) == {"one", "two"}
+
+
 def test_a_scope_that_the_host_lacks_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
     with pytest.raises(
         HostFileError, match=r"Windsurf has no file of scope 'project'.*--scope user"

@@ -258,10 +258,10 @@ class _Search:
             try:
                 document = read_tolerantly(file.path, file.format)
             except HostFileError as error:
-                self._problems.append(str(error))
+                self._problems.append(_line(str(error), _MOST_REASON))
                 document = HostDocument(file.path, None, {})
             if document.damage:
-                self._problems.append(f"{file.path}: {document.damage}")
+                self._problems.append(_line(f"{file.path}: {document.damage}", _MOST_REASON))
             self._documents[file.path] = document
 
         content = self._documents[file.path].content

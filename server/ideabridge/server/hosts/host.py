@@ -106,7 +106,9 @@ class HostFile:
         servers = _at(content, self.keys)
         if self.is_list and isinstance(servers, list):
             return _by_name(servers)
-        return servers if isinstance(servers, dict) else {}
+        if not isinstance(servers, dict):
+            return {}
+        return servers if self.keys else _without_marks(servers)
 
     def located(self, content: JSONObject) -> HostFile:
         """Return the place where the content has its servers: this one, or else one where other
@@ -116,14 +118,23 @@ class HostFile:
         if present is not None or len(self.keys) != 1:
             return replace(self, is_list=isinstance(present, list)) if present else self
 
-        for keys in (*_OTHER_KEYS, ()):
+        for keys in _OTHER_KEYS:
             servers = _at(content, keys)
             if isinstance(servers, list) and any(map(is_like_a_server, servers)):
                 return replace(self, keys=keys, is_list=True)
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
                 return replace(self, keys=keys, is_list=False)
 
+        # In a file of settings, an object with a command may be anything.
+        bare = _without_marks(content)
+        if bare and all(map(is_like_a_server, bare.values())):
+            return replace(self, keys=(), is_list=False)
         return self
+
+
+def _without_marks(content: JSONObject) -> JSONObject:
+    """Return the members of an object without `$schema`, comments and the like."""
+    return {key: value for key, value in content.items() if not key.startswith(("$", "_"))}
 
 
 def _at(content: JSONObject, keys: tuple[str, ...]) -> JSON:

@@ -24,6 +24,9 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 
+_MOST_MATCHES: Final = 100
+"""Maximum number of files that a path with a `*` stands for."""
+
 
 class UnknownHostError(IdeabridgeError):
     """There is no host with this name. The message names similar ones."""
@@ -81,7 +84,13 @@ class Place:
         parts = self.path.split("/")
         below = next(number for number, part in enumerate(parts) if "*" in part) - len(parts)
         folder = Path(*path.parts[:below])
-        for match in sorted(folder.glob("/".join(parts[below:]))):
+        # Whoever names a file in a project must not write lines of a message with its name.
+        matches = [
+            match
+            for match in sorted(folder.glob("/".join(parts[below:])))
+            if str(match.relative_to(folder)).isprintable()
+        ]
+        for match in matches[:_MOST_MATCHES]:
             yield replace(file, path=match)
 
     def _path(self, environment: HostEnvironment) -> Path:
