@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+
+STOPPED = '{"error": {"kind": "Stopped", "message": "stopped by Ctrl-C"}, "exit": 130}'
+"""What a command with `--json` prints if Ctrl-C stops it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -13,34 +17,55 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after `ideabridge`, or None to use those of the process.
     """
     words = sys.argv[1:] if arguments is None else arguments
+    _prepare_streams()
+    try:
+        code = _run(words)
+    except KeyboardInterrupt:
+        # The user pressed Ctrl-C while a command imported modules.
+        code = 130
+        if "--json" in words:
+            print(STOPPED)
+
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of the output has gone. Python would report this when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    if arguments is None:
+        # The process is about to end, and a last garbage collection would only take up to 0.2 s.
+        import gc
+        import signal
+
+        gc.freeze()
+        # Python would report a further Ctrl-C while it waits for threads.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return code
+
+
+def _run(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"]):
         from importlib.metadata import version
 
         print(f"ideabridge {version('ideabridge')}")
         return 0
 
+    from ideabridge.server.cli.app import run_command_line
+
+    return run_command_line(words)
+
+
+def _prepare_streams() -> None:
+    """Open the standard streams that the parent process closed. Let characters that the encoding
+    of an output stream lacks become escapes instead of errors.
+    """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # The parent process closed this stream. A file that is opened later must not get its
-            # descriptor.
-            setattr(
-                sys,
-                name,
-                os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"),
-            )
+            # A file that is opened later must not get the descriptor of the closed stream.
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
-    try:
-        from ideabridge.server.cli.app import run_command_line
-
-        code = run_command_line(words)
-    except KeyboardInterrupt:
-        # The user pressed Ctrl-C while a command imported modules.
-        return 130
-
-    if arguments is None:
-        # The process is about to end, and a last garbage collection would only take up to 0.2 s.
-        import gc
-
-        gc.freeze()
-
-    return code
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -43,7 +43,14 @@ from ideabridge.server.cli import (
     users,
     writing,
 )
-from ideabridge.server.cli.console import ExitCode, echo, report
+from ideabridge.server.cli.console import (
+    ExitCode,
+    begin_output,
+    drop_output,
+    echo,
+    print_failure,
+    report,
+)
 from ideabridge.server.cli.options import (
     AllowAllOption,
     ConfigOption,
@@ -51,6 +58,7 @@ from ideabridge.server.cli.options import (
     ProjectOption,
     StoreOption,
     ToolsOption,
+    guarded,
 )
 from ideabridge.server.demo.command import demo
 from ideabridge.tools.names import printable
@@ -465,19 +473,33 @@ def run_command_line(arguments: list[str]) -> int:
         else:
             words.append(argument)
 
+    begin_output()
+    options = words[: words.index("--")] if "--" in words else words
+    return guarded(lambda: _run_words(words, "--json" in options), json="--json" in options)
+
+
+def _run_words(words: list[str], json: bool) -> int:
+    """Run the command that the words name, and return its exit code. With `json`, also report a
+    mistake in the words as an object.
+    """
     group = typer.main.get_command(called(app, words))
     assert isinstance(group, TyperGroup)
     try:
         result = group.main(words, prog_name="ideabridge", standalone_mode=False)
     except typer.Abort:
-        return ExitCode.CANCELLED
+        raise KeyboardInterrupt from None
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            # Click ends the process if the reader of a help text has gone, which is not an error.
+            drop_output()
+            return ExitCode.DONE
+
         return end.code if isinstance(end.code, int) else ExitCode.FAILED
     except Exception as error:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        return _misused(error, str(message()))
+        return _misused(error, str(message()), json)
 
     return result if isinstance(result, int) else ExitCode.DONE
 
@@ -492,7 +514,7 @@ def _excepthook(
     sys.stderr.write(printable(everywhere_masked(text)))
 
 
-def _misused(error: Exception, message: str) -> int:
+def _misused(error: Exception, message: str, json: bool) -> int:
     """Report a usage error from Typer, and name the command that prints help."""
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "ideabridge")
@@ -504,5 +526,9 @@ def _misused(error: Exception, message: str) -> int:
     # Typer's messages may quote pydantic's messages.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
-    report(f"{text.removesuffix('.')} (see `{path} --help`)")
+    text = f"{text.removesuffix('.')} (see `{path} --help`)"
+    report(text)
+    if json:
+        print_failure(text, "UsageError", ExitCode.USAGE)
+
     return ExitCode.USAGE

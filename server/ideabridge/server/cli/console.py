@@ -17,12 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.server.views.text import counted
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable, printable_line, readable_json
 
@@ -81,6 +82,11 @@ def _raise_broken_pipe() -> None:
 
 def _drop_errors() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def drop_output() -> None:
+    """Discard what standard output has not passed on yet, and all further output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -183,7 +189,35 @@ def errors_text(count: int) -> str:
 
 def print_json(value: JSON) -> None:
     """Print one JSON value in one line on standard output."""
+    _printed.has_json = True
     _write(_json(value))
+
+
+@dataclass(slots=True)
+class _Printed:
+    """What the present command has printed on standard output."""
+
+    has_json: bool = False
+
+
+_printed = _Printed()
+
+
+def begin_output() -> None:
+    """Begin the output of another command in this process."""
+    _printed.has_json = False
+
+
+def print_failure(message: str, kind: str, code: int) -> None:
+    """Print the object that `--json` prints for a failed command, unless the command has printed
+    its answer. If the reader of the output has gone, print nothing.
+    """
+    if _printed.has_json:
+        return
+    try:
+        print_json({"error": {"kind": kind, "message": message}, "exit": code})
+    except BrokenPipeError:
+        drop_output()
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
@@ -200,6 +234,7 @@ def print_value(value: JSON) -> None:
     if isinstance(value, str):
         # A pipe or a file receives the text unchanged. On a terminal, it is escaped.
         _write(printable(value) if is_terminal else value)
+        _note_escapes(value)
     elif is_terminal:
         from rich.highlighter import JSONHighlighter
 
@@ -207,6 +242,19 @@ def print_value(value: JSON) -> None:
         out().print(JSONHighlighter()(_json(without_payloads(value), 2)))
     else:
         _write(_json(value, 2))
+
+
+def _note_escapes(text: str) -> None:
+    """Say if the encoding of standard output lacks characters of a text that was printed."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        say(
+            f"standard output has the encoding {encoding}, which lacks characters of this result; "
+            "they are printed as escapes. PYTHONIOENCODING=utf-8 prints them",
+            "yellow",
+        )
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
@@ -329,11 +377,6 @@ def _columns(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def error_json(message: str, kind: str, code: int) -> JSONObject:
-    """Return the object that `--json` prints for a failed command."""
-    return {"error": {"kind": kind, "message": message}, "exit": code}
 
 
 @contextmanager

@@ -23,10 +23,11 @@ from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
     at_terminal,
-    error_json,
+    drop_output,
     exit_code,
     leaves,
     own_error,
+    print_failure,
     print_json,
     print_table,
     report,
@@ -354,11 +355,6 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
-def _drop_output() -> None:
-    """Discard output that has not been written to standard output yet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
     """Run `work` and return its exit code. Report an error on standard error and, with `json`, also
     as an object on standard output.
@@ -367,34 +363,47 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         return int(work() or 0)
     except (typer.Exit, typer.Abort, SystemExit):
         raise
-    except KeyboardInterrupt:
-        return ExitCode.CANCELLED
-    except BrokenPipeError:
-        # The reader of the output has gone, which is not an error.
-        _drop_output()
-        return ExitCode.DONE
     except BaseException as error:
-        if os.environ.get("IDEABRIDGE_TRACEBACK"):
-            raise
-        known_error = own_error(error)
-        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            _drop_output()
-            code = ExitCode.FAILED
-            message = f"the output cannot be written: {error.strerror}"
-            kind = "OutputError"
-        elif known_error is not None:
-            code = exit_code(known_error)
-            message = str(known_error)
-            kind = type(known_error).__name__
-        elif any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(error)):
-            return ExitCode.CANCELLED
-        else:
-            code = ExitCode.INTERNAL
-            kind = "InternalError"
-            first = next(leaves(error))
-            message = f"internal error: {type(first).__name__}: {first}".replace("\n", " ")
-            message += " (IDEABRIDGE_TRACEBACK=1 shows where)"
-        report(message)
+        if all(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
+            # The reader of the output has gone, which is not an error.
+            drop_output()
+            return ExitCode.DONE
+
+        failure = _failure_of(error)
+        if failure.code != ExitCode.CANCELLED:
+            if os.environ.get("IDEABRIDGE_TRACEBACK"):
+                raise
+            report(failure.message)
+
         if json:
-            print_json(error_json(message, kind, int(code)))
-        return code
+            print_failure(failure.message, failure.kind, failure.code)
+
+        return failure.code
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a command failed, for people and for programs."""
+
+    code: ExitCode
+    kind: str
+    message: str
+
+
+def _failure_of(error: BaseException) -> _Failure:
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(error)):
+        return _Failure(ExitCode.CANCELLED, "Stopped", "stopped by Ctrl-C")
+
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        drop_output()
+        message = f"the output cannot be written: {error.strerror}"
+        return _Failure(ExitCode.FAILED, "OutputError", message)
+
+    known = own_error(error)
+    if known is not None:
+        return _Failure(exit_code(known), type(known).__name__, str(known))
+
+    first = next(leaves(error))
+    message = f"internal error: {type(first).__name__}: {first}".replace("\n", " ")
+    message += " (IDEABRIDGE_TRACEBACK=1 shows where)"
+    return _Failure(ExitCode.INTERNAL, "InternalError", message)
