@@ -28,7 +28,13 @@ from ideabridge.server.cli.console import (
     say,
     show_line,
 )
-from ideabridge.server.cli.inputs import call_lines, read_json, require_object, value_of, whole
+from ideabridge.server.cli.inputs import (
+    call_lines,
+    read_document_at,
+    require_object,
+    value_of,
+    whole,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
 from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run
@@ -459,7 +465,7 @@ def _read(text: str, option: str) -> JSON:
     text.
     """
     if text.startswith("@"):
-        return read_json(text[1:], option)
+        return read_document_at(text[1:], option)
     value = value_of(text)
     if option != "--value" and not isinstance(value, dict | list):
         raise UsageError(f"{option}: expected JSON or @FILE, found {text[:60]!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -38,48 +39,40 @@ MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 because a file may be indented."""
 
 
-def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
-    """Read JSON from a file, or from standard input if `place` is `-`. Error messages begin with
-    `label`.
+def file_name(place: str) -> str:
+    """Return what messages call a file: its full path, or `standard input` for `-`."""
+    return "standard input" if place == "-" else str(Path(place).expanduser().absolute())
+
+
+def read_document_at(place: str, label: str, *, follow: bool = True) -> JSON:
+    """Read a document that a person may have written (JSON, JSON with comments or YAML) from a
+    file, or from standard input if `place` is `-`. Error messages begin with `label`.
 
     A symbolic link is followed only if a person gave the path (`follow`).
 
     Raises:
-        UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
-    """
-    name = "standard input" if place == "-" else place
-    try:
-        return decode(read_bytes(place, label, follow=follow), what=name)
-    except IdeabridgeError as error:
-        raise UsageError(str(error)) from None
-
-
-def read_document_at(place: str, label: str) -> JSON:
-    """Read a document that a person wrote (JSON, JSON with comments or YAML) from a file, or from
-    standard input if `place` is `-`. Error messages begin with `label`.
-
-    Raises:
         UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
     """
-    name = "standard input" if place == "-" else place
+    data = read_bytes(place, label, follow=follow)
+    name = file_name(place)
+    if not data.strip():
+        raise UsageError(f"{label}: {name} is empty")
     try:
-        return read_written(
-            read_bytes(place, label), what=name, name=place, max_bytes=MAX_FILE_BYTES
-        )
+        return read_written(data, what=name, name=place, max_bytes=MAX_FILE_BYTES)
     except IdeabridgeError as error:
         raise UsageError(f"{label}: {error}") from None
 
 
 def read_solution_at(place: str, label: str) -> JSON:
-    """Read a plan or a Solution: JSON, or a program if the file's name ends with `.py`. Error
+    """Read a plan or a Solution: a document, or a program if the file's name ends with `.py`. Error
     messages begin with `label`.
 
     Raises:
-        UsageError: see `read_json` and `read_text`.
+        UsageError: see `read_document_at` and `read_text`.
     """
     if place.endswith(".py"):
         return {"program": read_text(place, label)}
-    return read_json(place, label)
+    return read_document_at(place, label)
 
 
 def read_text(place: str, label: str) -> str:
@@ -92,19 +85,20 @@ def read_text(place: str, label: str) -> str:
     try:
         return read_bytes(place, label).decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{label}: {place} is not text in UTF-8: byte {error.start:,}") from None
+        name = file_name(place)
+        raise UsageError(f"{label}: {name} is not text in UTF-8: byte {error.start:,}") from None
 
 
 def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
-    """Read a file, or standard input if `place` is `-`, without a byte order mark. Error messages
-    begin with `label`.
+    """Read a text file, or standard input if `place` is `-`, as UTF-8 without a byte order mark.
+    UTF-16, which some programs of Windows write, is converted. Error messages begin with `label`.
 
     A symbolic link is followed only if a person gave the path (`follow`).
 
     Raises:
         UsageError: the file cannot be read, or is larger than `MAX_FILE_BYTES`.
     """
-    name = "standard input" if place == "-" else place
+    name = file_name(place)
     try:
         if place == "-":
             with interruptible():
@@ -117,15 +111,28 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
                 # Only a regular file has a known size.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
-    except OSError as error:
-        raise UsageError(f"{label}: {place} cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        # A path that contains a NUL is a ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{label}: {name} cannot be read: {reason}") from None
 
     if data is None or len(data) > MAX_FILE_BYTES:
         raise UsageError(
             f"{label}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is the limit"
         )
 
-    return data.removeprefix(b"\xef\xbb\xbf")
+    return _as_utf8(data)
+
+
+def _as_utf8(data: bytes) -> bytes:
+    encoding = json.detect_encoding(data)
+    if encoding.startswith("utf-8"):
+        return data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode(encoding).encode()
+    except UnicodeDecodeError:
+        # Whoever decodes the bytes reports them.
+        return data
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
@@ -148,7 +155,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
                 raise UsageError(str(error)) from None
             result.update(require_object(value, option))
         elif word.startswith("@"):
-            result.update(require_object(read_json(word[1:], option), f"{option} {word}"))
+            result.update(require_object(read_document_at(word[1:], option), f"{option} {word}"))
         elif equals and key:
             result[key] = value_of(text)
         else:

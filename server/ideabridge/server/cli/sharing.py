@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.server.cli.ideas import app, document_lines
-from ideabridge.server.cli.inputs import read_json
+from ideabridge.server.cli.inputs import read_document_at
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -320,7 +320,7 @@ async def import_ideas(
 
         for file, is_named in files:
             try:
-                document = read_json(file, "FILE", follow=is_named)
+                document = read_document_at(file, "FILE", follow=is_named)
                 imported, needs = await _import_document(
                     bridge, document, options, publish, edited, names
                 )
