@@ -53,7 +53,8 @@ from ideabridge.bridge.settings_check import (
     place_text,
     without,
 )
-from ideabridge.bridge.store.database import is_address
+from ideabridge.bridge.store.database import check_place, is_address
+from ideabridge.bridge.store.errors import StorePlaceError
 from ideabridge.bridge.stored_secrets import SecretOwner, secret_owner
 from ideabridge.bridge.trust import (
     FILE_NAME,
@@ -982,6 +983,11 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
 
     parsed = Configuration.model_validate_json(encode(check.content), by_alias=True)
     folder = (source.parent if source is not None else project).absolute()
+    try:
+        store = None if parsed.store is None else place_of(parsed.store, folder)
+    except StorePlaceError as error:
+        raise ConfigurationError([f"{name}: store: {error}"]) from None
+
     layer = None
     if source is not None:
         keys = tuple(check.content)
@@ -993,7 +999,7 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
             "source": source,
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
-            "store": None if parsed.store is None else place_of(parsed.store, folder),
+            "store": store,
             "layers": () if layer is None else (layer,),
             "notes": tuple(f"{name}: {line}" for line in _lines(check.notes)),
             "unusable": {server: _lines(remarks) for server, remarks in check.unusable.items()},
@@ -1030,7 +1036,11 @@ def check_server_entry(name: str, entry: JSONObject, *, project: Path) -> None:
 def place_of(store: str, folder: Path) -> str:
     """Return the absolute path of a store whose configured path is relative to a folder. Return the
     address of a PostgreSQL database as it is.
+
+    Raises:
+        StorePlaceError: the text names neither a file nor a PostgreSQL database.
     """
+    check_place(store)
     if is_address(store):
         return store
     return str(folder / Path(store).expanduser())

@@ -35,6 +35,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from ideabridge.bridge.store.errors import StorePlaceError
 from ideabridge.bridge.store.notifier import Notifier
 from ideabridge.tools.encoding import JSONObject
 
@@ -54,6 +55,24 @@ the idea shares with the journal of its run.
 def is_address(place: str) -> bool:
     """Return whether the location of a store is a PostgreSQL database, not a file."""
     return place.startswith(("postgresql://", "postgres://"))
+
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def check_place(place: str) -> None:
+    """Raise `StorePlaceError` if the location of a store is neither a file nor a PostgreSQL
+    database. The message contains nothing of an address, which may have a password.
+    """
+    expected = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
+    if place == ":memory:":
+        raise StorePlaceError(f"{place} keeps nothing after the command has ended; {expected}")
+    if "\0" in place:
+        raise StorePlaceError(f"the path contains a NUL character; {expected}")
+
+    scheme = _SCHEME.match(place)
+    if scheme is not None and not is_address(place):
+        raise StorePlaceError(f"{scheme[1]}:// is no kind of store; {expected}")
 
 
 # -- times -----------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ class StoreAccessError(StoreError):
     """
 
 
+class StorePlaceError(StoreError):
+    """The text that says where the store is names neither a file nor a PostgreSQL database."""
+
+
 class StoreFullError(StoreError):
     """The disk is full, or the limit on the size of the store is reached."""
 

@@ -8,7 +8,6 @@ import itertools
 import time
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -37,7 +36,7 @@ from ideabridge.server.cli.inputs import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
-from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run
+from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run, store_exists
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -367,11 +366,9 @@ def standing_rules(
 @contextmanager
 def _existing_store(options: Options) -> Generator[Store]:
     """Open the store, or an empty one if there is none yet."""
-    from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.store import Store
 
-    place = str(options.configuration().store)
-    exists = is_address(place) or Path(place).exists()
+    exists = store_exists(str(options.configuration().store))
     with open_store(options) if exists else Store.open(":memory:") as store:
         yield store
 

@@ -128,8 +128,16 @@ class Options:
     def place(self) -> str | None:
         """The store of the command line: an absolute path, or an address."""
         from ideabridge.bridge.configuration import place_of
+        from ideabridge.bridge.store.errors import StorePlaceError
 
-        return place_of(self.store, Path.cwd()) if self.store else None
+        if self.store is None:
+            return None
+        if not self.store:
+            raise UsageError("--store is empty; expected the path of a file")
+        try:
+            return place_of(self.store, Path.cwd())
+        except StorePlaceError as error:
+            raise UsageError(f"--store: {error}") from None
 
     @property
     def again(self) -> str:

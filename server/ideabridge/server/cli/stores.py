@@ -42,15 +42,26 @@ RunArgument = Annotated[
 ]
 
 
+def store_exists(place: str) -> bool:
+    """Return whether there is a store to open: a file that exists, or an address.
+
+    Raises:
+        StoreAccessError: the place cannot be that of a file.
+    """
+    from ideabridge.bridge.store.database import is_address
+    from ideabridge.bridge.store.sqlite.files import file_exists
+
+    return is_address(place) or file_exists(Path(place))
+
+
 def with_existing_store(options: Options) -> Configuration:
     """Return the configuration for a command that needs an existing store. Raise `StoreAccessError`
     if the store does not exist.
     """
-    from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.errors import StoreAccessError
 
     configuration = options.configuration()
-    if not is_address(str(configuration.store)) and not Path(str(configuration.store)).exists():
+    if not store_exists(str(configuration.store)):
         raise StoreAccessError(
             f"{configuration.store}: there is no store here yet; the first run creates it, "
             "and --store names another"
@@ -226,11 +237,10 @@ def copy_store(
     checked.
     """
     from ideabridge.bridge.configuration import place_of
-    from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.store import Store
 
     places = [place_of(place, Path.cwd()) for place in (source, target)]
-    if not is_address(places[0]) and not Path(places[0]).is_file():
+    if not store_exists(places[0]):
         raise UsageError(f"FROM: there is no store {places[0]}")
 
     with (

@@ -183,11 +183,17 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def check_store(findings: Findings, configuration: Configuration) -> None:
     """Open the configured store, and describe it."""
     from ideabridge.bridge.store.database import is_address
-    from ideabridge.bridge.store.sqlite.files import rescued_of
+    from ideabridge.bridge.store.sqlite.files import file_exists, rescued_of
     from ideabridge.bridge.store.store import Store
 
     path = str(configuration.store)
     is_server = is_address(path)
+    try:
+        exists = is_server or file_exists(Path(path))
+    except IdeabridgeError as error:
+        findings.add("store", str(error), wrong=True)
+        return
+
     rescued = [] if is_server else rescued_of(Path(path))
     if rescued:
         names = ", ".join(file.name for file in rescued)
@@ -196,7 +202,7 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
             "store", f"saved from a store that was deleted while in use: {names}", hint=hint
         )
 
-    if not is_server and not Path(path).exists():
+    if not exists:
         findings.add("store", f"{path}: does not exist yet; the first run creates it")
         return
 

@@ -36,6 +36,25 @@ Identity = tuple[int, int]
 """The device and inode number of a file."""
 
 
+def file_exists(path: Path) -> bool:
+    """Return whether the file of a store exists.
+
+    Raises:
+        StoreAccessError: the path cannot be that of a file: it is a folder, it leads through a file
+            or a folder that cannot be read, or it is too long.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
+
+    if stat.S_ISDIR(mode):
+        raise StoreAccessError(f"{path}: it is a folder; expected the file of a store")
+    return True
+
+
 class StoreFiles:
     """The files of one store.
 
@@ -74,6 +93,7 @@ class StoreFiles:
             StoreAccessError, StoreFormatError.
         """
         path = self.path
+        file_exists(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:

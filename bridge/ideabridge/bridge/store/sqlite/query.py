@@ -19,6 +19,7 @@ from typing import Final
 from ideabridge.bridge.store.errors import QueryError, StoreAccessError, StoreFormatError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
+from ideabridge.bridge.store.sqlite.files import file_exists
 
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -161,6 +162,7 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
             raise QueryError(f"there is no :{name[:80]} in the SQL")
 
+    file_exists(path)
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
