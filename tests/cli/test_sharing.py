@@ -202,7 +202,7 @@ def test_files_are_read_as_far_as_ideas_can_be_long(
     capsys.readouterr()
     for name in ("large.json", "/dev/zero"):
         assert main(["ideas", "import", name]) == 2
-        assert f"FILE: {name} has more than 134,217,728 bytes" in capsys.readouterr().err
+        assert f"FILE: {here / name} has more than 134,217,728 bytes" in capsys.readouterr().err
 
 
 def test_what_fails_or_only_reads_once_is_not_suggested(
