@@ -53,7 +53,7 @@ from ideabridge.bridge.settings_check import (
     place_text,
     without,
 )
-from ideabridge.bridge.store.database import check_place, is_address
+from ideabridge.bridge.store.database import check_store_place, is_address
 from ideabridge.bridge.store.errors import StorePlaceError
 from ideabridge.bridge.stored_secrets import SecretOwner, secret_owner
 from ideabridge.bridge.trust import (
@@ -1040,7 +1040,7 @@ def place_of(store: str, folder: Path) -> str:
     Raises:
         StorePlaceError: the text names neither a file nor a PostgreSQL database.
     """
-    check_place(store)
+    check_store_place(store)
     if is_address(store):
         return store
     return str(folder / Path(store).expanduser())

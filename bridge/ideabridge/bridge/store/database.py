@@ -60,7 +60,7 @@ def is_address(place: str) -> bool:
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
-def check_place(place: str) -> None:
+def check_store_place(place: str) -> None:
     """Raise `StorePlaceError` if the location of a store is neither a file nor a PostgreSQL
     database. The message contains nothing of an address, which may have a password.
     """
