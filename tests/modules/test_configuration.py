@@ -252,6 +252,25 @@ def test_text_that_is_not_json_is_refused_with_its_place(
     assert str(caught.value).startswith(str(file))
 
 
+def test_comments_and_trailing_commas_are_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "my.json"
+    file.write_bytes(
+        b'\xef\xbb\xbf{\r\n  // which servers\r\n  "mcpServers": {\r\n'
+        b'    "a": {"command": "x", "args": ["//", "/*,]*/"],}, /* "b": {"command": "y"} */\r\n'
+        b"  },\r\n}\r\n"
+    )
+    parsed = load_configuration(file)
+    assert list(parsed.modules) == ["a"]
+    assert parsed.modules["a"].args == ["//", "/*,]*/"]
+
+
+def test_text_with_comments_that_is_not_json_is_refused_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "my.json"
+    file.write_text('{\n  // cut\n  "mcpServers": {')
+    with pytest.raises(ConfigurationError, match="line 3, column"):
+        load_configuration(file)
+
+
 def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = tmp_path / "user"
 

@@ -22,8 +22,9 @@ from ideabridge.bridge.server_entry import (
     name_problem,
     read_server_entry,
 )
+from ideabridge.tools.documents import blank_comments
 from ideabridge.tools.encoding import JSON, REPEATED, JSONObject, decode
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 
 _SERVERS: Final = "mcpServers"
 
@@ -56,7 +57,7 @@ class NoObjectError(IdeabridgeError):
 
 
 def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Path) -> FileContent:
-    """Read the bytes of a configuration file.
+    """Read the bytes of a configuration file. Comments and trailing commas are ignored.
 
     Args:
         data: the bytes, perhaps with a byte order mark.
@@ -69,8 +70,28 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
         NoObjectError: it is not an object.
     """
     plain = data.removeprefix(codecs.BOM_UTF8)
-    raw = decode(plain, what=what, max_bytes=max_bytes, keep_repeated=True)
+    try:
+        raw = decode(plain, what=what, max_bytes=max_bytes, keep_repeated=True)
+    except InvalidJSONError:
+        text = _without_comments(plain)
+        if text is None:
+            raise
+        raw = decode(text, what=what, max_bytes=max_bytes, keep_repeated=True)
+
     return read_file_content(raw, workspace)
+
+
+def _without_comments(data: bytes) -> str | None:
+    """Return a text with spaces in place of comments and trailing commas, or None if it has
+    neither or is not UTF-8. Lines and columns of errors stay the same.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+
+    plain = blank_comments(text)
+    return None if plain == text else plain
 
 
 def read_file_content(raw: JSON, workspace: Path) -> FileContent:
