@@ -47,24 +47,24 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
     assert "Claude Code has 3 logs" in terminal.seen
     terminal.type("y")
     terminal.read_until("or Enter for none: ")
-    assert "1. save_note(text), done 3 times" in terminal.seen
+    assert "1. where_and_save(text), done 3 times" in terminal.seen
     terminal.type("1")
     terminal.read_until("in this workspace? [y/N]:")
-    assert "save_note is a tool now" in terminal.seen
+    assert "where_and_save is a tool now" in terminal.seen
     assert "maps: save" in terminal.seen
     terminal.type("y")
     assert terminal.end()[0] == 0
     assert max(map(len, terminal.screen())) <= 80
 
     assert main(["ideas", "list", "--published", "--json"]) == 0
-    assert "save_note" in capsys.readouterr().out
+    assert "where_and_save" in capsys.readouterr().out
     assert main(["approvals", "rules", "--json"]) == 0
     assert [rule["tool"] for rule in json.loads(capsys.readouterr().out)["rules"]] == ["save"]
 
     assert main(["setup", "--undo", "--yes"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "maps.save is not allowed always any more" in said
-    assert "`ideabridge ideas unpublish save_note` ends that" in said
+    assert "`ideabridge ideas unpublish where_and_save` ends that" in said
     assert main(["approvals", "rules", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == []
 

@@ -125,6 +125,9 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
         _tell(f"{number}. {suggestion.signature}, done {suggestion.times} times", "bold")
         effect = "may change something" if suggestion.changes else "only reads"
         _tell(f"   {' → '.join(suggestion.tools)} ({effect}): {suggestion.title}", "dim")
+        for point in suggestion.open[:1]:
+            more = len(suggestion.open) - 1
+            _tell(f"   open: {point.line}{f' (and {more} more)' if more else ''}", "yellow")
 
     await let_read()
     numbers = ", ".join(str(number + 1) for number in range(len(suggestions)))

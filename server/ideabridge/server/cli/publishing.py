@@ -452,7 +452,10 @@ async def publish_suggestion(
     latest, *others = (occurrence.ref for occurrence in suggestion.occurrences)
     choices = await _with_called_runs(bridge, choices_of_options(options, None, others))
     ref = await _called_run(bridge, lookup_called(options, latest), None)
-    request = PublishRequest(ref, suggestion.name, choices=read_choices(choices))
+    parameters = read_parameters(None, None, None, None, suggestion.required, None)
+    request = PublishRequest(
+        ref, suggestion.name, parameters=parameters, choices=read_choices(choices)
+    )
     return await publish(bridge, request, options)
 
 
