@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from ideabridge.bridge.stored_secrets import SecretOwner, secret_value, stored_s
 from ideabridge.bridge.trust import is_trusted
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import HostEnvironment
-from ideabridge.server.hosts.table import find_host
+from ideabridge.server.hosts.table import HOSTS, find_host
 from ideabridge.server.main import main
+from ideabridge.server.setup.plan import starts_ideabridge
 from tests import preloaded
 
 from .machine import NAMES, TOKEN, Machine, entry, put
@@ -284,3 +287,56 @@ def test_a_file_that_several_hosts_read_counts_for_those_that_are_here(
     ]
     (build,) = [server for server in answer["servers"] if server["name"] == "build"]
     assert [source["client"] for source in build["from"]] == ["claude-code"]
+
+
+def test_every_host_gets_an_entry_and_loses_it_again(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = HostEnvironment(project, home)
+    places = {
+        host.name: host.target(environment, "user")
+        for host in HOSTS
+        if not host.platforms or sys.platform in host.platforms
+    }
+    for place in places.values():
+        place.path.parent.mkdir(parents=True, exist_ok=True)
+        if place.path.parent == home:
+            put(place.path, "{}")
+
+    before = sorted(str(path) for path in home.rglob("*"))
+    assert main(["setup", "--yes", "--json"]) == 0
+    states = {client["name"]: client["state"] for client in printed(capsys)["clients"]}
+    assert states == dict.fromkeys(places, "new")
+    for place in places.values():
+        ours = read_host_text(place.path, place.format).entries(place.keys)["ideabridge"]
+        assert isinstance(ours, dict)
+        assert starts_ideabridge(ours), place.path
+
+    assert main(["setup", "--yes", "--json"]) == 0
+    assert printed(capsys)["done"] is False
+    assert main(["setup", "--undo", "--yes"]) == 0
+    after = [str(path) for path in home.rglob("*") if not path.is_relative_to(home / ".local")]
+    assert sorted(after) == [path for path in before if path != str(home / ".local")]
+
+
+def test_the_users_own_file_gets_its_bytes_and_its_mode_back(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = json.dumps(entry("notes"))
+    text = (
+        f'{{\n  // mine\n  "mcpServers": {{"memo": {notes}, "files": {{"command": "other"}}}}\n}}'
+    )
+    put(machine.own, text).chmod(0o644)
+    assert main(["setup", "--yes", "--json"]) == 0
+    servers = {server["name"]: server for server in printed(capsys)["servers"]}
+    # `notes` of Claude Code is the user's `memo`, and the name `files` is taken.
+    assert servers["memo"]["state"] == "present"
+    assert "notes" not in servers
+    assert servers["files_claude_code"]["state"] == "new"
+    changed = machine.own.read_text(encoding="utf-8")
+    assert changed.startswith('{\n  // mine\n  "mcpServers": {"memo"')
+    assert stat.S_IMODE(machine.own.stat().st_mode) == 0o600
+
+    assert main(["setup", "--undo", "--yes"]) == 0
+    assert machine.own.read_text(encoding="utf-8") == text
+    assert stat.S_IMODE(machine.own.stat().st_mode) == 0o644

@@ -23,6 +23,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 _STARTING: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
 """The keys of an entry that say what is started or called, and with what."""
 
+_SHOWN: Final = 3
+
 Choice = Literal["copy", "move"]
 """copy: the servers stay in their hosts, too. move: they are removed there."""
 
@@ -267,15 +269,21 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
     names: dict[str, list[str]] = {}
     for server in servers:
         for source in server.sources:
-            if source.adoption.scope != "project":
-                names.setdefault(source.host.name, []).append(source.adoption.name)
-            if source.adoption.approved:
+            adoption = source.adoption
+            if adoption.scope == "project":
+                continue
+
+            names.setdefault(source.host.name, []).append(adoption.name)
+            if adoption.approved:
+                # The rule is in the entry itself.
+                words = tuple(
+                    "calls every tool without asking"
+                    if name == "*"
+                    else f"calls {name} without asking"
+                    for name in adoption.approved
+                )
                 yield Habit(
-                    source.host.title,
-                    source.adoption.name,
-                    source.adoption.file,
-                    source.adoption.approved[:3],
-                    len(source.adoption.approved),
+                    source.host.title, adoption.name, adoption.file, words[:_SHOWN], len(words)
                 )
 
     for host in inventory.hosts:
