@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
+from ideabridge.server.hosts.editing.host_text import HostText, read_host_text, text_of_bytes
 from ideabridge.server.hosts.editing.undo import (
     UndoneFile,
     record_edit,
@@ -71,6 +71,65 @@ def test_bytes_or_entries_are_put_back(
     after = read_host_text(path, kind)
     assert after.entries(keys) == read_host_text(put(tmp_path, text), kind).entries(keys)
     assert after.content["theirs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "keys"),
+    [
+        (
+            "jsonc",
+            (
+                '{\n  "n": 5,\n  "servers": {\n    // first\n    "a": {"x": 1.50}, /* a */\n'
+                '    "b": { "y": 1E5 /* b */ },\n    "c": {},\n  },\n}\n'
+            ),
+            ("servers",),
+        ),
+        (
+            "toml",
+            (
+                "n = 5\n\n[servers.b]\n# why\ny = 1_000 # b\n\n[servers.b.env]\nA = 'x'\n\n"
+                "[servers.c]\nz = 1\n\n# about tools\n[tools]\n"
+            ),
+            ("servers",),
+        ),
+        (
+            "yaml",
+            "n: 5\nservers:\n  b:\n    # why\n    y: 1.50   # b\n    z: [ a,  b ]\n  c: {}\nz: 1\n",
+            ("servers",),
+        ),
+    ],
+)
+def test_what_was_removed_comes_back_as_it_was_written(
+    kind: Literal["jsonc", "toml", "yaml"], text: str, keys: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = put(tmp_path, text)
+    edit = read_host_text(path, kind).without_entry(keys, "b").edit()
+    # The host counts something, far from the entry.
+    path.write_text(path.read_text().replace("5", "6", 1))
+    assert undo_file(edit).how == "entries"
+    assert path.read_text() == text.replace("5", "6", 1)
+
+    # The host has written its file anew: the entry comes back with the same content.
+    edit = read_host_text(path, kind).without_entry(keys, "b").edit()
+    path.write_text(path.read_text().replace("c", "d"))
+    assert undo_file(edit).how == "entries"
+    assert read_host_text(path, kind).entries(keys)["b"] == edited_entry(text, kind, keys)
+
+
+def edited_entry(text: str, kind: Literal["jsonc", "toml", "yaml"], keys: tuple[str, ...]) -> Any:
+    return text_of_bytes(Path("x"), kind, text.encode()).entries(keys)["b"]
+
+
+def test_a_path_that_leads_elsewhere_now_is_left_alone(tmp_path: Path) -> None:
+    path = put(tmp_path, JSON_TEXT)
+    edit = read_host_text(path).without_entry(("mcpServers",), "b").edit()
+    victim = tmp_path / "victim.json"
+    victim.write_text("{}")
+    path.unlink()
+    path.symlink_to(victim)
+    with pytest.raises(HostFileError, match=r"leads to .*victim\.json now"):
+        undo_file(edit)
+    assert victim.read_text() == "{}"
 
 
 def test_what_was_added_is_removed_with_its_parents(tmp_path: Path) -> None:

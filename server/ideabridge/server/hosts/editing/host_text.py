@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +88,8 @@ class EditedFile:
     """A file as an edit has left it.
 
     Attributes:
-        path: the file.
+        path: the file, or a link to it.
+        target: the file to which the path led.
         format: its notation.
         backup: a copy of the former bytes; None if there was no file, or nothing was changed.
         created: whether there was no file.
@@ -97,6 +99,7 @@ class EditedFile:
     """
 
     path: Path
+    target: Path
     format: FileFormat
     backup: Path | None
     created: bool
@@ -238,6 +241,7 @@ class HostText:
     def _edited_file(self, replacement: Replacement) -> EditedFile:
         return EditedFile(
             self.path,
+            Path(os.path.realpath(self.path)),
             self.format,
             replacement.backup,
             replacement.created,

@@ -7,9 +7,10 @@ written since, only the entries are taken back.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -26,9 +27,14 @@ from ideabridge.server.hosts.editing.host_text import (
 )
 from ideabridge.server.hosts.editing.writing import backup_folder, replace_file
 from ideabridge.server.hosts.host import FileFormat, HostFileError
+from ideabridge.tools.encoding import JSON
 
 _MOST_EDITS: Final = 500
 """Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
+
+_AROUND: Final = (400, 100, 30, 8)
+"""How many characters around a text that comes back must be as they were, so that its place is
+known."""
 
 UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
 """restored: the file has its former bytes. deleted: the edit had created the file, which is gone.
@@ -110,10 +116,18 @@ def undo_file(file: EditedFile) -> UndoneFile:
     """Undo what an edit did to one file.
 
     Raises:
-        HostFileError: the file cannot be written, or its backup is gone.
+        HostFileError: the file cannot be written, its backup is gone, or its path leads to another
+            file now.
     """
     if file.backup is None and not file.created:
         return UndoneFile(file.path, "nothing")
+
+    target = os.path.realpath(file.path)
+    if target != str(file.target):
+        raise HostFileError(
+            f"{file.path}: leads to {target} now, and led to {file.target} when it was edited; "
+            f"the former content is in {file.backup}"
+        )
 
     former = _former_bytes(file)
     result = UndoneFile(file.path, "nothing")
@@ -129,7 +143,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
         text, left = _without_entries(file, former, now)
         result = UndoneFile(file.path, "entries" if text.changes else "nothing", left)
-        return text.data
+        return _with_former_text(file, former, now, text) if text.changes else now
 
     replace_file(file.path, rewrite)
     if result.how == "deleted":
@@ -183,6 +197,7 @@ def remove_entry(
 
     return EditedFile(
         path,
+        Path(os.path.realpath(path)),
         format_name,
         replacement.backup,
         replacement.created,
@@ -223,6 +238,60 @@ def _without_entries(
             text = text.with_entry(entry.keys, entry.name, old)
 
     return text, tuple(left)
+
+
+def _with_former_text(
+    file: EditedFile, former: bytes | None, now: bytes, expected: HostText
+) -> bytes:
+    """Return the bytes of a file to which entries come back, with the very text that these had,
+    comments included. Where that text no longer fits, return those of `expected`, which says the
+    same.
+    """
+    before = text_of_bytes(file.path, file.format, former)
+    after = before
+    for entry in file.entries:
+        if not entry.removed:
+            return expected.data
+        after = after.without_entry(entry.keys, entry.name)
+
+    if file_digest(after.data) != file.digest:
+        return expected.data
+
+    start = _common_length(before.text, after.text)
+    end = _common_length(before.text[start:][::-1], after.text[start:][::-1])
+    current = text_of_bytes(file.path, file.format, now)
+    for around in _AROUND:
+        first = max(start - around, 0)
+        last = max(end - around, 0)
+        old = before.text[first : len(before.text) - last]
+        new = after.text[first : len(after.text) - last]
+        if current.text.count(new) == 1:
+            merged = replace(current, text=current.text.replace(new, old)).data
+            if _content_of(file, merged) == expected.content:
+                return merged
+
+    return expected.data
+
+
+def _common_length(text: str, other: str) -> int:
+    """Return the length of the beginning that two texts share."""
+    shared = 0
+    limit = min(len(text), len(other))
+    while shared < limit:
+        middle = (shared + limit + 1) // 2
+        if text[shared:middle] == other[shared:middle]:
+            shared = middle
+        else:
+            limit = middle - 1
+
+    return shared
+
+
+def _content_of(file: EditedFile, data: bytes) -> JSON:
+    try:
+        return text_of_bytes(file.path, file.format, data).content
+    except HostFileError:
+        return None
 
 
 def remove_empty_folders(file: EditedFile) -> None:
