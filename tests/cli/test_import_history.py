@@ -86,7 +86,7 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["cursor"], "unknown host 'cursor'; there are claude-code, codex."),
+        (["cursor"], "unknown host 'cursor'; there are claude-code, codex, copilot-cli, "),
         (["codex"], "Codex has no logs here"),
         (
             ["claude-code", "--module", "github"],

@@ -144,7 +144,7 @@ def test_a_log_that_is_there_twice_is_read_once(tmp_path: Path) -> None:
     write(tmp_path / "rollout-1.jsonl", [{}])
     compressed(tmp_path / "rollout-1.jsonl.zst", [{}])
     compressed(tmp_path / "rollout-2.jsonl.zst", [{}])
-    found = find_logs([tmp_path], codex.PATTERN)
+    found = find_logs([tmp_path], codex.PATTERNS)
     assert sorted(path.name for path in found.files) == ["rollout-1.jsonl", "rollout-2.jsonl.zst"]
 
 
@@ -153,7 +153,7 @@ def test_without_a_library_compressed_logs_are_counted(
 ) -> None:
     compressed(tmp_path / "rollout-2.jsonl.zst", [{}])
     monkeypatch.setattr(conversation, "zstd_library", lambda: None)
-    found = find_logs([tmp_path], codex.PATTERN)
+    found = find_logs([tmp_path], codex.PATTERNS)
     assert (found.files, found.unread) == ([], {"links": 0, "compressed": 1, "older": 0})
 
 

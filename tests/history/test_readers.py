@@ -332,7 +332,7 @@ def test_links_are_counted_and_not_read(tmp_path: Path) -> None:
     write(root / "2026/11/21/notes.jsonl", [{}])
     (root / "2026/11/22").symlink_to(outside, target_is_directory=True)
     (root / "rollout-4.jsonl").symlink_to(outside / "rollout-9.jsonl")
-    found = find_logs([root, tmp_path / "absent"], codex.PATTERN)
+    found = find_logs([root, tmp_path / "absent"], codex.PATTERNS)
     assert sorted(path.name for path in found.files) == ["rollout-1.jsonl", "rollout-2.jsonl"]
     assert found.unread == {"links": 2, "compressed": 0, "older": 0}
     with pytest.raises(OSError, match="symbolic links"):

@@ -935,7 +935,7 @@ class Bridge:
         `HistoryImport.take` read them.
 
         Args:
-            host: `claude-code` or `codex`.
+            host: `claude-code`, `codex`, `copilot-cli`, `gemini-cli` or `opencode`.
             modules: the module for each name in the logs, for servers that have another name in the
                 host.
             caller: the owner of the runs.

@@ -49,7 +49,7 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "claude-code"
-PATTERN: Final = "*.jsonl"
+PATTERNS: Final = ("*.jsonl",)
 """The file names of logs."""
 
 _PREFIX: Final = "mcp__"

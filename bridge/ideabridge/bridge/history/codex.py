@@ -45,7 +45,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "codex"
-PATTERN: Final = "rollout-*.jsonl"
+PATTERNS: Final = ("rollout-*.jsonl",)
 """The file names of logs."""
 
 _PREFIX: Final = "mcp__"

@@ -13,7 +13,7 @@ import re
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -369,18 +369,19 @@ class Names:
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
-    def split(self, name: str) -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names. Hosts replace some characters in server names
-        with `_`, and server names may contain `__`, so the longest name of a configured module
-        counts.
+    def split(self, name: str, separator: str = "__") -> LoggedTool:
+        """Return the tool that `SERVER__TOOL`, or these names with another separator, mean. Hosts
+        replace some characters in server names with `_`, and server names may contain the
+        separator, so the longest name of a configured module counts.
         """
-        ends = [at.start() for at in re.finditer("__", name)]
+        ends = [at.start() for at in re.finditer(separator, name)]
         for end in reversed(ends):
             module = self._of_plain(_plain(name[:end]))
-            if module is not None and name[end + 2 :]:
-                return LoggedTool(name[:end], name[end + 2 :], module)
+            tool = name[end + len(separator) :]
+            if module is not None and tool:
+                return LoggedTool(name[:end], tool, module)
 
-        server, _, tool = name.partition("__")
+        server, _, tool = name.partition(separator)
         return LoggedTool(server, tool, None)
 
 
@@ -519,9 +520,10 @@ COMPRESSED: Final = ".zst"
 """Suffix of compressed logs."""
 
 
-def find_logs(roots: list[Path], pattern: str) -> Logs:
+def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
     """Find the logs whose names match a pattern such as `rollout-*.jsonl`, compressed or not, in
-    folders and their subfolders. A root may be a link, but links below it are not followed.
+    folders and, if `deep` is set, their subfolders. A root may be a link, but links below it are
+    not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -537,11 +539,11 @@ def find_logs(roots: list[Path], pattern: str) -> Logs:
         names = {entry.name for entry in entries}
         for entry in entries:
             plain = entry.name.removesuffix(COMPRESSED)
-            is_log = fnmatchcase(plain, pattern)
+            is_log = any(fnmatchcase(plain, pattern) for pattern in patterns)
             if entry.is_symlink():
                 links += is_log or entry.is_dir()
             elif entry.is_dir(follow_symlinks=False):
-                if depth < _DEEPEST:
+                if deep and depth < _DEEPEST:
                     open_.append((Path(entry.path), depth + 1))
             elif is_log and entry.is_file(follow_symlinks=False):
                 # While the host continues a compressed log, it has both files.

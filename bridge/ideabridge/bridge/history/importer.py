@@ -21,7 +21,7 @@ from typing import Final
 
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.errors import SecretGivenError
-from ideabridge.bridge.history import claude_code, codex
+from ideabridge.bridge.history import claude_code, codex, copilot, gemini, opencode
 from ideabridge.bridge.history.conversation import (
     Conversation,
     HistoryCall,
@@ -55,16 +55,22 @@ from ideabridge.tools.threads import compute_in_thread
 @dataclass(frozen=True, slots=True)
 class _Host:
     title: str
-    pattern: str
+    patterns: tuple[str, ...]
     folders: Callable[[Path, Mapping[str, str]], list[Path]]
     read: Callable[[Path, Names], list[Conversation]]
+    deep: bool = True
 
 
 HISTORIES: Final[Mapping[str, _Host]] = {
     claude_code.NAME: _Host(
-        "Claude Code", claude_code.PATTERN, claude_code.folders, claude_code.read_log
+        "Claude Code", claude_code.PATTERNS, claude_code.folders, claude_code.read_log
     ),
-    codex.NAME: _Host("Codex", codex.PATTERN, codex.folders, codex.read_log),
+    codex.NAME: _Host("Codex", codex.PATTERNS, codex.folders, codex.read_log),
+    copilot.NAME: _Host("Copilot CLI", copilot.PATTERNS, copilot.folders, copilot.read_log),
+    gemini.NAME: _Host("Gemini CLI", gemini.PATTERNS, gemini.folders, gemini.read_log),
+    opencode.NAME: _Host(
+        "opencode", opencode.PATTERNS, opencode.folders, opencode.read_log, deep=False
+    ),
 }
 """The hosts whose logs can be read."""
 
@@ -154,6 +160,20 @@ class HistoryReport:
         }
 
 
+_UNREAD_HOSTS: Final[Mapping[str, str]] = {
+    "claude-desktop": "it has no log of them in its documentation",
+    "cursor": "they are in a database of the editor, whose content is not documented",
+    "vscode": "they are in files of the editor, whose content is not documented",
+    "windsurf": "they are in binary files, whose format is not documented",
+}
+"""What is known of the conversations of hosts that cannot be read."""
+
+
+def _unread(host: str) -> str:
+    why = _UNREAD_HOSTS.get(host)
+    return f" The conversations of {host} cannot be read: {why}" if why else ""
+
+
 _GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
 _RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
 
@@ -189,7 +209,7 @@ class HistoryImport:
     """One import of a host's logs.
 
     Args:
-        host: `claude-code` or `codex`.
+        host: one of `HISTORIES`.
         runs: receives the runs.
         configuration: only calls to its modules are imported.
         secrets: calls that contain one are refused, and results are redacted.
@@ -226,6 +246,7 @@ class HistoryImport:
             hosts = ", ".join(HISTORIES)
             raise HistoryError(
                 f"unknown host {host[:100]!r}; there are {hosts}.{did_you_mean(host, HISTORIES)}"
+                f"{_unread(host)}"
             )
 
         self._name = host
@@ -245,7 +266,7 @@ class HistoryImport:
         self.now = time.time()
         self._names = Names(self.modules, modules)
         self.folders = history.folders(Path.home(), os.environ)
-        self.logs: Logs = find_logs(self.folders, history.pattern)
+        self.logs: Logs = find_logs(self.folders, history.patterns, deep=history.deep)
         self.report = HistoryReport()
         self.done = 0
         self._renamed: JSON = dict(modules or {})

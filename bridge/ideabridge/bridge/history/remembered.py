@@ -8,6 +8,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, cast
@@ -27,12 +28,16 @@ Stamp: TypeAlias = tuple[int, int]
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return the stamp of a log, or None if it cannot be read."""
+    """Return the stamp of a log, or None if it cannot be read. Changes of a database may be in the
+    file beside it.
+    """
     try:
-        state = log.stat(follow_symlinks=False)
+        states = [log.stat(follow_symlinks=False)]
+        with suppress(FileNotFoundError):
+            states.append(log.with_name(f"{log.name}-wal").stat(follow_symlinks=False))
     except OSError:
         return None
-    return state.st_size, state.st_mtime_ns
+    return sum(state.st_size for state in states), max(state.st_mtime_ns for state in states)
 
 
 @dataclass(frozen=True, slots=True)

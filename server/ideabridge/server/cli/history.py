@@ -46,7 +46,12 @@ def history() -> None:
 @command("config", "project", "store", "json")
 async def import_history(
     options: Options,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="claude-code or codex.")],
+    host: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST", help="claude-code, codex, copilot-cli, gemini-cli or opencode."
+        ),
+    ],
     module: Annotated[
         list[str] | None,
         typer.Option(

@@ -1,0 +1,247 @@
+"""Gemini CLI: reads the logs in `~/.gemini/tmp`, as its sources of 2026 write them.
+
+Each project has a folder there, with a folder `chats`. A line of a log is a message with `id`,
+`timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`, `args`,
+`status`, `timestamp` and `result`. A message is written again when it changes, and the last version
+counts. `{"$rewindTo": ID}` takes back a message and what came after it. `{"$set": {"messages"}}`
+replaces the messages, whose results may be shortened then, so earlier results stay. Versions of
+2025 wrote one JSON document with all `messages`.
+
+A tool of an MCP server is named `mcp_SERVER_TOOL`. Earlier versions used the bare name, with the
+server in `displayName`: `TOOL (SERVER MCP Server)`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.history.conversation import (
+    MAX_HELD,
+    Conversation,
+    HistoryBounds,
+    HistoryCall,
+    LoggedTool,
+    LogLine,
+    Names,
+    content_value,
+    open_plain,
+    read_lines,
+    seconds_of,
+    shortened_prompt,
+)
+from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty, object_or_empty
+from ideabridge.tools.errors import IdeabridgeError
+
+NAME: Final = "gemini-cli"
+_UUID: Final = "-".join("[0-9a-f]" * length for length in (8, 4, 4, 4, 12))
+PATTERNS: Final = ("session-*.jsonl", "session-*.json", f"{_UUID}.jsonl")
+"""The file names of logs. Those of subagents are named after their session."""
+
+_PREFIX: Final = re.compile(r"mcp_+")
+_DISPLAYED: Final = re.compile(r".+ \((?P<server>.+) MCP Server\)")
+_LONGEST_FOLDER: Final = 4096
+
+
+def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
+    """Return the folders with the logs."""
+    own = variables.get("GEMINI_CLI_HOME")
+    return [(Path(own).expanduser() if own else home) / ".gemini" / "tmp"]
+
+
+def read_log(path: Path, names: Names) -> list[Conversation]:
+    """Read the conversation in a log, and what a person took back of it.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    return _Log(path, names).read()
+
+
+class _Log:
+    def __init__(self, path: Path, names: Names) -> None:
+        self._names = names
+        self._bounds = HistoryBounds()
+        self._main = Conversation(NAME, path.stem, path, _project_of(path))
+        self._rewound: list[Conversation] = []
+        # The calls, keyed by the ids of their message and of the call.
+        self._calls: dict[tuple[str, str], HistoryCall] = {}
+        self._others: dict[tuple[str, str], str] = {}
+        # The ids of the messages so far, in order.
+        self._messages: dict[str, None] = {}
+        self._prompt = ""
+
+    def read(self) -> list[Conversation]:
+        for line in self._lines():
+            content = line.content
+            changes = object_or_empty(content.get("$set"))
+            own = content.get("sessionId", changes.get("sessionId"))
+            if isinstance(own, str) and own:
+                self._main.id = own[:200]
+
+            rewound = content.get("$rewindTo")
+            if isinstance(rewound, str):
+                self._rewind(rewound)
+            elif isinstance(content.get("id"), str):
+                self._take(line, content)
+
+            for message in list_or_empty(content.get("messages", changes.get("messages"))):
+                if isinstance(message, dict):
+                    self._take(line, message)
+
+        self._main.others.update(self._others.values())
+        conversations = [self._main, *self._rewound]
+        for conversation in conversations:
+            conversation.sort()
+        return conversations
+
+    def _lines(self) -> Iterator[LogLine]:
+        if self._main.path.suffix != ".json":
+            yield from read_lines(self._main)
+            return
+
+        with os.fdopen(open_plain(self._main.path), "rb") as file:
+            data = file.read(MAX_HELD + 1)
+        self._main.lines = 1
+        try:
+            document = decode(data, what="the log") if len(data) <= MAX_HELD else None
+        except IdeabridgeError:
+            document = None
+
+        if isinstance(document, dict):
+            yield LogLine(1, document, len(data))
+        else:
+            self._main.skip("too long" if len(data) > MAX_HELD else "unreadable")
+
+    def _rewind(self, message: str) -> None:
+        """Move the calls of a message and of those after it into a conversation of their own. The
+        host takes everything back if it does not know the message.
+        """
+        ids = list(self._messages)
+        first = ids.index(message) if message in self._messages else 0
+        removed = set(ids[first:])
+        calls = [call for (owner, _), call in self._calls.items() if owner in removed]
+        self._calls = {key: call for key, call in self._calls.items() if key[0] not in removed}
+        self._messages = dict.fromkeys(ids[:first])
+        if not calls:
+            return
+
+        own = self._main
+        taken = set(map(id, calls))
+        own.calls = [call for call in own.calls if id(call) not in taken]
+        name = f"{own.id}/rewound-{len(self._rewound) + 1}"
+        self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
+
+    def _take(self, line: LogLine, message: JSONObject) -> None:
+        message_id = message.get("id")
+        if not isinstance(message_id, str):
+            self._main.skipped["of an unknown kind"] += 1
+            return
+
+        is_new = message_id not in self._messages
+        self._messages[message_id] = None
+        if message.get("type") == "user" and is_new:
+            text = _text_of(message.get("content")).strip()
+            if text:
+                self._prompt = shortened_prompt(text)
+
+        for made in list_or_empty(message.get("toolCalls")):
+            if isinstance(made, dict):
+                self._take_call(line, message, (message_id, str(made.get("id"))), made)
+
+    def _take_call(
+        self, line: LogLine, message: JSONObject, key: tuple[str, str], made: JSONObject
+    ) -> None:
+        tool = self._named(made)
+        if tool is None:
+            return
+        if tool.module is None:
+            self._others[key] = tool.server
+            return
+
+        arguments = made.get("args")
+        if not isinstance(made.get("id"), str) or not isinstance(arguments, dict):
+            self._main.skipped["without id or arguments"] += 1
+            return
+
+        at = seconds_of(made.get("timestamp"))
+        call = self._calls.get(key)
+        if call is None:
+            if not self._bounds.takes_call(line.size):
+                self._main.skipped["beyond the most calls"] += 1
+                return
+            began = self._main.time_of(message)
+            time = at if began is None or (at is not None and at < began) else began
+            call = HistoryCall(
+                key[1], tool.module, tool.name, arguments, line.number, time, self._prompt
+            )
+            self._calls[key] = call
+            self._main.calls.append(call)
+
+        call.doubt = call.doubt or line.doubt
+        _end(call, line.number, at, made)
+
+    def _named(self, made: JSONObject) -> LoggedTool | None:
+        """Return the tool of a call, or None if it is not a tool of an MCP server."""
+        name = made.get("name")
+        if not isinstance(name, str):
+            return None
+
+        prefix = _PREFIX.match(name)
+        if prefix is not None:
+            rest = name[prefix.end() :]
+            return self._names.split(rest) if "__" in rest else self._names.split(rest, "_")
+
+        shown = made.get("displayName")
+        displayed = _DISPLAYED.fullmatch(shown[:400]) if isinstance(shown, str) else None
+        if displayed is None:
+            return None
+        server = displayed["server"]
+        return LoggedTool(server, name, self._names.of(server))
+
+
+def _end(call: HistoryCall, number: int, at: float | None, made: JSONObject) -> None:
+    status = made.get("status")
+    responses = list(_responses(made.get("result")))
+    error = next((one["error"] for one in responses if "error" in one), None)
+    if status == "cancelled":
+        call.end(number, None, at=at, error="a person cancelled it", rejected=True)
+    elif status == "error" or error is not None:
+        text = error if isinstance(error, str) else _text_of(made.get("resultDisplay"))
+        if isinstance(error, dict):
+            text = str(error.get("message") or text)
+        call.end(number, None, at=at, error=text[:4000] or "the log says no more")
+    elif status == "success" and responses:
+        output = responses[0].get("output", responses[0].get("content"))
+        call.end(number, content_value(output), at=at)
+    elif status == "success":
+        call.end(number, None, at=at, missing="the log has no result")
+
+
+def _responses(result: JSON) -> Iterator[JSONObject]:
+    for part in list_or_empty(result):
+        response = object_or_empty(object_or_empty(part).get("functionResponse")).get("response")
+        if isinstance(response, dict):
+            yield response
+
+
+def _text_of(content: JSON) -> str:
+    if isinstance(content, str):
+        return content
+    parts = [object_or_empty(part).get("text") for part in list_or_empty(content)]
+    return "\n".join(text for text in parts if isinstance(text, str))
+
+
+def _project_of(log: Path) -> str:
+    """Return the folder of the project whose folder below `tmp` a log is in, or ""."""
+    chats = next((parent for parent in log.parents if parent.name == "chats"), None)
+    if chats is None:
+        return ""
+    try:
+        with os.fdopen(open_plain(chats.parent / ".project_root"), "rb") as file:
+            return file.read(_LONGEST_FOLDER).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

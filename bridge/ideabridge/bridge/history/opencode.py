@@ -1,0 +1,166 @@
+"""opencode: reads its database, `~/.local/share/opencode/opencode.db`.
+
+The table `session` has the conversations, `message` their messages, and `part` the parts of these,
+each with its content as JSON in `data`. A call is a part of type `tool`, with `callID`, `tool` and
+`state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. A tool of an MCP server
+is named `SERVER_TOOL`, so only names of configured servers can be told from opencode's own tools.
+Sessions of subagents have a `parent_id`, and are conversations of their own.
+
+Versions before 1.2 kept a file for each part; later versions move these into the database.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from ideabridge.bridge.history.conversation import (
+    MAX_LINE,
+    CallsById,
+    Conversation,
+    HistoryBounds,
+    HistoryCall,
+    Names,
+    open_plain,
+    shortened_prompt,
+)
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
+from ideabridge.tools.errors import IdeabridgeError
+
+NAME: Final = "opencode"
+PATTERNS: Final = ("opencode.db",)
+
+_REJECTED: Final = re.compile(r"The user rejected permission|.{0,80}rejected permission to use")
+_LATEST: Final = 4_102_444_800_000
+
+_PARTS: Final = """
+    SELECT part.rowid, json_extract(message.data, '$.role'), part.data
+    FROM part JOIN message ON message.id = part.message_id
+    WHERE part.session_id = ? AND length(part.data) <= ?
+    AND json_valid(part.data) AND json_valid(message.data)
+    ORDER BY message.time_created, message.id, part.id
+"""
+_UNREAD: Final = """
+    SELECT count(*) FROM part WHERE session_id = ?
+    AND (length(data) > ? OR NOT json_valid(data))
+"""
+
+
+def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
+    """Return the folders with the database."""
+    own = variables.get("XDG_DATA_HOME")
+    return [(Path(own) if own else home / ".local" / "share") / "opencode"]
+
+
+def read_log(path: Path, names: Names) -> list[Conversation]:
+    """Read the conversations in a database.
+
+    Raises:
+        OSError: the database cannot be read.
+    """
+    # SQLite would follow a link.
+    os.close(open_plain(path))
+    address = f"file:{quote(str(path))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            database.execute("PRAGMA query_only=ON")
+            database.execute("PRAGMA trusted_schema=OFF")
+            sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
+            conversations: list[Conversation] = []
+            for own, folder in sessions:
+                conversation = Conversation(NAME, str(own)[:200], path, str(folder or ""))
+                conversations.append(_Session(database, names, conversation).read(own))
+            return conversations
+    except sqlite3.Error as error:
+        raise OSError(f"it cannot be read as a database of opencode: {error}") from error
+
+
+class _Session:
+    def __init__(self, database: Any, names: Names, conversation: Conversation) -> None:
+        self._database = database
+        self._names = names
+        self._conversation = conversation
+        self._bounds = HistoryBounds()
+        self._calls = CallsById()
+        self._prompt = ""
+
+    def read(self, session: str) -> Conversation:
+        conversation = self._conversation
+        for number, role, data in self._parts(session):
+            conversation.lines += 1
+            if role == "user" and data.get("type") == "text" and data.get("synthetic") is not True:
+                self._prompt = shortened_prompt(str(data.get("text") or "")) or self._prompt
+            elif data.get("type") == "tool":
+                self._take(number, data)
+
+        (unread,) = self._database.execute(_UNREAD, (session, MAX_LINE)).fetchone()
+        if unread:
+            conversation.skipped["unreadable"] += unread
+        conversation.sort()
+        return conversation
+
+    def _parts(self, session: str) -> Iterator[tuple[int, str, JSONObject]]:
+        for number, role, text in self._database.execute(_PARTS, (session, MAX_LINE)):
+            try:
+                data = decode(text, what="a part")
+            except IdeabridgeError:
+                self._conversation.skipped["unreadable"] += 1
+                continue
+            if isinstance(data, dict):
+                yield number, str(role), data
+
+    def _take(self, number: int, data: JSONObject) -> None:
+        call_id = data.get("callID")
+        name = data.get("tool")
+        state = object_or_empty(data.get("state"))
+        arguments = state.get("input")
+        tool = self._names.split(name, "_") if isinstance(name, str) else None
+        if tool is None or tool.module is None:
+            return
+        if not isinstance(call_id, str) or not isinstance(arguments, dict):
+            self._conversation.skipped["without id or arguments"] += 1
+            return
+
+        times = object_or_empty(state.get("time"))
+        call = HistoryCall(
+            call_id,
+            tool.module,
+            tool.name,
+            arguments,
+            number,
+            _seconds(times.get("start")),
+            self._prompt,
+        )
+        size = len(str(state.get("output"))) + 1000
+        if self._calls.knows(call):
+            return
+        if not self._bounds.takes_call(size):
+            self._conversation.skipped["beyond the most calls"] += 1
+            return
+
+        self._calls.add(call)
+        self._conversation.calls.append(call)
+        _end(call, number, _seconds(times.get("end")), state)
+
+
+def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) -> None:
+    status = state.get("status")
+    if status == "completed":
+        is_cut = object_or_empty(state.get("metadata")).get("truncated") is True
+        missing = "the host cut it" if is_cut else None
+        call.end(number, state.get("output"), at=at, missing=missing)
+    elif status == "error":
+        error = str(state.get("error") or "the log says no more")[:4000]
+        call.end(number, None, at=at, error=error, rejected=_REJECTED.match(error) is not None)
+
+
+def _seconds(milliseconds: JSON) -> float | None:
+    if not isinstance(milliseconds, int | float) or not 0 <= milliseconds < _LATEST:
+        return None
+    return milliseconds / 1000
