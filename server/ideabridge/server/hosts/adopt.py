@@ -247,24 +247,18 @@ class _Search:
         self._targets = targets
         self._replaces = replaces
         self._only = only
-        self._refusals = HostRefusals(host, environment)
         self._documents: dict[Path, HostDocument] = {}
+        self._paths: list[Path] = []
         self._adoptions: list[Adoption] = []
         self._problems: list[str] = []
+        self._refusals = HostRefusals(host, environment, self._content)
 
     def read(self, file: HostFile) -> None:
         """Add the servers of one place."""
-        if file.path not in self._documents:
-            try:
-                document = read_tolerantly(file.path, file.format)
-            except HostFileError as error:
-                self._problems.append(_line(str(error), _MOST_REASON))
-                document = HostDocument(file.path, None, {})
-            if document.damage:
-                self._problems.append(_line(f"{file.path}: {document.damage}", _MOST_REASON))
-            self._documents[file.path] = document
+        if file.path not in self._paths:
+            self._paths.append(file.path)
 
-        content = self._documents[file.path].content
+        content = self._content(file)
         place = file.located(content)
         servers = place.servers(content)
         if len(servers) > _MOST_SERVERS:
@@ -308,13 +302,30 @@ class _Search:
                 f"{self._host.title} has no server {missing[0]!r}; it has {shown or 'none'}"
             )
 
-        documents = self._documents.values()
+        documents = [self._documents[path] for path in self._paths]
         return FoundServers(
             [item for item in self._adoptions if not self._only or item.name in self._only],
             files=[document.path for document in documents if document.text is not None],
             damaged=[document.path for document in documents if document.damage],
-            problems=list(dict.fromkeys([*self._problems, *self._refusals.problems])),
+            problems=self._problems,
         )
+
+    def _content(self, file: HostFile) -> JSONObject:
+        """Return the content of a file, or as much of it as can be read. Note what is wrong with
+        it.
+        """
+        if file.path not in self._documents:
+            try:
+                document = read_tolerantly(file.path, file.format)
+            except HostFileError as error:
+                self._problems.append(_line(str(error), _MOST_REASON))
+                document = HostDocument(file.path, None, {})
+
+            if document.damage:
+                self._problems.append(_line(f"{file.path}: {document.damage}", _MOST_REASON))
+            self._documents[file.path] = document
+
+        return self._documents[file.path].content
 
     def _adoption(
         self, name: str, raw: JSON, place: HostFile, translation: Translation, *, is_taken: bool

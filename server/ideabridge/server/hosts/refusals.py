@@ -5,11 +5,11 @@ command or by address, outside of their entries.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from ideabridge.server.hosts.host import HostEnvironment, HostFileError, Scope, read_tolerantly
+from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
 from ideabridge.server.hosts.table import Host, HostRefusal
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -44,14 +44,20 @@ class Refused:
 class HostRefusals:
     """The refusals of one host on one machine.
 
-    Attributes:
-        problems: what is wrong with files that cannot be read.
+    Args:
+        host: the host.
+        environment: where the host's files are.
+        content_of: returns the content of a file, as much of it as can be read.
     """
 
-    def __init__(self, host: Host, environment: HostEnvironment) -> None:
-        self.problems: list[str] = []
+    def __init__(
+        self,
+        host: Host,
+        environment: HostEnvironment,
+        content_of: Callable[[HostFile], JSONObject],
+    ) -> None:
         self._title = host.title
-        self._lists = list(self._read(host, environment))
+        self._lists = list(_read(host, environment, content_of))
 
     def of(self, name: str, scope: Scope, entry: JSONObject) -> Refused:
         """Return what the files say about a server.
@@ -83,20 +89,18 @@ class HostRefusals:
 
         return result
 
-    def _read(self, host: Host, environment: HostEnvironment) -> Iterator[_List]:
-        for refusal in host.refusals:
-            file = refusal.file(environment)
-            try:
-                content: JSON = read_tolerantly(file.path, file.format).content
-            except HostFileError as error:
-                self.problems.append(str(error))
-                continue
 
-            for key in file.keys:
-                content = content.get(key) if isinstance(content, dict) else None
+def _read(
+    host: Host, environment: HostEnvironment, content_of: Callable[[HostFile], JSONObject]
+) -> Iterator[_List]:
+    for refusal in host.refusals:
+        file = refusal.file(environment)
+        content: JSON = content_of(file)
+        for key in file.keys:
+            content = content.get(key) if isinstance(content, dict) else None
 
-            if isinstance(content, list | dict):
-                yield _List(refusal, str(file.path), content)
+        if isinstance(content, list | dict):
+            yield _List(refusal, str(file.path), content)
 
 
 def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
