@@ -261,7 +261,7 @@ def test_comments_and_trailing_commas_are_ignored(tmp_path: Path) -> None:
     )
     parsed = load_configuration(file)
     assert list(parsed.modules) == ["a"]
-    assert parsed.modules["a"].args == ["//", "/*,]*/"]
+    assert parsed.modules["a"].args == ("//", "/*,]*/")
 
 
 def test_text_with_comments_that_is_not_json_is_refused_with_its_place(tmp_path: Path) -> None:

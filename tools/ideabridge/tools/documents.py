@@ -127,6 +127,13 @@ def _blank(comment: str) -> str:
 
 
 def _is_trailing(text: str, comma: int) -> bool:
+    """Return whether a comma stands between a value and the end of its object or array."""
+    before = comma - 1
+    while before >= 0 and text[before].isspace():
+        before -= 1
+    if before < 0 or text[before] in "{[,:":
+        return False
+
     behind = _BEHIND.search(text, comma + 1)
     return behind is not None and behind.group() in "}]"
 
