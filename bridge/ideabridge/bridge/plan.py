@@ -34,6 +34,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.store.published import PublishedPlan
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
@@ -41,6 +42,7 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.tool import PROGRAM_STEP
+from ideabridge.tools.typed import read_as
 
 _KEYS = (
     "calls",
@@ -339,51 +341,28 @@ def read_published(
 ) -> Plan:
     """Read the plan of a publication with new input. Defaults fill in absent parameters.
 
-    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?,
-    "explained"?, "seen"?, "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?,
-    "lifting"?}`: `lifting` records how the plan was made, `context` has the messages of an idea
-    that was written by hand, `copied` is the number of runs in which a mind copied values, and
-    `fixed` has the members of the input that the caller does not pass. A plan with a program has
-    `program`, `names` and `reached` (see `Plan`), and no output. Its `recorded_defaults` names the
-    members of the input whose defaults are values of one recorded run, and which its author does
-    not call constant. A plan has an `output_schema` of its own if the tool's differs: with
-    instances, the tool returns a map of outputs.
+    Besides the members of `PublishedPlan`, the plan may have `explained`, `seen`, `watch`,
+    `decisions` and `strict` (see `context/plan_literals.py`), `reached` (see `Plan`), and `copied`,
+    the number of runs in which a mind copied values.
     """
-    calls = plan.get("calls")
-    instances = plan.get("instances")
-    own = plan.get("output_schema")
-    states: dict[str, JSONObject] = {}
-    if isinstance(instances, dict):
-        states = {
-            instance: state for instance, state in instances.items() if isinstance(state, dict)
-        }
-
-    tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
-    program = plan.get("program")
-    names = plan.get("names")
-    assumed = tuple(_kept_defaults(plan, arguments, input_schema))
-    arguments = with_defaults(arguments, input_schema)
-    if isinstance(fixed, dict):
-        arguments = {**arguments, **fixed}
-
+    published = read_as(PublishedPlan, plan)
+    own_schema = published.output_schema
+    assumed = tuple(_kept_defaults(published, arguments, input_schema))
+    arguments = {**with_defaults(arguments, input_schema), **published.fixed}
     takes_input = bool(input_schema and input_schema.get("properties"))
     return Plan(
-        calls=calls if isinstance(calls, list) else [],
+        calls=published.calls,
         input=arguments if takes_input or arguments else None,
-        instances=states,
-        output=plan.get("output"),
+        instances=published.instances,
+        output=published.output,
         input_schema=input_schema if takes_input else None,
-        output_schema=own if isinstance(own, dict) else output_schema,
+        output_schema=output_schema if own_schema is None else own_schema,
         name=name,
-        tools=tuple(tool for tool in tools if isinstance(tool, dict))
-        if isinstance(tools, list)
-        else (),
-        messages=tuple(message for message in context if isinstance(message, dict))
-        if isinstance(context, list)
-        else (),
+        tools=published.tools,
+        messages=published.context,
         explained=_explained(plan),
-        program=program if isinstance(program, str) else None,
-        names=names if isinstance(names, dict) else None,
+        program=published.program,
+        names=published.names,
         reached=_reached(plan),
         assumed=assumed,
     )
@@ -402,15 +381,14 @@ NOT_GIVEN: Final = "it was not given: the recorded value was used"
 
 
 def _kept_defaults(
-    plan: JSONObject, arguments: JSONObject, schema: JSONObject | None
+    plan: PublishedPlan, arguments: JSONObject, schema: JSONObject | None
 ) -> Iterator[JSONObject]:
     """Yield an assumption for each recorded default of a program, unless the caller
     overrides it.
     """
-    names = plan.get("recorded_defaults")
     defaults = with_defaults({}, schema)
-    for name in names if isinstance(names, list) else []:
-        if not isinstance(name, str) or name in arguments:
+    for name in plan.recorded_defaults:
+        if name in arguments:
             continue
         assumed: JSONObject = {"at": f"input.{name}", "why": NOT_GIVEN}
         if name in defaults:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -20,6 +20,7 @@ import jsonschema_rs
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.names import readable_json
+from ideabridge.tools.typed import member
 
 ONE: Final = frozenset(
     {
@@ -76,6 +77,34 @@ MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_NODES: Final = 500_000
 """Maximum number of values in a schema. The schema of a Solution contains those of all its
 tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaKeywords:
+    """The keywords of a JSON Schema that say what its values look like. Read them by `read_as`.
+
+    Attributes:
+        title, description: texts for people and models.
+        type: a type or a list of types.
+        properties: the schemas of the members, which may be true or false.
+        required: the names of the members that a value must have.
+        items: the schema of the elements.
+        enum: the values, if only these are accepted.
+        one_of, any_of: alternative schemas.
+        examples: examples of values.
+    """
+
+    title: str | None = None
+    description: str | None = None
+    type: JSON = None
+    properties: JSONObject = field(default_factory=dict[str, JSON])
+    required: tuple[str, ...] = ()
+    items: JSONObject | None = None
+    enum: list[JSON] | None = None
+    one_of: tuple[JSONObject, ...] = field(default=(), metadata=member("oneOf"))
+    any_of: tuple[JSONObject, ...] = field(default=(), metadata=member("anyOf"))
+    examples: list[JSON] = field(default_factory=list[JSON])
+
 
 Place = tuple[str | int, ...]
 """The keys and indexes that lead from the root of a document to a part of it."""

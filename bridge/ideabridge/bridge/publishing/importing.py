@@ -29,14 +29,16 @@ from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
+from ideabridge.bridge.store.published import PublishedGuide, PublishedRecording
 from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+from ideabridge.tools.typed import read_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,7 @@ def offered_plan(document: Document) -> Plan | None:
     if members["answer"] == "program" or "program" in plan:
         _check_program(plan)
 
-    recorded_input = recorded.get("input") if isinstance(recorded, dict) else None
-    arguments: JSONObject = recorded_input if isinstance(recorded_input, dict) else {}
+    arguments = PublishedRecording.of(recorded).input or {}
     return read_published(
         plan, arguments, members["input_schema"], members["output_schema"], name=members["name"]
     )
@@ -207,7 +208,7 @@ def check_guide(store: Store, document: Document) -> None:
     """
     members = document.publication_members()
     recorded: JSON = members["recorded"]
-    guide = recorded.get("solve") if isinstance(recorded, dict) else None
+    guide = object_or_empty(recorded).get("solve")
     if guide is None and members["answer"] != "solve":
         return
     if not isinstance(guide, dict):
@@ -220,16 +221,12 @@ def check_guide(store: Store, document: Document) -> None:
                 f"{show(guide.get(member))}"
             )
 
-    recorded_input = recorded.get("input") if isinstance(recorded, dict) else None
-    arguments: JSONObject = recorded_input if isinstance(recorded_input, dict) else {}
-    schema = guide.get("output_schema")
+    arguments = PublishedRecording.of(recorded).input or {}
     try:
         context = context_to_solve(guide, arguments)
         defined_tools(read_context(context))
-        output_schema = schema if isinstance(schema, dict) else None
-        start_solve(
-            context, Catalogue(()), Settings(), output_schema, Choice(AUTO, "it is imported")
-        )
+        schema = read_as(PublishedGuide, guide).output_schema
+        start_solve(context, Catalogue(()), Settings(), schema, Choice(AUTO, "it is imported"))
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
 

@@ -49,6 +49,7 @@ from ideabridge.bridge.runs.starts import (
 )
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
+from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.shapes import need_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import (
@@ -60,6 +61,7 @@ from ideabridge.tools.encoding import (
 )
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import IDEA, Tool
+from ideabridge.tools.typed import read_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,9 +393,9 @@ class Ways:
         if plan is not None:
             plan = {**plan, "calls": own_calls, "pins": pins}
         else:
-            inner = unpinned.get("plan")
+            inner = read_as(PublishedGuide, unpinned).plan
             guide = {**unpinned, "pins": pins}
-            if isinstance(inner, dict):
+            if inner is not None:
                 guide["plan"] = {**inner, "calls": own_calls}
 
         definitions = {tool.digest: tool.essence for tool in tools}
@@ -461,11 +463,10 @@ def _start_solving(
     choice: Choice,
 ) -> Start:
     """Return the start of a run that solves an idea anew."""
-    settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
-    schema = guide.get("output_schema")
-    output_schema = schema if isinstance(schema, dict) else None
+    start = read_as(PublishedGuide, guide)
+    settings = dataclasses.replace(settings, output_by_instance=start.by_instance)
     return start_solve(
-        context, catalogue, settings, output_schema, choice, idea=publication.idea_id
+        context, catalogue, settings, start.output_schema, choice, idea=publication.idea_id
     )
 
 

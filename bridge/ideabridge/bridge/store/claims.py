@@ -8,7 +8,9 @@ import dataclasses
 from typing import Final
 
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import read_as
 
 _IMPORTED: Final = "Imported: its author's description was not checked here."
 _WAYS: Final = {
@@ -32,7 +34,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     """
     if answer != "auto":
         way = answer
-    elif isinstance(plan, dict) and plan.get("calls"):
+    elif read_as(PublishedPlan, plan).calls:
         way = "plan"
     else:
         way = "solve"
@@ -57,9 +59,10 @@ def unchecked(plan: JSON) -> JSON:
         return plan
 
     lifting = plan["lifting"]
-    if isinstance(lifting, dict) and lifting.get("checked") == UNCHECKED:
+    origin = read_as(PlanOrigin, lifting)
+    if origin.checked == UNCHECKED:
         # The document was exported from a store that had itself imported it.
-        lifting = lifting.get("claimed")
+        lifting = origin.claimed
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}
     return {**plan, "lifting": claimed}

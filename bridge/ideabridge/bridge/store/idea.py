@@ -14,6 +14,7 @@ from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.store.published import PlanOrigin, PublishedRecording
 from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.typed import read_as
 
 # -- idea ------------------------------------------------------------------------------------------
 
@@ -463,12 +464,12 @@ class Publication(NewPublication):
         """Whether an assistant wrote its program and the names and descriptions of its
         parameters.
         """
-        return self.origin.is_by_assistant
+        return self.origin.words_of == "assistant"
 
     @property
     def origin(self) -> PlanOrigin:
         """How its plan was made."""
-        return PlanOrigin.of(self.plan)
+        return read_as(PlanOrigin, (self.plan or {}).get("lifting"))
 
     @property
     def present_plan(self) -> JSONObject | None:

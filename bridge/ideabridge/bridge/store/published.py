@@ -1,5 +1,4 @@
-"""The data that a version of a published name keeps from its run. All code that needs them reads
-them through this module.
+"""The documents of a version of a published name. The code reads them through these types.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions of earlier releases stay readable.
@@ -9,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.typed import member, read_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,14 @@ class PublishedRecording:
     input: JSONObject | None = None
     has_output: bool = False
     output: JSON = None
-    guide: JSONObject | None = None
+    guide: JSONObject | None = field(default=None, metadata=member("solve"))
     written: JSONObject | None = None
 
     @classmethod
     def of(cls, recorded: JSON) -> PublishedRecording:
         """Read `Publication.recorded`."""
-        if not isinstance(recorded, dict):
-            return cls()
-        return cls(
-            object_in(recorded, "input"),
-            "output" in recorded,
-            recorded.get("output"),
-            object_in(recorded, "solve"),
-            object_in(recorded, "written"),
-        )
+        members = object_or_empty(recorded)
+        return read_as(cls, {**members, "has_output": "output" in members})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +47,68 @@ class PlanOrigin:
         parameters: what a person decided about parameters.
         places: for each call, its number in the run, several numbers, or null. None if the places
             are unknown.
-        is_by_assistant: whether an assistant wrote its program and the names and descriptions of
+        words_of: `assistant` if an assistant wrote its program and the names and descriptions of
             its parameters.
+        checked: who checked the plan: `claims.UNCHECKED` if it was imported.
+        claimed: what the document of an imported plan said here.
     """
 
     run: str | None = None
     choices: JSONObject = field(default_factory=dict[str, JSON])
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     places: list[JSON] | None = None
-    is_by_assistant: bool = False
-
-    @classmethod
-    def of(cls, plan: JSONObject | None) -> PlanOrigin:
-        """Read the origin of a plan. Return None if there is no plan."""
-        lifting = object_in(plan or {}, "lifting")
-        if lifting is None:
-            return cls()
-        run = lifting.get("run")
-        places = lifting.get("places")
-        return cls(
-            run if isinstance(run, str) else None,
-            object_in(lifting, "choices") or {},
-            object_in(lifting, "parameters") or {},
-            places if isinstance(places, list) else None,
-            lifting.get("words_of") == "assistant",
-        )
+    words_of: str | None = None
+    checked: JSON = None
+    claimed: JSON = None
 
 
-def object_in(document: JSONObject, member: str) -> JSONObject | None:
-    """Return a member of a document if it is an object, otherwise None."""
-    value = document.get(member)
-    return value if isinstance(value, dict) else None
+@dataclass(frozen=True, slots=True)
+class PublishedGuide:
+    """The start of a run that solves a published idea again: `Publication.guide`.
+
+    Attributes:
+        context: the messages, with an empty input.
+        tools: the tools that the run may call, each as `[module or null, name]`, without those that
+            the context defines.
+        output_schema: the schema of the output, or None for text.
+        by_instance: whether the output is a map of outputs, keyed by instance.
+        plan: how the idea was solved before, or None if its run made no calls.
+    """
+
+    context: list[JSON] = field(default_factory=list[JSON])
+    tools: list[JSON] = field(default_factory=list[JSON])
+    output_schema: JSONObject | None = None
+    by_instance: bool = False
+    plan: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPlan:
+    """What runs of a published plan, `Publication.plan`. `PlanOrigin` says how it was made,
+    `context/plan_literals.py` how it finds values that a run copied.
+
+    Attributes:
+        calls: the calls. Those of a program name only the tools that the program may call.
+        output: the output with its references, or null if the answer is the state.
+        instances: the initial states, keyed by instance.
+        output_schema: the schema of the output if it differs from the tool's: with instances, the
+            tool returns a map of outputs.
+        tools: the tools that the context of the plan defines.
+        context: the messages of an idea that was written by hand.
+        fixed: the members of the input that callers do not pass.
+        program: the text of a program.
+        names: the names of tools in the program; see `ProgramNames.used_by`.
+        recorded_defaults: the members of the input whose defaults are values of one recorded run,
+            and which the author of the program does not call constant.
+    """
+
+    calls: list[JSON] = field(default_factory=list[JSON])
+    output: JSON = None
+    instances: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    output_schema: JSONObject | None = None
+    tools: tuple[JSONObject, ...] = ()
+    context: tuple[JSONObject, ...] = ()
+    fixed: JSONObject = field(default_factory=dict[str, JSON])
+    program: str | None = None
+    names: JSONObject | None = None
+    recorded_defaults: tuple[str, ...] = ()

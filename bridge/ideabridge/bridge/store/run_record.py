@@ -7,6 +7,7 @@ from typing import Final
 
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import read_as
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 """The statuses that mean a run has ended."""
@@ -43,20 +44,7 @@ class StoredSummary:
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
         """Read the JSON of a row. A member of the wrong type counts as absent."""
-        idea = stored.get("idea")
-        origin = stored.get("origin")
-        needs = stored.get("needs")
-        reason = stored.get("reason")
-        return cls(
-            idea=idea if isinstance(idea, str) else None,
-            errors=_count(stored.get("errors")) or 0,
-            origin=origin if isinstance(origin, dict) else None,
-            needs=tuple(str(name) for name in needs) if isinstance(needs, list) else None,
-            taken_up=_count(stored.get("taken_up")),
-            events=_count(stored.get("events")),
-            reason=reason if isinstance(reason, str) else None,
-            set_aside=stored.get("set_aside") is True,
-        )
+        return read_as(cls, stored)
 
     def to_json(self) -> JSONObject:
         """Return the JSON for the row, leaving out empty members."""
@@ -71,10 +59,6 @@ class StoredSummary:
             "set_aside": self.set_aside or None,
         }
         return {name: value for name, value in members.items() if value is not None}
-
-
-def _count(value: JSON) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,17 @@ from ideabridge.bridge.store.idea import (
     function_schemas,
     seen_type,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.bridge.store.published import PublishedPlan
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+)
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.schema import inline_refs
+from ideabridge.tools.typed import read_as
 
 _WIDEST: Final = 120
 """Maximum length, in characters, of a value in a line of `changes`."""
@@ -58,44 +67,31 @@ class Side:
             input_schema = publication.input_schema
             output_schema = publication.output_schema
             annotations = publication.annotations
-            if isinstance(publication.recorded, dict):
-                recorded_output = publication.recorded.get("output")
+            recorded_output = publication.recording.output
 
-        plan = solution if isinstance(solution, dict) else {}
+        plan = read_as(PublishedPlan, solution)
         return cls(
             description=description,
             answer=answer,
             input_schema=input_schema,
             output_schema=output_schema,
             annotations=annotations,
-            calls=_listed(plan.get("calls")),
-            program=_program_of(plan),
-            output=plan.get("output"),
+            calls=plan.calls,
+            program=plan.program or "",
+            output=plan.output,
             recorded_output=recorded_output,
             context=list(stored.idea.context),
-            lifting=_lifting_of(plan),
+            lifting=_lifting_of(object_or_empty(solution)),
         )
-
-
-def _listed(value: JSON) -> list[JSON]:
-    """Return the value if it is a list, otherwise an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def _program_of(plan: JSONObject) -> str:
-    return str(plan.get("program") or "")
 
 
 def _lifting_of(plan: JSONObject) -> JSONObject:
     explained: JSONObject = {}
-    for literal in _listed(plan.get("explained")):
-        if not isinstance(literal, dict):
-            continue
-
-        at = literal.get("at")
-        if isinstance(at, list):
-            place = ".".join(map(str, at))
-            explained[place] = {key: value for key, value in literal.items() if key != "at"}
+    for literal in list_or_empty(plan.get("explained")):
+        members = dict(object_or_empty(literal))
+        at = list_or_empty(members.pop("at", None))
+        if at:
+            explained[".".join(map(str, at))] = members
 
     lifting: JSONObject = {"explained": explained}
     for key in ("seen", "watch", "decisions", "strict", "fixed"):
@@ -114,8 +110,10 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     after = as_it_runs(new.plan or {})
 
     lines = [*_interface(old, new, None)]
-    lines += _calls(_listed(before.get("calls")), _listed(after.get("calls")), widest=None)
-    lines += _program(_program_of(before), _program_of(after))
+    old_plan = read_as(PublishedPlan, before)
+    new_plan = read_as(PublishedPlan, after)
+    lines += _calls(old_plan.calls, new_plan.calls, widest=None)
+    lines += _program(old_plan.program or "", new_plan.program or "")
     for key in dict.fromkeys((*before, *after)):
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
@@ -130,19 +128,14 @@ def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """Yield the differences between the tools that two plans or guides pin. An import adds pins to
     a document that has none, so pins on one side only do not count as a difference.
     """
-    before = old.get("pins")
-    after = new.get("pins")
-    if isinstance(before, list) and isinstance(after, list):
-        old_tools = [_tool_of(pin) for pin in before]
-        new_tools = [_tool_of(pin) for pin in after]
-        yield from _lines("tools", old_tools, new_tools, None)
+    if "pins" in old and "pins" in new:
+        yield from _lines("tools", _pinned_in(old), _pinned_in(new), None)
 
 
-def _tool_of(pin: JSON) -> JSON:
-    """Return the members of a pin without its description, which may differ between machines."""
-    if isinstance(pin, dict):
-        return {key: pin.get(key) for key in ("module", "tool", "digest")}
-    return pin
+def _pinned_in(plan: JSONObject) -> list[JSON]:
+    """Return the pins without their descriptions, which may differ between machines."""
+    pins = map(object_or_empty, list_or_empty(plan["pins"]))
+    return [{key: pin.get(key) for key in ("module", "tool", "digest")} for pin in pins]
 
 
 def _without_pins(recorded: JSON) -> JSON:
@@ -219,9 +212,9 @@ def _breaking_output(old: Side, new: Side) -> Iterator[str]:
 
 def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """Yield a line for each parameter that only `new` requires."""
-    before = _listed(old.get("required"))
-    for name in _listed(new.get("required")):
-        if name not in before:
+    before = read_as(SchemaKeywords, old)
+    for name in read_as(SchemaKeywords, new).required:
+        if name not in before.required:
             yield f"{name}: is required now"
 
 
@@ -240,16 +233,14 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
         yield f"{place}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
         return
 
-    old_members = old.get("properties")
-    new_members = new.get("properties")
-    if isinstance(old_members, dict):
-        for name, schema in old_members.items():
-            place = _below(path, name)
-            if isinstance(new_members, dict) and name in new_members:
-                member = new_members[name]
-                yield from _removed_or_retyped(schema, member, place, is_input=is_input)
-            else:
-                yield f"{place}: is removed"
+    new_members = read_as(SchemaKeywords, new).properties
+    for name, schema in read_as(SchemaKeywords, old).properties.items():
+        place = _below(path, name)
+        if name in new_members:
+            member = new_members[name]
+            yield from _removed_or_retyped(schema, member, place, is_input=is_input)
+        else:
+            yield f"{place}: is removed"
 
     items = _below(path, "items")
     yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
@@ -281,7 +272,7 @@ def _types(schema: JSON) -> frozenset[str]:
     if isinstance(named, list):
         return frozenset(map(str, named))
 
-    alternatives = [_types(alternative) for alternative in _listed(schema.get("anyOf"))]
+    alternatives = [_types(alternative) for alternative in list_or_empty(schema.get("anyOf"))]
     if not all(alternatives):
         # One of the alternatives does not restrict the types.
         return frozenset()

@@ -34,7 +34,7 @@ from ideabridge.server.ui.showing import answered, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -737,7 +737,7 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     """
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
-    return publication.recorded if isinstance(publication.recorded, dict) else {}
+    return object_or_empty(publication.recorded)
 
 
 def _runs(publication: Publication) -> JSONObject | None:

@@ -1,0 +1,91 @@
+"""Typed documents: what `read_as` and `read_whole` take from JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import member, read_as, read_whole
+
+_SIMPLE: st.SearchStrategy[JSON] = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)
+)
+_VALUES: st.SearchStrategy[JSON] = st.recursive(
+    _SIMPLE,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Author:
+    name: str
+    age: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    title: str | None = None
+    pages: int = 1
+    price: float | None = None
+    is_lent: bool = field(default=False, metadata=member("isLent"))
+    tags: tuple[str, ...] = ()
+    notes: list[JSON] = field(default_factory=list[JSON])
+    places: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    authors: tuple[_Author, ...] = ()
+    other: JSON = None
+
+
+def test_every_field_is_read_from_its_member() -> None:
+    whole: JSONObject = {
+        "title": "Emma",
+        "pages": 474,
+        "price": 3,
+        "isLent": True,
+        "tags": ["novel"],
+        "notes": [1, None],
+        "places": {"Highbury": {}},
+        "authors": [{"name": "Jane"}],
+        "other": [{}],
+        "unknown": 1,
+    }
+    assert read_as(_Book, whole) == _Book(
+        "Emma", 474, 3, True, ("novel",), [1, None], {"Highbury": {}}, (_Author("Jane"),), [{}]
+    )
+
+
+def test_a_member_of_another_type_counts_as_absent_alone() -> None:
+    odd: JSONObject = {
+        "title": None,
+        "pages": True,
+        "price": "3",
+        "isLent": 1,
+        "tags": ["a", 2, None, "b"],
+        "notes": {},
+        "places": {"a": [], "b": {"c": 1}},
+        "authors": [{"name": 3}, {"name": "Ann", "age": 1.5}, "Ben"],
+        "is_lent": True,
+    }
+    assert read_as(_Book, odd) == _Book(
+        tags=("a", "b"), places={"b": {"c": 1}}, authors=(_Author("Ann"),)
+    )
+
+
+def test_a_document_without_a_needed_member_is_none() -> None:
+    assert read_whole(_Author, {"name": "Ann"}) == _Author("Ann")
+    assert read_whole(_Author, {"age": 3}) is None
+    assert read_whole(_Author, ["name"]) is None
+
+
+@given(st.one_of(_VALUES, st.dictionaries(st.sampled_from(list(_Book.__slots__)), _VALUES)))
+def test_any_json_can_be_read(value: JSON) -> None:
+    book = read_as(_Book, value)
+    assert type(book.pages) is int
+    assert type(book.is_lent) is bool
+    assert all(type(tag) is str for tag in book.tags)
+    assert all(type(author.name) is str for author in book.authors)
