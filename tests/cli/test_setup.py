@@ -15,7 +15,12 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from ideabridge.bridge.stored_secrets import SecretOwner, secret_value, stored_secrets
+from ideabridge.bridge.stored_secrets import (
+    SecretOwner,
+    remove_secret,
+    secret_value,
+    stored_secrets,
+)
 from ideabridge.bridge.trust import is_trusted
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import HostEnvironment
@@ -340,3 +345,20 @@ def test_the_users_own_file_gets_its_bytes_and_its_mode_back(
     assert main(["setup", "--undo", "--yes"]) == 0
     assert machine.own.read_text(encoding="utf-8") == text
     assert stat.S_IMODE(machine.own.stat().st_mode) == 0o644
+
+
+def test_a_secret_that_cannot_be_read_is_not_moved_away(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["setup", "--yes"]) == 0
+    assert remove_secret(SecretOwner(), "github-greeter-token")
+    windsurf = machine.home / ".codeium" / "windsurf" / "mcp_config.json"
+    put(windsurf, json.dumps({"mcpServers": {"new": entry("new")}}))
+    terminal = Terminal(Path.cwd(), ["setup"])
+    terminal.read_until(QUESTION)
+    assert "github: a secret of your entry cannot be read" in terminal.seen
+    terminal.type("m")
+    assert terminal.end()[0] == 0
+    assert TOKEN in machine.hosts["cursor"].read_text(encoding="utf-8")
+    assert "files" not in json.loads(machine.hosts["claude-code"].read_text())["mcpServers"]
+    assert set(machine.servers()) == {*NAMES, "new"}

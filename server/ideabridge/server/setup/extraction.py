@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
-from ideabridge.bridge.masking import MASK, shown_definition
+from ideabridge.bridge.masking import MASK
 from ideabridge.bridge.modules.settings import entry_digest
 from ideabridge.bridge.recognising import (
     recognise_secrets,
@@ -91,8 +91,8 @@ class KnownSecrets:
 
 def masked(entry: JSONObject) -> JSONObject:
     """Return an entry with the same mark in place of its secrets and of `${secret:NAME}`."""
-    marks = dict.fromkeys(secret_names_in(entry), MASK)
-    return shown_definition(with_secret_values(entry, marks))
+    named = recognise_secrets("", entry).entry
+    return with_secret_values(named, dict.fromkeys(secret_names_in(named), MASK))
 
 
 def known_secrets(targets: Destinations) -> KnownSecrets:

@@ -48,6 +48,7 @@ class PlannedServer:
         sources: the hosts that have it.
         secrets: the secrets that its entry names and that are not stored yet.
         is_new: whether the configuration does not have it yet.
+        is_certain: whether the secrets of the configuration's entry could be compared.
         notes: what its hosts do otherwise, in words for people.
     """
 
@@ -57,6 +58,7 @@ class PlannedServer:
     sources: tuple[ServerSource, ...]
     secrets: tuple[NewSecret, ...] = ()
     is_new: bool = True
+    is_certain: bool = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -164,13 +166,16 @@ class SetupPlan:
 
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
-        Others use the files of the project, too.
+        Others use the files of the project, too. A host may have the only copy of a secret that
+        could not be compared.
         """
         return [
             source
             for server in self.servers
             for source in server.sources
-            if source.adoption.scope != "project" and source.adoption.file in self.inventory.texts
+            if server.is_certain
+            and source.adoption.scope != "project"
+            and source.adoption.file in self.inventory.texts
         ]
 
     def without_project(self) -> SetupPlan:
@@ -380,7 +385,14 @@ class _Merging:
             if name is not None:
                 entry = group.target.servers[name]
                 assert isinstance(entry, dict)
-                yield PlannedServer(name, entry, group.target, sources, is_new=False)
+                yield PlannedServer(
+                    name,
+                    entry,
+                    group.target,
+                    sources,
+                    is_new=False,
+                    is_certain=digests[name] == digest,
+                )
                 continue
 
             name = _free_name(sources[0], digests)

@@ -86,8 +86,17 @@ def refused_lines(plan: SetupPlan) -> list[str]:
 
 
 def difference_lines(plan: SetupPlan) -> list[str]:
-    """Return what hosts do otherwise with servers that are taken over."""
-    return [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
+    """Return what hosts do otherwise with servers that are taken over, and which servers do not
+    move.
+    """
+    lines = [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
+    lines += [
+        f"{server.name}: a secret of your entry cannot be read, so it does not move out of "
+        f"{listed_words(server.titles)}; `ideabridge secrets list` says more"
+        for server in plan.servers
+        if not server.is_certain
+    ]
+    return lines
 
 
 def change_lines(plan: SetupPlan) -> list[str]:
