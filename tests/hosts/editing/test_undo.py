@@ -223,9 +223,11 @@ def test_a_backup_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == after
 
 
-def test_damaged_notes_are_named_and_kept(tmp_path: Path) -> None:
+def test_damaged_notes_are_named_and_put_aside(tmp_path: Path) -> None:
     notes = backup_folder() / "edits.json"
     notes.write_text("{")
     with pytest.raises(HostFileError, match="is damaged"):
-        record_edit("x", tmp_path, [])
-    assert notes.read_text() == "{"
+        recorded_edits("x")
+    record_edit("x", tmp_path, [])
+    assert len(recorded_edits("x")) == 1
+    assert (backup_folder() / "edits.damaged.json").read_text() == "{"

@@ -32,6 +32,11 @@ from ideabridge.tools.encoding import JSON
 _MOST_EDITS: Final = 500
 """Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
 
+
+class DamagedNotesError(HostFileError):
+    """The notes about edits cannot be read. The message names their file."""
+
+
 _AROUND: Final = (400, 100, 30, 8)
 """How many characters around a text that comes back must be as they were, so that its place is
 known."""
@@ -317,7 +322,7 @@ def _read() -> tuple[RecordedEdit, ...]:
     except FileNotFoundError:
         return ()
     except ValidationError:
-        raise HostFileError(
+        raise DamagedNotesError(
             f"{path}: is damaged, so nothing can be undone by command; the backups are beside it"
         ) from None
     except OSError as error:
@@ -328,6 +333,13 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
     path = _notes()
     try:
         with locked(path.with_name(".edits.lock")):
-            write_own(path, _EDITS.dump_json(change(_read())[-_MOST_EDITS:], indent=1))
+            try:
+                edits = _read()
+            except DamagedNotesError:
+                # They are put aside, because a later edit must be undone all the same.
+                path.replace(path.with_name("edits.damaged.json"))
+                edits = ()
+
+            write_own(path, _EDITS.dump_json(change(edits)[-_MOST_EDITS:], indent=1))
     except OSError as error:
         raise HostFileError(f"{path}: cannot be written: {error.strerror or error}") from None
