@@ -52,6 +52,7 @@ from ideabridge.server.hosts.salvage import ReadObject
 from ideabridge.server.hosts.table import Host
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
 _MOST_NAME: Final = 64
@@ -225,7 +226,7 @@ def find_servers(
     """
     search = _Search(host, environment, targets, replaces=replaces, only=list(only))
     for file in host.files(environment):
-        search.read(file)
+        search.read(replace(file, scope=file.scope_in(environment.project)))
 
     return search.found()
 
@@ -490,11 +491,6 @@ def _judged(
     target = adoption.target
     if is_ourselves(entry):
         return replace(adoption, verdict="ourselves", why="it is ideabridge itself")
-    if is_taken:
-        return replace(
-            adoption, verdict="shadowed", why="an earlier file of the host has this name"
-        )
-
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
 
@@ -503,6 +499,11 @@ def _judged(
         # A repository may hold the host's file, and could name any secret of the user.
         reason = f"names the stored secret {stored_names[0]}; only an ideabridge.json may do that"
         return replace(adoption, verdict="unusable", why=_line(reason, _MOST_REASON))
+
+    if is_taken:
+        return replace(
+            adoption, verdict="shadowed", why="an earlier file of the host has this name"
+        )
 
     present = target.servers.get(adoption.name)
     if isinstance(present, dict) and meaning_of(present) in (
@@ -578,6 +579,9 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
         check_server_entry(name, entry, project=environment.project)
     except ConfigurationError as error:
         return error.problems[-1].removeprefix("ideabridge.json: ")
+    except IdeabridgeError as error:
+        # JSON cannot represent a value, such as half a surrogate pair.
+        return str(error)
     return None
 
 

@@ -99,6 +99,14 @@ class HostFile:
     is_current: bool = True
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
+    def scope_in(self, project: Path) -> Scope:
+        """Return who decides about the servers of the file. A repository may hold any file in the
+        project's folder, also one that the host keeps for one user.
+        """
+        if self.scope == "local" and self.path.is_relative_to(project):
+            return "project"
+        return self.scope
+
     def servers(self, content: JSONObject) -> JSONObject:
         """Return the servers in the file's content, keyed by name; empty if the content has no such
         object.

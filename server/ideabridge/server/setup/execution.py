@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from pathlib import Path
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.modules.settings import entry_digest
 from ideabridge.bridge.stored_secrets import set_secret
-from ideabridge.bridge.trust import keep_trusted, look_at, project_trust
-from ideabridge.server.hosts.editing.host_text import EditedFile, read_host_text
+from ideabridge.bridge.trust import keep_trusted, look_at, may_be_trusted, project_trust
+from ideabridge.server.hosts.editing.host_text import EditedFile, file_digest, read_host_text
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.setup.extraction import NewSecret
 from ideabridge.server.setup.file_change import FileChange
@@ -63,6 +62,11 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
         SetupError: the project's file was changed by another program just now.
     """
     outcome = SetupOutcome()
+    expected = {
+        change.path: _expected_digest(plan, change)
+        for change in plan.receiving()
+        if change.project is not None
+    }
     for secret in plan.secrets:
         record.add(SecretStep(name=secret.name, file=secret.owner.file))
         place = set_secret(secret.owner, secret.name, secret.value, _servers(plan, secret))
@@ -72,8 +76,8 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
         after = _write(change, record)
         if after is not None:
             outcome.written.append(change.path)
-            if change.project is not None:
-                _trust(change.path, after, record)
+            if change.path in expected:
+                _trust(change.path, expected[change.path], record)
                 outcome.trusted.append(change.path)
 
     for change in plan.in_hosts(choice):
@@ -84,6 +88,26 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
             outcome.problems.append(f"{change.title}: {error}")
 
     return outcome
+
+
+def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
+    """Return the digest that a project file will have after a change of what the person has seen.
+
+    Raises:
+        SetupError: the file is not what it was when the person was asked.
+    """
+    seen = plan.inventory.texts[change.path]
+    now = read_host_text(change.path, change.format)
+    if now.before != seen.before or not may_be_trusted(change.path):
+        raise _changed_file(change.path)
+    return file_digest(change.applied(seen).data)
+
+
+def _changed_file(file: Path) -> SetupError:
+    return SetupError(
+        f"{file}: was changed by another program just now, so it is not trusted; look at it with "
+        "`ideabridge trust`, and run the setup again"
+    )
 
 
 def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
@@ -127,14 +151,11 @@ def _forget(steps: list[FileStep], record: SetupRecord) -> None:
         record.remove(steps.pop())
 
 
-def _trust(file: Path, after: str, record: SetupRecord) -> None:
-    """Trust a project file that has the bytes that were just written, and no others."""
+def _trust(file: Path, expected: str, record: SetupRecord) -> None:
+    """Trust a project file that has the bytes that the person has agreed to, and no others."""
     trust = project_trust(look_at(file))
-    if hashlib.sha256(trust.found.data).hexdigest() != after:
-        raise SetupError(
-            f"{file}: was changed by another program just now, so it is not trusted; look at it "
-            "with `ideabridge trust`"
-        )
+    if file_digest(trust.found.data) != expected:
+        raise _changed_file(file)
     was_trusted = trust.before is not None and bool(trust.before.digests)
     record.add(TrustStep(file=file, was_trusted=was_trusted))
     keep_trusted(trust.found, trust.data)

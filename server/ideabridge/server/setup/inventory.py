@@ -4,14 +4,16 @@ Taking it changes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ideabridge.bridge.configuration import is_user_file, user_file
+from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command
 from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations, find_servers
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
+from ideabridge.server.hosts.editing.writing import check_place
 from ideabridge.server.hosts.host import (
     HostEnvironment,
     HostFile,
@@ -99,7 +101,7 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
         texts,
         unreadable,
         known_secrets(targets),
-        _project_problem(targets),
+        _project_problem(targets, environment.project),
     )
 
 
@@ -123,16 +125,29 @@ def _targets(environment: HostEnvironment) -> Destinations:
     own_file = user_file()
     own = Destination(read_host_text(own_file), is_own=True, is_shared=False)
     file = environment.project / FILE_NAME
-    if is_user_file(file) or not _is_project(environment):
+    if not _is_project(environment) or _is_folder_of(environment, own_file):
         return Destinations(own, own)
     # Secrets of its servers become `${secret:NAME}`, so none is shared.
     return Destinations(own, Destination(read_host_text(file), is_own=False, is_shared=False))
 
 
-def _project_problem(targets: Destinations) -> str:
+def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
+    """Return whether the current folder is that of the user's configuration. A link in a project
+    that leads to this configuration does not count, because a repository may hold the link.
+    """
+    return os.path.realpath(environment.project) == os.path.realpath(own_file.parent)
+
+
+def _project_problem(targets: Destinations, project: Path) -> str:
     """Return why the project's file cannot receive servers, or ""."""
     file = targets.project.file
-    if targets.project.is_own or may_be_trusted(file):
+    if targets.project.is_own:
+        return ""
+    try:
+        check_place(file, project)
+    except HostFileError as error:
+        return str(error)
+    if may_be_trusted(file):
         return ""
     return f"{file} is not trusted; to look at it and trust it first: {trust_command(file)}"
 
@@ -166,7 +181,7 @@ def _is_here(host: Host, environment: HostEnvironment) -> bool:
     project = environment.project
     everybody = {environment.home, environment.home / ".config", project, *project.parents}
     for file in host.files(environment):
-        if file.scope == "project":
+        if file.scope_in(project) == "project":
             continue
         if file.path.exists():
             return True

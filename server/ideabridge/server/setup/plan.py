@@ -397,7 +397,10 @@ class _Merging:
 
             name = _free_name(sources[0], digests)
             digests[name] = digest
-            merged, notes = _merged(sources)
+            # What a project says of a server does not change one that the user has everywhere.
+            merged, notes = _merged(
+                [source for source in sources if source.adoption.target is group.target]
+            )
             if not group.target.is_own and name in present[own_file]:
                 notes = (*notes, "in this project it replaces your own server of this name")
             extracted = extraction.extracted(group.target, name, merged)
