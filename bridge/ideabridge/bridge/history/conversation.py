@@ -40,7 +40,7 @@ from ideabridge.tools.errors import IdeabridgeError
 MAX_LINE: Final = 32 * 1024 * 1024
 """Maximum length of a line, in bytes. Hosts write pictures into lines."""
 
-MAX_CALLS: Final = 2000
+MAX_CALLS: Final = 10_000
 """Maximum number of calls imported from one conversation."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
