@@ -107,7 +107,7 @@ def test_undo_puts_every_byte_back(machine: Machine, capsys: pytest.CaptureFixtu
     }
 
     assert main(["setup", "--yes"]) == 0
-    assert "everything is set up already; nothing was changed" in capsys.readouterr().err
+    assert "everything of yours is set up already; nothing was changed" in capsys.readouterr().err
     assert machine.digests() == after
 
     assert main(["setup", "--undo", "--yes", "--json"]) == 0

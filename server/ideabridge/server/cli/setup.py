@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -59,9 +59,6 @@ async def setup(
     Servers of the project go into its ideabridge.json, if a person at a terminal agrees. --undo
     puts every byte back. Exit code 2: there is no terminal and no --yes, so nothing was changed.
     """
-    from ideabridge.server.setup.execution import carry_out
-    from ideabridge.server.setup.record import new_record, one_at_a_time
-
     if undo:
         return _undo(options, dry_run=dry_run, yes=yes)
 
@@ -79,13 +76,18 @@ async def setup(
         choice = await _ask(plan)
 
     if choice is None:
-        code = _report_unchanged(options, plan, asks=asks, dry_run=dry_run)
-        if asks and plan.changes_nothing:
-            await _offer_more(options, plan, new_record())
-        return code
+        return await _leave_unchanged(options, plan, asks=asks, dry_run=dry_run)
+    return await _set_up(options, plan, choice, asks=asks)
 
-    record = new_record()
+
+async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bool) -> int:
+    """Make the changes. Return the exit code."""
+    from ideabridge.server.cli.first_tools import offer_always, offer_histories
+    from ideabridge.server.setup.execution import carry_out
+    from ideabridge.server.setup.record import new_record, one_at_a_time
+
     with one_at_a_time():
+        record = new_record()
         outcome = carry_out(plan, choice, record)
 
     if options.json:
@@ -93,10 +95,37 @@ async def setup(
     else:
         _say_done(outcome)
         if asks:
-            await _offer_more(options, plan, record)
+            await _offer(offer_histories, options, plan, record)
+            await _offer(offer_always, options, plan, record)
         _say_next(plan)
 
     return ExitCode.FAILED if outcome.problems else ExitCode.DONE
+
+
+async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
+    """Say why nothing was changed. If everything is set up already, offer the histories that were
+    not read yet. Return the exit code.
+    """
+    from ideabridge.server.cli.first_tools import offer_histories
+    from ideabridge.server.setup.record import new_record
+
+    code = _report_unchanged(options, plan, asks=asks, dry_run=dry_run)
+    if asks and plan.changes_nothing:
+        await _offer(offer_histories, options, plan, new_record())
+    return code
+
+
+async def _offer(
+    offer: Callable[[Options, SetupPlan, SetupRecord], Awaitable[None]],
+    options: Options,
+    plan: SetupPlan,
+    record: SetupRecord,
+) -> None:
+    """Offer what the clients did or allowed before. An error ends only this."""
+    try:
+        await offer(options, plan, record)
+    except IdeabridgeError as error:
+        report(str(error))
 
 
 def _plan(options: Options) -> SetupPlan:
@@ -120,22 +149,6 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
     """
     from ideabridge.server.setup import report as pages
 
-    def section(title: str, lines: Iterable[str]) -> None:
-        shown = list(lines)
-        if not shown:
-            return
-        write("")
-        write(title)
-        for line in shown:
-            indent = "  " + " " * (len(line) - len(line.lstrip()))
-            text = line.lstrip()
-            for part in (
-                [indent + text]
-                if width is None
-                else wrapped(text, width, first=indent, further=f"{indent}  ")
-            ):
-                write(part)
-
     rows = pages.server_rows(plan)
     of_project = pages.project_rows(plan)
     for line in wrapped_table(pages.TITLES, rows, width) if rows else ["No client has servers."]:
@@ -146,17 +159,39 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
         for line in wrapped_table(pages.TITLES, of_project, width):
             write(line)
 
+    _section("Not taken over:", pages.refused_lines(plan), write, width)
     if plan.changes_nothing:
         return
 
-    section("Not taken over:", pages.refused_lines(plan))
-    section("Notes:", pages.difference_lines(plan))
-    section("What changes:", pages.change_lines(plan))
-    section(
+    _section("Notes:", pages.difference_lines(plan), write, width)
+    _section("What changes:", pages.change_lines(plan), write, width)
+    _section(
         "Rules of your clients that name these servers. They keep working if the servers stay, "
         "and no longer match if they move:",
         pages.habit_lines(plan),
+        write,
+        width,
     )
+
+
+def _section(
+    title: str, lines: Sequence[str], write: Callable[[str], None], width: int | None
+) -> None:
+    """Print a title with lines below it, unless there are none."""
+    if not lines:
+        return
+    write("")
+    for part in [title] if width is None else wrapped(title, width):
+        write(part)
+
+    for line in lines:
+        text = line.lstrip()
+        indent = " " * (2 + len(line) - len(text))
+        if width is None:
+            write(f"{indent}{text}")
+            continue
+        for part in wrapped(text, width, first=indent, further=f"{indent}  "):
+            write(part)
 
 
 async def _ask(plan: SetupPlan) -> Choice | None:
@@ -186,7 +221,7 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
 
     if plan.changes_nothing:
         code = ExitCode.DONE
-        text = "everything is set up already; nothing was changed"
+        text = "everything of yours is set up already; nothing was changed"
     elif dry_run:
         code = ExitCode.DONE
         text = "nothing was changed"
@@ -234,17 +269,6 @@ def _say_done(outcome: SetupOutcome) -> None:
 
     files = listed_words([near(path) for path in outcome.written])
     _tell(f"written: {files}", "green", further="  ")
-
-
-async def _offer_more(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Offer what the clients did and allowed before. An error ends only this."""
-    from ideabridge.server.cli.first_tools import offer_always, offer_histories
-
-    for offer in (offer_histories, offer_always):
-        try:
-            await offer(options, plan, record)
-        except IdeabridgeError as error:
-            report(str(error))
 
 
 def _say_next(plan: SetupPlan) -> None:
