@@ -234,8 +234,9 @@ class Forking:
             os.dup2(stream, number)
             os.close(stream)
 
-        # How it is buffered depends on whether it is a terminal.
+        # How a stream is buffered, and whether it has positions, depends on what it leads to.
         sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
         os.chdir(folder)
         os.environ.clear()
         os.environb.update(environment)
