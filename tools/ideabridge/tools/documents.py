@@ -165,7 +165,7 @@ _LONGEST_NUMBER: Final = 4300
 
 @dataclass(slots=True)
 class _Value:
-    """A value, and the size it adds each time it occurs."""
+    """A value, and the size that each occurrence of it adds to the document."""
 
     value: JSON
     values: int

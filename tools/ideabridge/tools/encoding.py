@@ -165,7 +165,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 REPEATED: Final = "\0"
-"""Begins the suffix of a key that occurs again in one object; see `decode`."""
+"""The beginning of the suffix that `decode` adds to a key that occurs again in the same object."""
 
 
 def _numbered_object(pairs: list[tuple[str, JSON]]) -> JSONObject:

@@ -316,9 +316,7 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove the constraints that would accept fewer values now that a part of `keyword` accepts
-    anything.
-    """
+    """Remove the constraints that became stricter because a part of `keyword` now accepts anything."""
     schema.pop("unevaluatedProperties", None)
     schema.pop("unevaluatedItems", None)
     if keyword in ("not", "if"):

@@ -53,12 +53,12 @@ _HIDDEN: Final = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, all but tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # order of reading
-    # no width
+    # characters without width
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
     "\ufeff\uffa0"  # no width either
     "\ufe00-\ufe0f"  # variation selectors
     "\u2028\u2029\ufff0-\ufffb"  # line and paragraph separators, annotations
-    # halves of surrogate pairs, private use, no characters at all
+    # halves of surrogate pairs, characters for private use, code points without a character
     "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formats of shorthand and music
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, more variation selectors, private use

@@ -80,7 +80,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
 
 
 def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
-    """Return the alternatives and definitions that apply to the same object as `schema`."""
+    """Return the schemas that `schema` combines or refers to, and that apply to the same object."""
     onward: list[JSON] = [child for place, child in children(schema) if place[0] in _ALTERNATIVES]
     pointer = schema.get("$ref")
     if isinstance(pointer, str):

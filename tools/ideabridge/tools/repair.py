@@ -109,7 +109,7 @@ _PLAIN: Final = "~!$&'()*+,;=:@"
 """Characters, besides letters and digits, that a reference contains unescaped."""
 
 _NOWHERE: Final[Place] = ("", "")
-"""Where a schema moves that no reference can point to."""
+"""The place in the result of a schema that no reference can point to."""
 
 
 class Repair:
@@ -153,7 +153,7 @@ class Repair:
         self._distrusts = False
         self._noted: dict[str, None] = {}
         self._count = 0
-        # How many of the ignored parts may have refused values.
+        # The number of ignored parts that may have refused values.
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
@@ -162,7 +162,7 @@ class Repair:
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The top-level keywords that contained the moved definitions.
+        # The top-level keywords that contained schemas that have become definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:
@@ -179,7 +179,7 @@ class Repair:
 
         if self._definitions:
             for keyword in self._moved - self._handlers.keys():
-                # Its schemas have become definitions.
+                # All schemas below this keyword have become definitions.
                 result.pop(keyword, None)
             definitions = result.get("$defs")
             if isinstance(definitions, dict):

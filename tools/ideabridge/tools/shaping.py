@@ -76,7 +76,7 @@ class Budget:
         """Subtract a cost.
 
         Raises:
-            OverBudgetError: less than that is left.
+            OverBudgetError: the cost is more than what is left of the budget.
         """
         self.left -= cost
         if self.left < 0:

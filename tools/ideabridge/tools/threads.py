@@ -105,7 +105,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
-    """Return the places of one kind that this event loop hands out."""
+    """Return the places for one kind of thread, which the callers of this event loop share."""
     try:
         return kind.get()
     except LookupError:

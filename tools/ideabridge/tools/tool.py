@@ -27,7 +27,8 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
-"""Keywords whose array is a set. Some servers reorder it at each start."""
+"""Keywords whose arrays are sets. Some servers list the members in a different order at each start.
+"""
 
 _MAX_DIFFERENCES: Final = 12
 

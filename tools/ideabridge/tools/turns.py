@@ -73,7 +73,7 @@ class FairPlaces:
     def __init__(self, places: int, each: int | None = None) -> None:
         self._free = places
         self._each = places if each is None else each
-        # A caller without waiting tasks has no line.
+        # The waiting tasks of each caller. A caller without waiting tasks has no entry.
         self._lines: dict[str, deque[anyio.Event]] = {}
         self._at_work: Counter[str] = Counter()
         self._last_turn: dict[str, int] = {}
@@ -151,7 +151,9 @@ class FairPlaces:
         return self._at_work[caller], self._last_turn.get(caller, 0)
 
     def _forget_empty(self, caller: str) -> None:
-        """Remove a line without waiters, and a caller who neither waits nor holds a place."""
+        """Remove the queue of a caller without waiting tasks, and forget a caller who also holds no
+        place.
+        """
         if not self._lines.get(caller):
             self._lines.pop(caller, None)
             if not self._at_work[caller]:

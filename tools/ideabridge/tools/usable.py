@@ -201,7 +201,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return as much of the schema as is within the limits, and a note on what is left of it."""
+    """Return as much of the schema as is within the limits, and a note that says what remains."""
     reason = ""
     for form, left in _forms(schema):
         if len(encode(form)) > MAX_SCHEMA_BYTES:
@@ -220,7 +220,9 @@ def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSON
 
 
 def _forms(schema: JSONObject) -> Iterator[tuple[JSONObject, str]]:
-    """Yield the schema, then smaller and smaller parts of it, each with words for what is left."""
+    """Yield the schema, then smaller and smaller parts of it, each with a description of what
+    remains.
+    """
     yield schema, ""
     yield cast("JSONObject", map_schemas(schema, _without_annotations)), "used without descriptions"
     yield _outline(schema, typed=True), "the names and types of its properties are checked"

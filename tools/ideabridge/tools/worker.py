@@ -31,8 +31,9 @@ SECONDS: Final = 30.0
 """How long, in seconds, one call may compute in a worker."""
 
 START_SECONDS: Final = 10.0
-"""How long, in seconds, a worker may take to begin a job: it starts, reads the job, and imports the
-code that computes it."""
+"""How long, in seconds, a worker may take to begin a job: to start, to read the job, and to import
+the code that computes it.
+"""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
 """How many workers may compute at once. Any further jobs wait, and their callers take turns."""
@@ -58,7 +59,7 @@ _NEEDED: Final = (
         "rpds",
         "typing_extensions",
     ),
-    # What the jobs of the bridge import.
+    # Packages that the jobs of the bridge import.
     *(
         "anyio",
         "idna",
@@ -69,7 +70,7 @@ _NEEDED: Final = (
         "typing_inspection",
     ),
     *("pysqlite3", "psycopg", "psycopg_binary"),
-    # What the pages about runs import.
+    # Packages that the pages about runs import.
     *("jinja2", "markupsafe"),
 )
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -129,8 +130,8 @@ class _Worker:
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Send a job and return the answer. Blocks until the deadline at most, when another thread
-        kills the process.
+        """Send a job and return the answer. This blocks at most until the deadline, at which
+        another thread kills the process.
 
         The deadline is `seconds` after the worker began the job, so that a slow start on a busy
         machine does not reduce what a job can compute.
@@ -374,7 +375,9 @@ def _of_loop() -> RunVar[FairPlaces]:
 
 
 def _turns() -> FairPlaces:
-    """Return the places of this event loop, one for each worker that may compute at once."""
+    """Return the places that the callers of this event loop share, one for each worker that may
+    compute at once.
+    """
     from ideabridge.tools.turns import FairPlaces
 
     try:

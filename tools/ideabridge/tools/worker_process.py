@@ -17,7 +17,7 @@ IDLE_SECONDS = 60
 
 
 def _confine(parent: int, memory: int) -> None:
-    """End when the parent ends, limit the memory, and lower the priority."""
+    """Make this process end when its parent ends, limit its memory, and lower its priority."""
     if sys.platform == "win32":
         return
     import resource
