@@ -310,12 +310,12 @@ def _list(value: JSON) -> list[JSON]:
 # -- asking ----------------------------------------------------------------------------------------
 
 MAX_ASKS: Final = 3
-"""How many times a form is shown at most. If an answer is not accepted, the form is shown again
-with the reason.
+"""The maximum number of times that a form is shown. If an answer is not accepted, the form is shown
+again with the reason.
 """
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""How many times a module may answer one call with questions (2026-07-28)."""
+"""How many times a module may answer one call with questions (version 2026-07-28)."""
 
 QUESTIONS: Final = 20
 """How many questions one call may ask a person."""
@@ -325,8 +325,8 @@ _MESSAGE: Final = 300
 LONGEST: Final = 10
 """Limit on the total duration of a call that reports progress, as a multiple of its time-out."""
 QUESTION_BYTES: Final = 256 * 1024
-"""Limits, in bytes of JSON: one question to the client of a direct call; all questions that replace
-one result, including the module's state; and one log message.
+"""Limits, in bytes of JSON, on one question to the client of a direct call, on all questions that
+replace one result (including the module's state), and on one log message.
 """
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
@@ -372,7 +372,7 @@ class DirectClient(Protocol):
     @property
     def takes_rounds(self) -> bool:
         """Whether the client accepts questions in place of a result, and then repeats the call with
-        the answers (2026-07-28).
+        the answers (version 2026-07-28).
         """
         ...
 
@@ -565,8 +565,8 @@ class Asking:
 
     @contextmanager
     def telling(self) -> Generator[None]:
-        """Context manager around forwarding progress. The result of the call waits until the block
-        ends.
+        """Return a context manager to use while progress is forwarded. The result of the call waits
+        until the block ends.
         """
         self._telling += 1
         try:
@@ -779,8 +779,8 @@ class Asking:
 
         Args:
             params: the question.
-            apart: True if this task only answers the question. It is then cancelled if the module
-                withdraws the question.
+            apart: True if this task only answers the question. The task is then cancelled if the
+                module withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -848,8 +848,8 @@ class Asking:
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """Ask the questions in a result (2026-07-28), and return the answers. The call is then sent
-        again with them.
+        """Ask the questions in a result (version 2026-07-28), and return the answers. The caller
+        then sends the call again with them.
 
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.

@@ -8,9 +8,9 @@ the MCP SDK).
       DevicePerson          alternative to Person: enters a code in a browser on another device
 
 The SDK's provider would hold one lock from a request to its answer, so that calls would wait for
-each other. So it runs only when it is needed: a token has expired, or the module has answered 401
-or `insufficient_scope`. Without a person, it only renews tokens and gets tokens that need no
-person. Otherwise the error says which command signs in.
+each other. So it runs only when it is needed: when a token has expired, or when the module has
+answered 401 or `insufficient_scope`. Without a person, it only renews tokens and gets tokens that
+need no person. Otherwise the error says which command signs in.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from ideabridge.bridge.modules.sign_ins import (
 from ideabridge.bridge.secrets import Secrets
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""What an access token may look like (RFC 6750 allows fewer characters)."""
+"""Matches an access token. RFC 6750 allows fewer characters."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403

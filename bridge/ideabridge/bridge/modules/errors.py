@@ -202,12 +202,15 @@ class LegacyQuestionError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """No answer within the time-out. The call was cancelled, but may have taken effect."""
+    """The module did not answer within the time-out. The call was cancelled, but may have taken
+    effect.
+    """
 
     outcome = "unknown"
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for something that is not available: the user's model (sampling), folders, a
-    form when nobody can be asked, or too many answers.
+    """The module asks for something that is not available: the user's model (sampling), the user's
+    folders (roots), a form although nobody can be asked, or answers to more rounds of questions
+    than allowed.
     """

@@ -191,7 +191,7 @@ class HTTPTransport:
         return self._streamable.version in MODERN_PROTOCOL_VERSIONS
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
-        """Give a call up, and return whether to send the cancellation to the server. Since
+        """Stop waiting for a call, and return whether to send the cancellation to the server. Since
         2026-07-28, it is not sent: the call's stream ends instead.
         """
         request = cancelled_request_id_from_params(cancellation.params)

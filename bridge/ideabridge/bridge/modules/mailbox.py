@@ -49,7 +49,9 @@ MOST_LINGERING: Final = 16
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
-"""A longer event is read and discarded up to this many times the limit."""
+"""An event over the limit is discarded while it is read, up to this many times the limit. Beyond
+that, its body is no longer read.
+"""
 _SNIFFED_BYTES: Final = 4096
 _FED_BYTES: Final = 32 * 1024
 _DRAIN_SECONDS: Final = 0.2

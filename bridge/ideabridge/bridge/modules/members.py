@@ -52,7 +52,9 @@ MAX_NOTES: Final = 1000
 """Maximum number of notes on one message."""
 
 _STRETCH: Final = 100
-"""How many items of a list are checked together, because most are well formed."""
+"""How many items of a list are checked together. This saves time, because most items are well
+formed.
+"""
 
 Object: TypeAlias = "dict[str, Any]"
 

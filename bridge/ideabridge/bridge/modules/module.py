@@ -100,10 +100,10 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""How many calls `latency` is the median of."""
+"""The number of latest calls whose durations `latency` takes the median of."""
 
 _NOTES: Final = 100
-"""How many lines `note` stores at most."""
+"""The maximum number of lines that `note` stores."""
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to clients; "views": true in its entry allows them'
@@ -115,8 +115,8 @@ outage.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
-"""The same limit for modules that have never been up and that refused or ended at the first
-messages.
+"""The same limit for modules that have never been up, if they refused the first messages or ended
+while these were exchanged.
 """
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
@@ -1232,7 +1232,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore reports of a module. Used where nobody is interested in them."""
+    """Ignore what a module reports. Used where nothing needs the report."""
 
 
 def _has_view(tool: Tool) -> bool:

@@ -55,7 +55,7 @@ _CLOSE_SECONDS: Final = 1.7
 
 
 class ModuleLimits(Protocol):
-    """The limits that hold for modules."""
+    """The limits that apply to modules."""
 
     @property
     def result_bytes(self) -> int:
@@ -355,8 +355,8 @@ class Modules:
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until each module (or the given one) is failed or disabled or its tools are known.
-        Return False after `timeout` seconds.
+        """Wait until each module (or only the module `name`) has failed, is disabled, or has known
+        tools. Return False after `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
             for module in self._modules.values() if name is None else [self[name]]:
@@ -368,7 +368,7 @@ class Modules:
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
         """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting. So a slow module does not delay a caller who needs another one.
+        connecting. In this way, a slow module does not delay a caller who needs another one.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.

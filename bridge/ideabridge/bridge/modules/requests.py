@@ -61,7 +61,7 @@ _NO_CHANNEL: Final = (
     "server-to-client requests are not available on protocol revision",
 )
 """Phrases in errors of the Python and the TypeScript SDK. They mean that the tool asks with a
-request of its own, which 2026-07-28 does not allow.
+request of its own, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
 """How many characters of an error's data its message shows at most."""

@@ -36,10 +36,10 @@ MAX_LINE: Final = 2000
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""How many bytes a server may write at once, and how fast it may write more."""
+"""How many bytes a server may write at once, and how many per second in the long run."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
-"""Stands for a secret that is masked already."""
+"""Matches the text that has replaced a secret."""
 
 _MESSAGE_LINES: Final = 100
 """Maximum number of lines of one log message."""
@@ -116,7 +116,7 @@ def log_file(folder: Path, name: str, source: Path | None) -> Path:
 
 
 class ServerLog:
-    """Writes the log of one server. A log that cannot be written never disturbs the server.
+    """Writes the log of one server. If the log cannot be written, the server keeps working.
 
     Args:
         path: the file. Its folder is created with the first line.
@@ -211,7 +211,7 @@ def _without_tokens(line: str) -> str:
 
 
 def _text_of(data: object) -> str:
-    """Return the data of a log message as text; of a large value, its beginning."""
+    """Return the data of a log message as text, or only the beginning if the data are large."""
     if isinstance(data, str):
         return data[: _MESSAGE_LINES * MAX_LINE]
 
@@ -251,7 +251,7 @@ def _open_to_append(path: Path) -> int:
 
 
 def _earlier(path: Path) -> Path:
-    """Return the path of the log that was full before this one began."""
+    """Return the path of the previous log, which was moved aside when it was full."""
     return path.with_suffix(".1.jsonl")
 
 
@@ -268,7 +268,7 @@ class ServerLogReader:
         self._offset = 0
 
     def earlier(self) -> list[ServerLogLine]:
-        """Return the lines of the log that was full before this one began."""
+        """Return the lines of the previous log, which was moved aside when it was full."""
         return _lines_in(self._read(_earlier(self._path), 0)[0])
 
     def new(self) -> list[ServerLogLine]:
@@ -307,8 +307,8 @@ def _inode(path: Path) -> int:
 
 
 def _lines_in(data: bytes) -> list[ServerLogLine]:
-    """Return the lines of a log. What is not a line of a log, such as the rest of a line that a
-    full disk cut, is left out.
+    """Return the lines of a log. Anything that is not a line of a log is left out, such as a line
+    that was cut off because the disk was full.
     """
     lines: list[ServerLogLine] = []
     for row in data.splitlines():

@@ -601,7 +601,7 @@ is tried again. `unusable`: no attempt is made, because its configuration cannot
 """
 
 _LONG_AWAY: Final = 5.0
-"""After how many seconds the status says how long a module has been away."""
+"""The number of seconds after which the status says how long a module has been away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,7 @@ def _delete_from_keyring(key: str, url: str) -> None:
         if keyring.read(key) is not None:
             keyring.delete(key)
     except NoKeyringError:
-        # Without a keyring, its entry cannot be reached from here.
+        # Without a keyring on this machine, the stored sign-in cannot be deleted from here.
         pass
     except KeyringError as error:
         raise SignInError(f"the keyring cannot delete the sign-in to {url}: {error}") from error

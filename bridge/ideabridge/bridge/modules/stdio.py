@@ -6,8 +6,8 @@ signals. This transport limits lines, skips and counts lines that are not messag
 lines of stderr, and ends the process within two seconds.
 
 Three classes do the basic work. `Lines` cuts output into lines of limited size. `Guard` talks to a
-small process that ends the children if this process dies. `ChildProcess` starts a child in its own
-process group, and ends the group.
+small process that terminates the child processes if this process dies. `ChildProcess` starts a
+child in its own process group, and ends the group.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 
 
 class Guard:
-    """Ends the children if this process dies, even by SIGKILL. Thread-safe.
+    """Terminates the child processes if this process dies, even by SIGKILL. Thread-safe.
 
     The guard is a small process. It is started with the first stdio module or by a server, and
     restarted if it is killed. Process groups are registered through a pipe. Only this process has
@@ -136,8 +136,8 @@ class Guard:
     SIGINT, the guard kills this process.
 
     Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the
-    start of a child and its registration, and Windows, which has no process groups (there the
-    children only see their pipes close).
+    start of a child and its registration, and Windows, which has no process groups (there, the
+    child processes only notice that their pipes are closed).
     """
 
     def __init__(self) -> None:
@@ -169,8 +169,8 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Only the main thread may set this. Elsewhere, it is left to Python alone to end this
-            # process.
+            # Python allows only the main thread to set this. If the guard is started in another
+            # thread, it does not learn of signals.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -246,7 +246,7 @@ class Guard:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
-                # The guard is still ending children.
+                # The guard is still terminating child processes.
                 return
 
 
@@ -508,7 +508,9 @@ STDERR_LINES: Final = 20
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
-"""A longer line is read and discarded up to this many times the limit."""
+"""A line over the limit is discarded while it is read, up to this many times the limit. A longer
+line ends the connection.
+"""
 
 
 LINES_AT_ONCE: Final = 100

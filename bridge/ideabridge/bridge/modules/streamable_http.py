@@ -42,7 +42,7 @@ REOPEN_SECONDS: Final = 0.5
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""After how many failures in a row a stream is no longer reopened."""
+"""The number of failures in a row after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
 """How long, in seconds, a stream must have been open to count as not failed."""

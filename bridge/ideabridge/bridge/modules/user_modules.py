@@ -5,8 +5,9 @@ A user's call goes over a connection that has this user's token, or no token at 
     the user has signed in    the connection of this user to the module
     the user has not          a connection to the module without a token, which all such users share
 
-A connection never uses the sign-in of another: after a refused request, it looks only for its own.
-A connection ends when nobody has used it for a while, or when it has failed.
+A connection never uses another user's sign-in: after a refused request, it looks only for the
+sign-in of its own user. A connection ends when nobody has used it for a while, or when it has
+failed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ that has been idle for longest.
 """
 
 IDLE_SECONDS: Final = 300.0
-"""After how many seconds without a call a connection ends."""
+"""The number of seconds without a call after which a connection ends."""
 
 _Key = tuple[str, str | None]
 """The names of the module and the user. None as user means all users who have not signed in."""
