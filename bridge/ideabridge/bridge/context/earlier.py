@@ -1,7 +1,5 @@
 """Earlier plans: the rules for folding journals whose plans were proposed under version 0 or 1 of
-the rules for calls.
-
-Only such journals need this module. Such a plan differs in four ways:
+the rules for calls. Only such journals need this module. Their plans differ in four ways:
 
 - It may contain explanations of removed kinds; see `context/removed.py`.
 - A literal at `calls.PLACE._when` contains tests that decide whether the call is made or skipped.

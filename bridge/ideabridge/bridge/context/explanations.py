@@ -124,8 +124,8 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """Its kind, regardless of what it reads. If an explanation has no value, only another one
-        of the same kind may replace it.
+        """The kind of this explanation, regardless of what it reads. If an explanation has no
+        value, only another one of the same kind may replace it.
         """
         return type(self).__name__
 
@@ -175,7 +175,7 @@ class Constant(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the kind."""
+        """The cost of a constant."""
         return COSTS["constant"]
 
     @property
@@ -222,7 +222,9 @@ class PathTo(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the source, plus the cost of each position."""
+        """The cost of reading the input or a result, plus the cost of each list position in the
+        path.
+        """
         cost = COSTS["input"] if self.path[0] == "input" else COSTS["result"]
         return cost + sum(
             COSTS["first or last position" if self.path[depth] == "0" else "other position"]
@@ -263,7 +265,7 @@ class PathTo(Explanation):
 
 @dataclass(frozen=True)
 class ItemOf(Explanation):
-    """A member of one item of a list, which a condition selects.
+    """A member of a list item that is selected by a condition.
 
     Attributes:
         source: the reference to the list.
@@ -278,8 +280,8 @@ class ItemOf(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the kind of condition, plus the cost of the value that the condition compares
-        with.
+        """The cost of a condition of this kind, plus a share of the cost of the value that the
+        condition compares with.
         """
         inner = self.where[1]
         if isinstance(inner, Constant):
@@ -288,13 +290,13 @@ class ItemOf(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The list, plus the references of the condition."""
+        """The reference to the list, plus the references that the condition reads."""
         return (self.source, *self.where[1].references)
 
     @property
     def family(self) -> str:
-        """The kind. An item selected by a constant and one selected by an explained value are of
-        different kinds.
+        """The kind of this explanation. An item selected by a constant and an item selected by an
+        explained value are of different kinds.
         """
         return f"ItemOf {self.where[1].family}"
 
@@ -363,12 +365,12 @@ class Converted(Explanation):
 
     @property
     def made_of(self) -> tuple[Explanation, ...]:
-        """The inner explanation."""
+        """The explanation whose value is converted."""
         return (self.inner,)
 
     @property
     def family(self) -> str:
-        """The kind of the inner explanation, and the step."""
+        """A string that combines the family of the inner explanation with the conversion step."""
         return f"{self.inner.family} {self.step}"
 
     @property
@@ -396,7 +398,7 @@ class Joined(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the part that is not constant, plus the cost of the kind."""
+        """The cost of the part that is not constant, plus the cost of joining."""
         costs = [part.cost for part in self.parts if not isinstance(part, Constant)]
         return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
@@ -786,9 +788,7 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is not determined whatever the data are, or None if that depends on the
-    data.
-    """
+    """Return why a literal is undetermined for any data, or None if that depends on the data."""
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
@@ -797,7 +797,7 @@ def _doubt(explained: Explained) -> str | None:
 
 
 def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:
-    """Return why the data leave several values to choose from, or None if they do not."""
+    """Return why several values are possible for this data, or None if only one is."""
     if differ:
         return "its explanations differ"
     if explained.why == MAYBE_DATA and _has_siblings(chosen, read):

@@ -12,7 +12,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
-"""What a person did with the form: filled it in, refused it, or closed it."""
+"""What a person did with the form: whether they filled it in, refused it, or closed it."""
 
 _ANSWER_BYTES: Final = 100_000
 """The maximum size of the answer to a form, in bytes of JSON."""
@@ -87,8 +87,8 @@ class Asker(Protocol):
     """Passes the questions of a module on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question, and wait for the answer without a time-out. Raises nothing except on
-        cancellation.
+        """Ask a question, and wait for the answer without a time-out. This raises no error, but it
+        can be cancelled.
         """
         ...
 

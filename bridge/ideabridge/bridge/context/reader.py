@@ -70,7 +70,7 @@ _AROUND: Final = 100
 """How many characters are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
-"""The size, in bytes of JSON, of a result without the part and the reference."""
+"""The room, in bytes of JSON, for everything in a result besides the part and the reference."""
 
 
 def is_reader(tool: Tool | None) -> bool:

@@ -49,8 +49,9 @@ _STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
     "strip": (str.strip, "spaces around it"),
     "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
 }
-"""The conversions that a copied string may have gone through, each with what it changes in a
-string."""
+"""The conversions that may have been applied to a copied string, each with a description of what it
+changes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,11 @@ class Novelty:
 
     Attributes:
         text: what is new, for people.
-        mild: whether it is only named and is no reason to ask, such as a number outside the range
-            of the numbers seen.
-        lone: whether the runs had only one number, which is no range.
-        notation: whether it matters only to a copy, because the copy may have been converted.
+        mild: whether the novelty is only reported and is no reason to ask, as for a number outside
+            the range of the numbers seen.
+        lone: whether the runs had only one number, which does not make a range.
+        notation: whether the novelty matters only for a literal that was copied from the value,
+            because a conversion of the copy may have changed nothing so far.
     """
 
     text: str

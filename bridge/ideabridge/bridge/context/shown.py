@@ -224,7 +224,8 @@ class _Result:
         reference: the reference to it.
         value: the value.
         size: its size in bytes of JSON.
-        place: the message that contains it, or None if the call message does.
+        place: the message that contains the value, or None if the message of the call itself
+            contains it.
         path: its path in the value of that message.
     """
 
@@ -607,8 +608,8 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value in which the values of a tree replace the parts at the tree's paths,
-    including nulls.
+    """Return a copy of a value. At each path of the tree, the value from the tree replaces the
+    original one, even if it is null.
     """
     if isinstance(value, dict):
         members: JSONObject = {}

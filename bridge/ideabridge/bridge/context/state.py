@@ -36,8 +36,9 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Of the strings with more characters than this, only one is cached at a time, because its value
-takes much memory."""
+"""Only one string with more characters than this is cached at a time, because its value takes much
+memory.
+"""
 
 
 def parsed_text(text: str) -> JSON | Missing:

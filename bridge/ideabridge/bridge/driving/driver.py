@@ -50,7 +50,9 @@ from ideabridge.tools.encoding import JSON
 T = TypeVar("T")
 
 LARGE: Final = 256 * 1024
-"""A value with at least this many characters in strings, or bytes of JSON, takes long to write."""
+"""A value is large, and takes long to write, if its strings have this many characters or its JSON
+this many bytes.
+"""
 
 _LARGE_NODES: Final = 10_000
 
@@ -165,7 +167,9 @@ def is_gone(driver: str) -> bool:
 
 
 LEFT: Final = "the process that was at work on it has ended"
-"""Reason shown for a run that makes no progress because its process has left it; see `is_left`."""
+"""The reason that is shown for a run that makes no progress because its process has left it; see
+`is_left`.
+"""
 
 
 def is_left(record: RunRecord) -> bool:

@@ -142,7 +142,7 @@ class Queue:
         run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
-        """Raise `LimitExceededError` if the queue has no place for another run."""
+        """Raise `LimitExceededError` if the queue is full, so that another run cannot be added."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
                 f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other "

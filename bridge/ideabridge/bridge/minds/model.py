@@ -171,10 +171,11 @@ _AFTERWARDS: Final = 5.0
 _FAILED: Final = 500
 """The HTTP status of a server that fails, whether because of a schema or for any other reason."""
 _MODELS: Final = 32
-"""How many models message handlers may choose in one process. Each model has its own
-connections."""
+"""The maximum number of models that message handlers may choose in one process. Each model has its
+own connections.
+"""
 _REMEMBERED: Final = 512
-"""How many schemas the mind remembers a working form for."""
+"""The maximum number of schemas for which the mind remembers a form that works."""
 
 
 class ModelAnswer:

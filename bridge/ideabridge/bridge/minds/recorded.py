@@ -179,8 +179,8 @@ def _offer_of(schema: JSON) -> JSON:
     """Return the schema of a Solution without the parts that versions of ideabridge word
     differently.
 
-    These are its part about programs, and the statement that a result written by a mind is text if
-    the tool's definition does not describe it.
+    These parts are the schema of programs, and the statement that a result written by a mind is
+    text if the tool's definition does not describe the result.
     """
     if not isinstance(schema, dict):
         return schema

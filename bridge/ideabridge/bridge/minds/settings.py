@@ -301,13 +301,13 @@ class Form(Enum):
     """
 
     NATIVE = "native"
-    """Through the provider's schema-constrained output (`response_format: json_schema` or
+    """Asks through the provider's schema-constrained output (`response_format: json_schema` or
     similar).
     """
     PROMPTED = "prompted"
-    """Through the prompt, in the provider's JSON mode if it has one."""
+    """Asks in the prompt, and uses the provider's JSON mode if there is one."""
     PLAIN = "plain"
-    """Through the prompt alone."""
+    """Asks in the prompt alone."""
 
 
 # -- keys ------------------------------------------------------------------------------------------

@@ -43,8 +43,9 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values must be awaited too."""
 
 _ROUNDS: Final = 3
-"""How long a chain of functions that return each other's calls may be and still be recognised. Each
-round reads the whole program."""
+"""The longest chain of functions, each of which returns a call of the next, that is recognised.
+Each link costs one pass over the program.
+"""
 
 _CONTAINERS: Final = (
     ast.List,

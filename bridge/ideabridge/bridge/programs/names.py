@@ -440,7 +440,8 @@ def _module_of(tool: Tool) -> str:
 
 def _function_of(tool: Tool) -> str:
     """Return the real name of a function: the name of the idea, or the name of the tool in its
-    module. For a tool that passes its calls on, it is that tool's own name.
+    module. A tool that passes its calls on keeps its own name, whatever the name of the tool that
+    answers them.
     """
     if tool.passes_to is not None:
         return tool.name

@@ -62,7 +62,7 @@ _MESSAGE: Final = 2_000
 
 
 class _KeptBytes(Protocol):
-    """How many bytes the run keeps. `KeptBytes` documents this member."""
+    """Counts the bytes that the run keeps. `KeptBytes` documents this member."""
 
     def list_call(self, size: int) -> None: ...
 

@@ -474,7 +474,9 @@ def _handle_class() -> Any:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     async def function(**_: Any) -> Any:
-        """Only gives the function its name: the session makes the call."""
+        """Do nothing. The interpreter needs this function only for its name: the session makes the
+        call.
+        """
 
     function.__name__ = name
     function.__qualname__ = f"{module}.{name}"
@@ -485,7 +487,9 @@ def _start(
     session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
 ) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
-        """Only gives the function its name: the session asks the mind."""
+        """Do nothing. The interpreter needs this function only for its name: the session asks the
+        mind.
+        """
 
     def printed(_: str, text: str) -> None:
         on_print(text)
@@ -581,7 +585,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""Checker rules whose findings concern code that always fails when it runs."""
+"""The rules of the checker that report code that always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(
