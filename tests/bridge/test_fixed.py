@@ -140,11 +140,11 @@ async def test_what_is_fixed_cannot_be_called_otherwise_nor_defined_twice() -> N
             ({"_activity": {"type": "string"}}, "_activity must be a constant"),
             (
                 {"_module": {"const": "idea:x"}, "_activity": {"const": "loud"}},
-                "'idea:x' says itself how it runs",
+                "'idea:x' already determines how the tool runs",
             ),
             (
                 {"_module": {"const": "git"}, "_output": {"const": 1}},
-                "_output: a constant, and _module",
+                "_output is a constant, and _module",
             ),
             ({"_output": 3}, "_output must be a JSON Schema"),
         ]

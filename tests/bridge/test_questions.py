@@ -245,7 +245,8 @@ HOSTILE = {
     "wide": "its form has 60 fields; at most 50 are shown",
     "nested": "field 'home' of its form says 'properties', which no form of plain values does",
     "url": (
-        "it wants an address to be opened (url mode), which a connected server does not choose here"
+        "it asks for an address to be opened (url mode), but a connected server may not choose "
+        "one here"
     ),
 }
 
@@ -392,7 +393,10 @@ async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_s
         for who, run in runs.items():
             assert got(run) == (who, [{"action": "cancel", "content": None}])
             notes: Any = run.answer()["notes"]
-            assert "2 calls of it were at work, and it does not say which of them asks" in notes[0]
+            assert (
+                "2 of its calls were running, and the question does not say which of them it "
+                "belongs to" in notes[0]
+            )
             assert "run the call again" in notes[0]
 
         # From now on its calls go one at a time, and each question finds its own.
@@ -421,8 +425,12 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
         assert '\\"action\\": \\"cancel\\"' in state["got"]
         notes: Any = late.answer()["notes"]
         # The call that was given up may not have come to its end here yet.
-        given_up = "an earlier call of it was given up, and may be the one that asks"
-        both = "2 calls of it were at work, and it does not say which of them asks"
+        given_up = (
+            "one of its earlier calls was cancelled, and the question may belong to that call"
+        )
+        both = (
+            "2 of its calls were running, and the question does not say which of them it belongs to"
+        )
         assert given_up in notes[0] or both in notes[0]
 
 

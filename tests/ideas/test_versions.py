@@ -201,7 +201,7 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
         "input: b: is required now",
         "output: it has no schema any more",
         "answer: it answers for one input only, the recorded one",
-        "annotations: it only read, and does not any more",
+        "annotations: it was read-only, and no longer is",
     ]
     assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []
     back = store.change("tool@2", "tool@1", caller=SEES_ALL)

@@ -222,7 +222,7 @@ def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed
     ]
     assert [told(one) for one in found] == [[("calls.1.x", "ann")], [("calls.2.x", "ann@x")], []]
     assert found[1].machine.doubts.assumed[0]["why"] == (
-        "†input.name was passed, and this value belongs to the one that was replaced"
+        "†input.name was passed, but this value was recorded together with the one that it replaces"
     )
 
 
@@ -312,7 +312,7 @@ def test_a_literal_without_any_value_fails_plainly() -> None:
     ).finish_all()
     assert run.statuses() == ["done", "failed", "failed"]
     assert run.error_of(1) == (
-        "not run: calls.1.x has no value for these data: nothing is at id of the item of "
+        "not run: calls.1.x has no value for this data: there is nothing at id of the item of "
         "†results.0 with name = †input.name; †input.id"
     )
     assert run.executions == [(0, None)]
@@ -577,7 +577,7 @@ def test_explained_leaves_of_the_output_are_filled_in_and_reported() -> None:
 def test_an_output_leaf_without_a_value_is_a_fault_of_the_output() -> None:
     run = driven([echo([])], literal("output", "†input.n"), output="?").finish_all()
     assert run.machine.status == "failed"
-    assert "output: output has no value for these data: nothing is at †input.n" in str(
+    assert "output: output has no value for this data: there is nothing at †input.n" in str(
         run.machine.errors
     )
 

@@ -229,7 +229,8 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         phone = Phone()
         error = await error_of(server, phone)
         what = (
-            "its authorization server offers no sign-in by device. Without --device: "
+            "its authorization server does not support signing in on another device. Run it "
+            "without --device: "
             "ideabridge servers login tickets"
         )
         assert error == what
@@ -270,7 +271,7 @@ async def test_an_empty_endpoint_is_none() -> None:
     async with authorized() as server:
         devices = server.offer_devices()
         devices.metadata["device_authorization_endpoint"] = ""
-        assert "offers no sign-in by device" in await error_of(server, Phone())
+        assert "does not support signing in on another device" in await error_of(server, Phone())
 
 
 async def test_a_module_that_names_another_server_later_gets_no_code_of_the_first() -> None:

@@ -492,7 +492,9 @@ async def test_more_runs_than_may_wait_are_refused(
         first = await bridge.run_plan(plan)
         await bridge.run_plan(plan)
         await until(lambda: bridge.store.queue.count(most=9) == 2)
-        with pytest.raises(LimitExceededError, match="2 runs wait for a worker, and no more may"):
+        with pytest.raises(
+            LimitExceededError, match="2 runs wait for a worker, and more are not allowed"
+        ):
             await bridge.run_plan(plan)
         await bridge.cancel(first.id, "not needed")
         await bridge.run_plan(plan)

@@ -86,7 +86,7 @@ async def solved_by_sampling(
     assert done["status"] == "done"
     assert done["output"] == OUTPUT
     assert done["mind"]["name"] == "sampling"
-    assert "the client lets its own be asked" in done["mind"]["why"]
+    assert "the client allows requests to its own model" in done["mind"]["why"]
     assert not model.answers
     first, repaired, second = model.asked
     assert "Count the words" in said(first)

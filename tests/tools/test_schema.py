@@ -101,7 +101,7 @@ def test_a_valid_call_passes() -> None:
         (
             {"contains": {"type": "null"}},
             [1],
-            "W: found [1], expected items among which enough are null",
+            "W: found [1], expected enough items, each of them null",
         ),
         (
             {"oneOf": [{"minimum": 1}, {"type": "integer"}]},

@@ -316,7 +316,9 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove the constraints that became stricter because a part of `keyword` now accepts anything."""
+    """Remove the constraints that became stricter when a part of `keyword` was made to accept
+    anything.
+    """
     schema.pop("unevaluatedProperties", None)
     schema.pop("unevaluatedItems", None)
     if keyword in ("not", "if"):

@@ -71,9 +71,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     try:
         renamed = _rename(schema, schema, new_names, _naming(parts, schema, new_names), frozenset())
     except RecursionError:
-        raise LimitExceededError(
-            "the parameters refer from one definition to the next too often"
-        ) from None
+        raise LimitExceededError("the chain of references in the parameters is too long") from None
 
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in new_names.items()}

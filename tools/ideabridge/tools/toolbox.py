@@ -77,7 +77,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         and (activity is not None or output is not None)
     ):
         raise ToolDefinitionError(
-            f"{label}: {module[:100]!r} says itself how it runs; leave _activity and _output out"
+            f"{label}: {module[:100]!r} already determines how the tool runs; leave _activity "
+            "and _output out"
         )
 
     if (
@@ -87,7 +88,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         and "const" in output
     ):
         raise ToolDefinitionError(
-            f"{label}: _output: a constant, and _module: what makes the result; give one of them"
+            f"{label}: _output is a constant, and _module names what produces the result; give "
+            "only one of them"
         )
 
     if activity is not None and tool.activity not in (None, activity):

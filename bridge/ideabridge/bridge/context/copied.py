@@ -131,7 +131,10 @@ class CopiedLiterals:
 
             passed = self._passed_companion(literal, read)
             if passed is not None:
-                why = f"{passed} was passed, and this value belongs to the one that was replaced"
+                why = (
+                    f"{passed} was passed, but this value was recorded together with the one "
+                    "that it replaces"
+                )
                 doubts.assumed.append(assumption(literal, settled.value, why))
 
         return computed
@@ -282,4 +285,4 @@ def was_passed(literal: Explained, read: Read) -> bool:
 
 def _without_value(literal: Explained) -> str:
     tried = "; ".join(explanation.shown for explanation in literal.by[:_TRIED])
-    return f"{'.'.join(literal.at)} has no value for these data: nothing is at {tried}"
+    return f"{'.'.join(literal.at)} has no value for this data: there is nothing at {tried}"

@@ -145,13 +145,14 @@ class Queue:
         """Raise `LimitExceededError` if the queue is full, so that another run cannot be added."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
-                f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other "
-                f"places of {MOST_QUEUED:,} are for the runs of others. Try again when some of "
+                f"{MOST_OF_ONE:,} of your runs wait for a worker, and more are not allowed: the "
+                f"remaining places of {MOST_QUEUED:,} are for other users. Try again when some of "
                 "yours have begun, or cancel some"
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(
-                f"{MOST_QUEUED:,} runs wait for a worker, and no more may: try again in a minute, "
+                f"{MOST_QUEUED:,} runs wait for a worker, and more are not allowed: try again in "
+                "a minute, "
                 "or start more workers (`ideabridge worker`)"
             )
 

@@ -507,7 +507,7 @@ class Graph:
             validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
             names = ", ".join(list(texts)[:_TOLD])
-            call.problems.append(f"{error} (with what {clipped(names)} has now)")
+            call.problems.append(f"{error} (with the present value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
         """Return whether a call certainly runs. If the value of its `_each` is known but is not an

@@ -329,7 +329,7 @@ _SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputM
 # -- the output of a run ---------------------------------------------------------------------------
 
 _WRAPPED: Final = (
-    '. The schema asked for admits null, and "output": null means "no output yet", so the value '
+    '. The requested schema allows null, and "output": null means "no output yet", so the value '
     'is wrapped, "output": {"value": ...}'
 )
 

@@ -333,7 +333,8 @@ def read_edit(
     for key in _KEPT:
         if key in edited and edited[key] != progress.call.raw.get(key):
             return Refusal(
-                f"{key}: an edit changes the parameters or the tool; leave {key} as it is, or out"
+                f"{key}: an edit changes the parameters or the tool; leave {key} unchanged, or "
+                "leave it out"
             )
 
     tool = _wanted(own, edited, catalogue)

@@ -249,7 +249,8 @@ class Composer:
             if not draft.properties and not offered:
                 raise
             raise HandlerError(
-                f"the message handlers left tools or properties that give no valid schema: {error}"
+                "the message handlers left tools or properties from which no valid schema can "
+                f"be made: {error}"
             ) from error
 
         first, later = self._as_stored(before, after)

@@ -134,7 +134,7 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
     """
     if output is not None:
         graph.output_problems.append(
-            f"output: the calls of a group ({pattern}) give values; it has no output"
+            f"output: the calls of a group ({pattern}) return their values; a group has no output"
         )
 
     if not graph.calls:

@@ -974,7 +974,7 @@ class Tick:
             except StateWriteError as fault:
                 progress.error = {
                     **error,
-                    "message": f"{error.get('message')}; and that cannot be written: {fault}",
+                    "message": f"{error.get('message')}; and this error cannot be written: {fault}",
                 }
             else:
                 self._settle(progress, CallStatus.CAUGHT)

@@ -130,7 +130,8 @@ def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
             raise ArgumentError.of("tools of a handler", "a Tool", tool)
         if tool.key in by_key:
             raise ToolDefinitionError(
-                f"tools of a handler: {tool.name!r} is there twice; replace a tool in its place"
+                f"tools of a handler: {tool.name!r} occurs twice; to change a tool, replace it "
+                "where it is"
             )
         by_key[tool.key] = tool
 

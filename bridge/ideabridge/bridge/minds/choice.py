@@ -57,9 +57,12 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", limits)
         if samples:
             return Choice(
-                SAMPLING, "no model is configured here, and the client lets its own be asked"
+                SAMPLING,
+                "no model is configured here, and the client allows requests to its own model",
             )
-        return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
+        return Choice(
+            TURNS, "no model is configured here, and no client allows requests to its own model"
+        )
 
     if mind is not None and requested == mind.name:
         title = _title(mind)
@@ -67,7 +70,7 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
     if requested == TURNS or (requested == SAMPLING and samples):
         return Choice(requested, "it was asked for")
 
-    available = ["'turns': solutions are handed in"]
+    available = ["'turns': a client submits the solutions"]
     if mind is not None:
         title = _title(mind)
         available.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")

@@ -294,7 +294,7 @@ class Stream:
         """
         reason = self._response.finish_reason
         if reason == "length":
-            return "the answer reached the limit of tokens (max_tokens) before it was whole"
+            return "the answer reached the limit of tokens (max_tokens) before it was complete"
         if reason == "content_filter":
             details = self._response.provider_details or {}
             refusal = details.get("refusal")
@@ -459,7 +459,9 @@ async def models_of(model: Model) -> list[str] | None:
     try:
         listed = decode(body, what="the list of models")
     except IdeabridgeError:
-        raise ModelUnavailableError(f"{place} sent what is no JSON; is base_url right?") from None
+        raise ModelUnavailableError(
+            f"{place} sent something that is not JSON; is base_url right?"
+        ) from None
 
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):

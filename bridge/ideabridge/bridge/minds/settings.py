@@ -66,13 +66,18 @@ class ShownSettings(BaseModel):
         default=None,
         ge=LEAST,
         le=MOST,
-        description="Bytes of one result. null: 16 KB, and 4 KB by turns.",
+        description=(
+            "Bytes of one result. null: 16 KB, or 4 KB for a client that answers turn by turn."
+        ),
     )
     request: int | None = Field(
         default=None,
         ge=LEAST,
         le=MOST,
-        description="Bytes of all results in one Request. null: 128 KB, and 32 KB by turns.",
+        description=(
+            "Bytes of all results in one Request. null: 128 KB, or 32 KB for a client "
+            "that answers turn by turn."
+        ),
     )
 
     @property
@@ -279,7 +284,7 @@ class SamplingSettings(BaseModel):
         default=16_384, ge=256, le=1_000_000, description="Tokens one answer may have."
     )
     models: tuple[str, ...] = Field(
-        default=(), description="Names, or parts of names, of models; the best first."
+        default=(), description="Names of models, or parts of such names, best first."
     )
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="Temperature; null: the client's."

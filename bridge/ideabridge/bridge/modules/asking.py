@@ -78,8 +78,8 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError(
-            "it wants an address to be opened (url mode), which a connected "
-            "server does not choose here"
+            "it asks for an address to be opened (url mode), but a connected "
+            "server may not choose one here"
         )
 
     message = _read_message(params.message)
@@ -227,13 +227,13 @@ def _check_field(where: str, field: JSONObject) -> None:
     if kind == "array":
         items = field.get("items")
         if not isinstance(items, dict) or not any(key in items for key in ("enum", *_CHOICES)):
-            raise FormError(f"{where} is a list of anything; expected a choice of texts")
+            raise FormError(f"{where} is a list of arbitrary values; expected a choice of texts")
         _known(f"the items of {where}", items, {"type", "enum", *_CHOICES})
         _check_choices(f"the items of {where}", items)
         return
 
     if "items" in field:
-        raise FormError(f"{where} has items and is not a list")
+        raise FormError(f"{where} has items but is not a list")
     if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
         raise FormError(
             f"{where}: expected a text, a number, an integer, a boolean or a "
@@ -717,7 +717,7 @@ class Asking:
             if isinstance(fault, FormError):
                 why = str(fault)
             else:
-                why = "its data are no addresses"
+                why = "its data does not consist of addresses"
             return MCPError(
                 types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
             )
@@ -838,7 +838,7 @@ class Asking:
         """Decline a question, and report the reason to the caller."""
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
-        report = f"server {self._module!r} asked {asked!r}, and was not answered: {reason}"
+        report = f"server {self._module!r} asked {asked!r}, and got no answer: {reason}"
         # A module may repeat the same question endlessly.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)

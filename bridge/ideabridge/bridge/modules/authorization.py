@@ -952,7 +952,7 @@ class _DeviceProvider(_PersonalProvider):
         if endpoint is None:
             command = self._authorization.command
             raise OAuthFlowError(
-                f"its authorization server offers no sign-in by device. Without --device: {command}"
+                f"its authorization server does not support signing in on another device. Run it without --device: {command}"
             )
 
         return endpoint

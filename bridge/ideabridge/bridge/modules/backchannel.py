@@ -207,7 +207,7 @@ class Backchannel:
     ) -> types.InputResponse | types.ErrorData:
         unanswered = self._asking.get(str(context.request_id), [])
         if not unanswered and not isinstance(question, types.ElicitRequest):
-            return _refusal("the server asks outside of a call")
+            return _refusal("the server asked outside a call")
 
         self._asked = True
         self._on_ask()
@@ -216,13 +216,16 @@ class Backchannel:
             return await self._answer_of(live[0], question)
 
         if len(live) == len(unanswered):
-            why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
+            why = (
+                f"{len(live)} of its calls were running, and the question does not say which "
+                "of them it belongs to"
+            )
         else:
-            why = "an earlier call of it was given up, and may be the one that asks"
+            why = "one of its earlier calls was cancelled, and the question may belong to that call"
 
         is_for_people = isinstance(question, types.ElicitRequest)
         message = question.params.message if is_for_people else question.method
-        advice = f"{why}. Its calls go one at a time from now on: run the call again"
+        advice = f"{why}. From now on, its calls run one at a time: run the call again"
         for asking in live:
             asking.refuse(message, advice)
 

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 SentT = TypeVar("SentT")
 
 _CONNECTED_ANEW: Final = (
-    "The server asks as in version 2025-11-25, and is connected again in that version"
+    "The server asks questions as in version 2025-11-25, so it was connected again in that version"
 )
 
 _LATENCIES: Final = 100
@@ -1106,7 +1106,11 @@ class Module:
                 raise
             except LegacyQuestionError as error:
                 self._asks_legacy = True
-                self.note(["asks as in version 2025-11-25, so that protocol version is used"])
+                self.note(
+                    [
+                        "asks questions as in version 2025-11-25, so it is now connected in that version"
+                    ]
+                )
                 is_idle = connection.backchannel.is_idle
                 repeatable = again and tool.annotations.repeatable and is_idle
                 takes_rounds = call.client is not None and call.client.takes_rounds

@@ -72,7 +72,7 @@ class AuthorizationSettings(BaseModel):
     )
     client_secret: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="Its secret. ${VAR} is expanded. The value is never shown or stored.",
+        description="The secret of that client. ${VAR} is expanded. The value is never shown or stored.",
     )
     secret_in: Literal["header", "body"] = Field(
         default="header",
@@ -192,7 +192,8 @@ class ModuleConfiguration(BaseModel):
         default=None, description="Only these tools: names or patterns (*, ?, [abc]). Default: all."
     )
     deny: tuple[str, ...] = Field(
-        default=(), description="Never these tools: names or patterns. Stronger than 'allow'."
+        default=(),
+        description="Never these tools: names or patterns. This takes precedence over 'allow'.",
     )
     order: Literal["effects", "none"] = Field(
         default="effects",
@@ -204,7 +205,10 @@ class ModuleConfiguration(BaseModel):
         "run beside each other; they still ask for approval.",
     )
     parallel: int = Field(
-        default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1)."
+        default=8,
+        ge=1,
+        le=1000,
+        description="How many calls of this server may run at once (for a browser: 1).",
     )
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],

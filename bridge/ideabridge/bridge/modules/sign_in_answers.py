@@ -137,7 +137,9 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
         is_absent = value is None or value == ""
         if converted is not None:
             document[name] = converted
-            note(f"read {name!r} in {what} by its meaning, although it is {kind_of(value)}")
+            note(
+                f"read {name!r} in {what} as what it plainly means, although it is {kind_of(value)}"
+            )
         elif is_absent or name not in _DECIDES:
             del document[name]
             note(f"left out {name!r} in {what}: it is {'empty' if is_absent else kind_of(value)}")

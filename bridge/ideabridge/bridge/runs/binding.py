@@ -97,14 +97,14 @@ class Binding:
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
             return (
-                f"its program began in {program.interpreter}; here is {interpreter()}, "
-                "which may do something else"
+                f"its program began in {program.interpreter}; this process has {interpreter()}, "
+                "which may behave differently"
             )
 
         if self._bound is None and not self.is_same:
             return (
                 "the configuration has changed since it was started, and an earlier version of "
-                "ideabridge did not note which parts of it the run needs"
+                "ideabridge did not record which parts of it the run needs"
             )
 
         for tool in self._needed():

@@ -402,7 +402,7 @@ def _decided_plan(
 
     if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
         raise DecisionError(
-            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it shall run'
+            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it should run'
         )
 
     try:
@@ -435,7 +435,7 @@ def _edited_call(
 ) -> events.CallDecided:
     call = normalise(decision.call, what="the edited call")
     if not isinstance(call, dict):
-        raise DecisionError("an edit needs `call`: the resolved call as it shall run")
+        raise DecisionError("an edit needs `call`: the resolved call as it should run")
 
     catalogue = machine.catalogue
     if machine.mode == "plan":

@@ -179,7 +179,8 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         if own:
             why = "its runs continued after this idea; publish the run"
         raise NoFinishedRunError(
-            f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
+            f"no finished run of idea {stored.id[:12]} is in this store, so there is nothing "
+            f"to answer from: {why}"
         )
 
     return stored, max(ended, key=_preference).id

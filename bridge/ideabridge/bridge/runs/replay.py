@@ -98,7 +98,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     """
     recording = publication.recording
     if not recording.has_output:
-        raise PublicationError(f"{publication.name} holds no recorded answer")
+        raise PublicationError(f"{publication.name} has no recorded answer")
 
     if content_hash(same_input(recording.input)) != content_hash(same_input(arguments)):
         text = encode_text(recording.input)
@@ -119,7 +119,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     """
     plan = publication.present_plan
     if plan is None:
-        raise PublicationError(f"{publication.name} holds no plan")
+        raise PublicationError(f"{publication.name} has no plan")
     plan = with_passed(plan, arguments, publication.input_schema)
     return read_published(
         plan, arguments, publication.input_schema, publication.output_schema, name=publication.name
@@ -237,7 +237,8 @@ class Ways:
         if not planned:
             if guide is None:
                 raise PublicationError(
-                    f"{publication.name} holds nothing to solve it with; publish it again"
+                    f"{publication.name} does not contain what a model needs to solve it; "
+                    "publish it again"
                 )
 
             filled = with_defaults(arguments, publication.input_schema)

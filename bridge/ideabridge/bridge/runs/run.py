@@ -119,7 +119,7 @@ RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
 WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
     "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
-    "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
+    "needs_solution": "it waits for a solution; submit one, or give the bridge a mind",
 }
 """Why a run with this status has no result."""
 
@@ -654,7 +654,7 @@ class Run:
         with self.driver.whole():
             if not self.driver.take():
                 raise InterruptedRunError(
-                    f"run {self.id}: another process has gone on with it; check_run tells how"
+                    f"run {self.id}: another process has continued it; check_run shows its current state"
                 )
             if status is not None:
                 self.driver.set_status(status)
@@ -785,8 +785,8 @@ class Run:
                 return room.event_of(rest, decision)
 
         raise DecisionError(
-            f"no approval {approval[:100]!r} is pending: the room it was "
-            "for has ended, or never was"
+            f"no approval {approval[:100]!r} is pending: the room that it "
+            "belonged to has ended, or never existed"
         )
 
     # -- standing rules ----------------------------------------------------------------------------
@@ -1211,7 +1211,7 @@ class Run:
             return "the last events of the run are being written into the store"
         return (
             f"the store cannot be written right now ({trouble}). Everything that the calls returned "
-            "is kept in memory, and written as soon as that is possible; then the run goes on"
+            "is kept in memory, and written as soon as that is possible; then the run continues"
         )
 
     def _expect_written(self) -> None:

@@ -622,8 +622,9 @@ class Runner:
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
-                f"a handler of messages asks for the model {wanted!r}, and the run is answered by "
-                "turns, by the model of whoever submits solutions: configure a model, or leave "
+                f"a handler of messages asks for the model {wanted!r}, but the run is answered "
+                "turn "
+                "by turn, by the model of whoever submits solutions: configure a model, or leave "
                 "draft.model['model'] out"
             )
 

@@ -389,7 +389,7 @@ class Runs:
             )
             if busy >= self.users.runs:
                 raise LimitExceededError(
-                    f"you have {busy} runs at work, as many as one user may: wait for one "
+                    f"you have {busy} runs at work, the most that one user may have: wait for one "
                     "(check_run), or cancel one"
                 )
 
@@ -589,8 +589,8 @@ class Runs:
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
                     f"run {run_id}: {_who(record)} is at work on it and has not cancelled it "
-                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process looks, or "
-                    "when another takes the run up"
+                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads "
+                    "the request, or when another process takes over the run"
                 )
             await anyio.sleep(LISTENS_SECONDS / 2)
 
@@ -695,7 +695,9 @@ class Runs:
                     if back:
                         end = "nothing was decided"
                     else:
-                        end = "it has begun to take it; check_run shows what was decided"
+                        end = (
+                            "it has begun to process the decision; check_run shows what was decided"
+                        )
                     raise InterruptedRunError(
                         f"run {run.id}: {_who(record)} is at work on it and has not taken the "
                         f"decision within {ANSWERS_SECONDS:g} s; {end}"
@@ -1428,7 +1430,8 @@ class Runs:
         with run.driver.whole():
             if not run.driver.take():
                 raise InterruptedRunError(
-                    f"run {run.id}: another process has gone on with it; check_run tells how"
+                    f"run {run.id}: another process has continued it; check_run shows its "
+                    "current state"
                 )
             run.driver.append([event])
             run.driver.release()

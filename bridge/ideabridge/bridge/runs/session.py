@@ -263,7 +263,7 @@ class Session:
                 outcomes.append(f"calls[{place}]: {effect['outcome']}")
 
         if outcomes:
-            text += f"\nwhat happened outside all the same, or may have: {', '.join(outcomes)}"
+            text += f"\neffects that took place nevertheless, or may have: {', '.join(outcomes)}"
 
         kind = failure
         if kind is None or not failed:

@@ -214,7 +214,9 @@ def program_of_mind(
         )
 
     if machine.instances:
-        raise RejectedSolutionError("program: the run is over instances; write calls")
+        raise RejectedSolutionError(
+            "program: a run with instances cannot have a program; write calls"
+        )
     if len(program) > LONGEST:
         raise RejectedSolutionError(
             f"program: {len(program):,} characters; at most {LONGEST:,} are allowed"

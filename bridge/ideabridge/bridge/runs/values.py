@@ -155,7 +155,7 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
     if len(encode(value)) <= INLINE * 4:
         return value
     short = reference_to(value, ("output",), size=len(encode(output)))
-    return {**short, "note": 'ask check_run for paths: ["†output"] to get it whole'}
+    return {**short, "note": 'ask check_run for paths: ["†output"] to get all of it'}
 
 
 def short_printed(text: str) -> str:
@@ -165,7 +165,7 @@ def short_printed(text: str) -> str:
     most = INLINE * 4
     if len(text) <= most:
         return text
-    return f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
+    return f"{text[:most]}... ({len(text):,} characters; an output can be read in full)"
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
@@ -304,7 +304,7 @@ def _content_at(machine: Machine, written: str) -> JSON:
     value = read_path(contents_of(machine), path)
     if isinstance(value, Missing):
         raise UnknownPathError(
-            f"{written}: the result of this call has no content beside its value"
+            f"{written}: the result of this call has no content besides its value"
         )
     return value
 

@@ -127,7 +127,7 @@ _HASHES: Final[JSONObject] = {
         "SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, "
         "without shown if there is none."
     ),
-    "request": _hash("SHA-256 of {context, schema, shown}, likewise."),
+    "request": _hash("SHA-256 of {context, schema, shown}, in the same form."),
     "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
 }
 _CONTENT: Final[JSONObject] = {
@@ -152,14 +152,14 @@ _CONTENT: Final[JSONObject] = {
             *("type", "bytes"),
         ),
     },
-    "meta": _closed("The metadata of the idea, which no id includes.", _META),
+    "meta": _closed("The metadata of the idea, which are not part of any id.", _META),
     "publication": _closed(
         "What the name referred to, if there was one.", _PUBLICATION, "name", "answer"
     ),
     "needs": {
-        "description": "The tools its calls name, and the servers they belong to.",
+        "description": "The tools that its calls name, and the servers that these tools belong to.",
         "type": "array",
-        "items": _closed("A tool; without module, it is no server's.", _NEED, "tool"),
+        "items": _closed("A tool. Without module, it belongs to no server.", _NEED, "tool"),
     },
 }
 """The members of a document, in the order in which the digest hashes them."""

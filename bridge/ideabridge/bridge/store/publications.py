@@ -596,7 +596,7 @@ class Publications:
 
         if new.answer == "auto" and new.plan is None and new.guide is None:
             raise PublicationContentError(
-                f"{new.name!r} has neither a plan nor the start of a run that solves it anew"
+                f"{new.name!r} has neither a plan nor what a model needs to solve it again"
             )
 
     def _index(self, name: str, description: str | None) -> None:

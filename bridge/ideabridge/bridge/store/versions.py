@@ -188,7 +188,7 @@ def breaking(old: Side, new: Side) -> list[str]:
 
     only_read = old.annotations.get("readOnlyHint") is True
     if only_read and new.annotations.get("readOnlyHint") is not True:
-        lines.append("annotations: it only read, and does not any more")
+        lines.append("annotations: it was read-only, and no longer is")
 
     return lines
 

@@ -85,7 +85,7 @@ class Metrics:
         )
         self._responses = counter("http_responses", "Answers over HTTP.", "code")
         self._calls = counter(
-            "calls", "Calls of tools, in runs and direct.", "module", "tool", "outcome"
+            "calls", "Calls of tools, within runs and direct ones.", "module", "tool", "outcome"
         )
         self._call_seconds = histogram(
             "call_seconds", "Seconds that calls of tools took.", "module"

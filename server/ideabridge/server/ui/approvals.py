@@ -263,7 +263,9 @@ class ApprovalPages:
         listed = [] if rules is None else await compute_in_thread(rules.listed, visitor.scope)
         chosen = next((one.rule for one in listed if one.rule.id == ident), None)
         if rules is None or chosen is None:
-            raise DecisionError(f"there is no standing rule {ident[:40]!r}, or no longer")
+            raise DecisionError(
+                f"there is no standing rule {ident[:40]!r}; it may have been withdrawn"
+            )
 
         await compute_in_thread(rules.withdraw, chosen)
         visitor.notes.append(("good", f"{chosen.tool.label} asks again from now on."))
@@ -473,7 +475,7 @@ def _row(decided: Decided) -> JSONObject:
 
 
 def _waits_no_longer(key: str) -> str:
-    return f"{key[:200]} waits for no decision, or no longer"
+    return f"{key[:200]} is not waiting for a decision; it may have been settled"
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
@@ -488,7 +490,7 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{pending.key} was not shown whole, or the question has changed since it was shown: "
+        f"{pending.key} was not shown in full, or the question has changed since it was shown: "
         "open it with `Show all`, and decide there. You can deny it anywhere"
     )
 

@@ -97,7 +97,7 @@ def check_interpreter(findings: Findings) -> None:
             "interpreter",
             str(error),
             wrong=True,
-            hint="`pip install pydantic-monty`; plans without compute run",
+            hint="`pip install pydantic-monty`; plans that do not use compute run without it",
         )
 
 
@@ -110,10 +110,11 @@ def check_sqlite(findings: Findings) -> None:
         return
     findings.add(
         "sqlite",
-        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and "
-        "writes wait while it does",
+        f"{described()}, which has the WAL-reset bug; ideabridge works around it, but "
+        "some writes wait longer",
         hint=(
-            f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it"
+            f"for a fixed version (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python "
+            "with one"
         ),
     )
 

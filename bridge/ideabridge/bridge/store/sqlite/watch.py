@@ -104,15 +104,15 @@ class FileWatch:
         except (StoreError, sqlite3.Error) as error:
             self._unsaved = fault
             self._advice = (
-                f"What it held could not be saved: {error}. If it was moved, move it back: then "
-                "it goes on"
+                f"Its contents could not be saved: {error}. If it was moved, move "
+                "it back to continue"
             )
             return
 
         self._unsaved = ""
         name = files.path.name
         self._advice = (
-            f"What it held is saved in {target}. To go on with it, end every process "
+            f"Its contents are saved in {target}. To continue with them, end every process "
             f"that uses the store, delete what is left of {name}, {name}-wal and "
             f"{name}-shm, and move that file to {files.path}"
         )
