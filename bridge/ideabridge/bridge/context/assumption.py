@@ -53,7 +53,7 @@ class Candidate:
     Attributes:
         source: the explanation that gives it.
         value: the value, which a person can choose. MISSING if the explanation has no value, or if
-            the value is not shown whole.
+            the value is not shown in full.
         shown: the first part of the value, for people.
     """
 
@@ -121,7 +121,7 @@ class Assumption:
     @property
     def choices(self) -> tuple[Candidate, ...]:
         """The values that a person can choose: the value that was used, then the others that are
-        shown whole. Empty if there are no others.
+        shown in full. Empty if there are no others.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -170,8 +170,8 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # Nobody can choose a value that was not shown whole. This check enforces that both for the form
-    # and for the terminal.
+    # Nobody can choose a value that was not shown in full. This check enforces that both for the
+    # form and for the terminal.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 

@@ -318,7 +318,7 @@ class Draft:
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
         model: settings of the model, under the names of its provider.
-        showing: decides which results are shown whole, and how the others appear.
+        showing: decides which results are shown in full, and how the others appear.
         reader: the name of the tool that reads shortened values, or None if none is offered.
         has_shortened: set by a handler that has shortened a value that its text refers to.
         place: the number of the message that is being handled.
@@ -343,7 +343,7 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """Whether any value is not shown whole to the mind."""
+        """Whether any value is not shown in full to the mind."""
         return self.showing.is_shortened or self.has_shortened
 
     @property

@@ -110,7 +110,7 @@ class Limited(Protocol):
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. The host's model, which answers by turns, is not a
+    """Answers Requests by itself, in pieces. The host's model, which answers turn by turn, is not a
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its

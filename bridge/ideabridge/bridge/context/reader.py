@@ -115,7 +115,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Raises:
         ActivityError: `from` is past the end of the value.
     """
-    # Base64 means nothing to a mind. A host that answers by turns gets the blocks themselves.
+    # Base64 means nothing to a mind. A host that answers turn by turn gets the blocks themselves.
     value = without_payloads(value)
     start = arguments.get("from")
     length = arguments.get("length")

@@ -1,8 +1,8 @@
 """Shown: how much of the results of calls a Request shows to its mind.
 
-Everything that the author of a context wrote is shown whole. A *result* is a value that a call
+Everything that the author of a context wrote is shown in full. A *result* is a value that a call
 returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
-of a `call` message points. `Showing` decides which results are shown whole, as long as they fit
+of a `call` message points. `Showing` decides which results are shown in full, as long as they fit
 into `Shown`: first the results of the tool that reads parts of values, then all others, each time
 the newest first. Each of the rest appears as `{"shortened": reference, "type", "bytes",
 "preview"}`, and the text around it says so.
@@ -50,8 +50,8 @@ class Shown:
     """How many bytes of results a Request shows.
 
     Attributes:
-        value: the maximum size, in bytes of JSON, of one result that is shown whole.
-        request: the maximum total size, in bytes of JSON, of the results that are shown whole.
+        value: the maximum size, in bytes of JSON, of one result that is shown in full.
+        request: the maximum total size, in bytes of JSON, of the results that are shown in full.
     """
 
     value: int
@@ -63,7 +63,7 @@ class Shown:
 
     @property
     def largest(self) -> int:
-        """The maximum size, in bytes, of a result that can be shown whole."""
+        """The maximum size, in bytes, of a result that can be shown in full."""
         return min(self.value, self.request)
 
     def to_json(self) -> JSONObject:
@@ -111,8 +111,9 @@ TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
 """The default limits for models, for clients that are sampled, and for minds in Python."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
-"""The limits for a host that answers by turns. It pays for each byte, and can also read values with
-`check_run`."""
+"""The limits for a host that answers turn by turn. It pays for each byte, and can also read values
+with `check_run`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ def _priority(result: _Result) -> tuple[bool, int]:
 
 
 class Showing:
-    """Decides which results of a Request are shown whole, and how the others appear.
+    """Decides which results of a Request are shown in full, and how the others appear.
 
     Args:
         calls: the values of the `call` messages, in order.
@@ -338,7 +339,7 @@ class Showing:
 
     Attributes:
         unlisted: the calls that have no line: early calls whose results are not shown.
-        is_shortened: whether any result is not shown whole.
+        is_shortened: whether any result is not shown in full.
         line: writes the JSON of a value in one line.
     """
 
@@ -370,7 +371,7 @@ class Showing:
         ]
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
-        """Find the results that are not shown whole."""
+        """Find the results that are not shown in full."""
         # The results in a document are no larger than the document itself.
         sizes = self._measures.of_calls
         for value in self._documents.values():
@@ -498,7 +499,7 @@ class Showing:
 
     def preview(self, result: _Result) -> JSONObject | None:
         """Return `{"type", "bytes", "preview"}` for a call's result, or None if the result is shown
-        whole.
+        in full.
         """
         if id(result) not in self._cut:
             return None

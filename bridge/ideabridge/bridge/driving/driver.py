@@ -217,8 +217,8 @@ class Watch:
 
     Args:
         clock: a monotonic clock, in seconds.
-        alive_seconds: after how many seconds without a change even the lease of a live process on
-            this system lapses.
+        alive_seconds: the number of seconds without a change after which even the lease of a live
+            process on this system lapses.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ _LOOKS_SECONDS: Final = 0.25
 """How often, in seconds, the calls are checked if the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
-"""After how many seconds without a heartbeat even the calls of a live process on this system are
-removed, because it evidently cannot write.
+"""The number of seconds without a heartbeat after which even the calls of a live process on this
+system are removed, because that process evidently cannot write.
 """
 
 logger: Final = logging.getLogger(__name__)
@@ -67,7 +67,8 @@ class SharedCalls:
         writer: writes into it.
         notices: reports that calls of other processes have ended.
         name: the name of this process, from `own_driver_name`.
-        seconds: after how many seconds without a heartbeat a process's calls are removed.
+        seconds: the number of seconds without a heartbeat after which a process's calls are
+            removed.
     """
 
     def __init__(

@@ -262,7 +262,7 @@ class RunStarted(Journaled):
     """A run begins.
 
     `tools` contains full definitions, so that a journal can be folded while modules are down.
-    `mind` is the name of the mind (None if Solutions come by turns), and `why` says why it was
+    `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why it was
     chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of the request
     that asked for the run (W3C Trace Context). `bound` contains a digest of the start definition of
     each module that the run may call, see `Binding`. Journals of earlier versions have no `bound`.
@@ -405,8 +405,8 @@ class SolutionProposed(Journaled):
     """A Solution that arrived whole is accepted into the run.
 
     `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, if it was not
-    the caller by turns. With a `pattern`, its calls form a group. `explained` says how literals of
-    a published plan are computed, see `context/plan_literals.py`.
+    the caller who answers turn by turn. With a `pattern`, its calls form a group. `explained` says
+    how literals of a published plan are computed, see `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"

@@ -639,8 +639,8 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether it stays unknown, until the answer has ended, which calls this call waits
-        for.
+        """Return whether the calls that this call waits for remain unknown until the answer has
+        ended.
         """
         return not self.closed and call.index in self._open_ended
 
@@ -826,8 +826,8 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. `last_open` skips each settled call only once in total, however often it is
-    called.
+    """Calls in order. `last_open` skips each settled call only once, no matter how often the method
+    is called.
     """
 
     __slots__ = ("_nearest", "indexes")

@@ -542,7 +542,7 @@ class Machine:
 
     def _estimate_unreported(self) -> None:
         """If the mind did not report the usage of the last Request, count the minimum that it must
-        have cost. A client that answers by turns pays for itself.
+        have cost. A client that answers turn by turn pays for itself.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)

@@ -68,7 +68,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call, or an edit of it, cannot run with its values."""
+    """Why a call, or an edited call, cannot run with the values that it has."""
 
     message: str
     kind: ErrorKind = "runtime"

@@ -4,9 +4,9 @@ A policy is built from the settings of a run. The journal contains them, so fold
 verdicts.
 
 A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of
-its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only as
-written. A restricting rule that matches only another form of the name can make the verdict
-stricter, but never milder.
+its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only exactly
+as the rule writes it. A restricting rule that matches only another form of the name can make the
+verdict stricter, but never milder.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Return after how many seconds an undecided call is denied, or None for never."""
+    """Return the number of seconds after which an undecided call is denied, or None if never."""
     timeouts: list[float] = []
     for part in approval_parts(setting):
         if not isinstance(part, dict):
@@ -355,7 +355,7 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 
 def named_tool(tool: Tool) -> str:
-    """Return a tool's name as the reasons of a policy write it."""
+    """Return a tool's name in the form that is used in the reasons for a verdict."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

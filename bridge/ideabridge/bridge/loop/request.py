@@ -147,8 +147,8 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
-        # Removed and added again, so that it counts as the newest. A thread may compose while the
-        # event loop does; at worst, both compose the same schema.
+        # The schema is removed and added again, so that it counts as the newest. A thread may
+        # compose while the event loop does; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionSchema(compose())
@@ -482,8 +482,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: Solution) -> list[str]:
-    """The texts about the last program: what it printed, and the program itself if it failed,
-    because a Request does not refer to an earlier one.
+    """Return the texts about the last program: what it printed, and, if it failed, the program
+    itself, because a Request does not refer to an earlier one.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:

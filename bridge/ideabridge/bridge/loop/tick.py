@@ -106,7 +106,7 @@ _NAMED_IN_COMMON: Final = 20
 
 
 class Group:
-    """Decides what the end of one call means for the other calls of its Solution.
+    """Decides what happens to the other calls of a Solution when one call ends.
 
     Args:
         pattern: `all`: a failure cancels the rest, and nothing is written before every call has
@@ -505,8 +505,8 @@ class Tick:
             self._end_open(progress, _objected(verdict))
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
-        """Return what the current rules have against an allowed or approved call, or None if it may
-        run.
+        """Return why the current rules forbid a call that was allowed or approved, or None if it
+        may run.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by

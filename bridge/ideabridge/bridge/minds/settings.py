@@ -56,7 +56,7 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """How much of the results of calls is shown whole to a mind. The rest is shortened, and the
+    """How much of the results of calls is shown in full to a mind. The rest is shortened, and the
     mind can read it separately.
     """
 

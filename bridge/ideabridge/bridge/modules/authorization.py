@@ -427,7 +427,7 @@ class Authorization(httpx2.Auth):
                 if self._is_personal and self._person is None:
                     await self._load(again=True)
                     if self._has_newer(refused, challenge):
-                        return  # a person has signed in meanwhile
+                        return  # a person has signed in in the meantime
                     await self._want(challenge)
                     raise self._needed(challenge)
 
@@ -472,8 +472,8 @@ class Authorization(httpx2.Auth):
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
 
-        # If the call is cancelled meanwhile, the new tokens must not be lost, because the old ones
-        # can no longer be used.
+        # If the call is cancelled in the meantime, the new tokens must not be lost, because the old
+        # ones can no longer be used.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
@@ -563,7 +563,7 @@ class Authorization(httpx2.Auth):
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
         """True if there is a valid token other than the refused one, which another request has got
-        meanwhile.
+        in the meantime.
         """
         context = self._provider.context
         tokens = context.current_tokens

@@ -139,7 +139,7 @@ class Offering:
             for kind in sorted(self._unfinished):
                 async with self._reading[kind]:
                     before = self._known.get(kind)
-                    # If the list has changed meanwhile, it is read when somebody asks for it.
+                    # If the list has changed in the meantime, it is read when somebody asks for it.
                     if before is None:
                         continue
                     try:

@@ -16,7 +16,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
     """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
-    rooms, and calls of ideas that are solved anew or whose plans contain such calls.
+    rooms, and calls of ideas that a mind solves again or whose plans contain such calls.
     """
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 

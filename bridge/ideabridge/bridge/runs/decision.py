@@ -11,30 +11,30 @@ is. If the journal has grown, `Runs` reads it again and makes a new decision.
 
 The first row that fits is the decision:
 
-    | what is found                                             | outcome                      |
-    |-----------------------------------------------------------|------------------------------|
-    | the journal has no event, or cannot be composed here      | `Serve`                      |
-    | it has ended:                                             |                              |
-    |   and its row says so, or another process drives it still | `Serve`                      |
-    |   otherwise                                               | `NoteStatus`                 |
-    | its call has ended without it, or it is to be ended:      |                              |
-    |   and another process drives it                           | `Serve`: that process ends it|
-    |   otherwise                                               | `EndRun`                     |
-    | it was set aside, and no person wants another attempt     | `StayAside`                  |
-    | another process drives it                                 | `Follow`                     |
-    | its rooms have not been opened                            | `OpenRooms`, then once more  |
-    | it waits for somebody:                                    |                              |
-    |   and could not go on here                                | `Block`                      |
-    |   and its row says so                                     | `KeepWaiting`                |
-    |   and is queued                                           | `Serve`: a worker takes it   |
-    |   otherwise                                               | `NoteStatus`                 |
-    | it was at work:                                           |                              |
-    |   and is queued                                           | `Serve`: a worker takes it   |
-    |   and is a room of a run that a worker is to drive        | `Serve`: it comes with it    |
-    |   and cannot go on here                                   | `Interrupt`                  |
-    |   and this process leaves it to workers                   | `Enqueue`                    |
-    |   and it made no progress the last times                  | `SetAside`                   |
-    |   otherwise                                               | `TakeUp`                     |
+    | what is found                                              | outcome                       |
+    |------------------------------------------------------------|-------------------------------|
+    | the journal has no event, or cannot be composed here       | `Serve`                       |
+    | the run has ended:                                         |                               |
+    |   and its row says so, or another process still drives it  | `Serve`                       |
+    |   otherwise                                                | `NoteStatus`                  |
+    | its call ended without it, or somebody wants it to end:    |                               |
+    |   and another process drives it                            | `Serve`: that process ends it |
+    |   otherwise                                                | `EndRun`                      |
+    | it was set aside, and no person wants another attempt      | `StayAside`                   |
+    | another process drives it                                  | `Follow`                      |
+    | its rooms have not been opened                             | `OpenRooms`, and decide again |
+    | it waits for somebody:                                     |                               |
+    |   and could not continue here                              | `Block`                       |
+    |   and its row says so                                      | `KeepWaiting`                 |
+    |   and it is queued                                         | `Serve`: a worker takes it    |
+    |   otherwise                                                | `NoteStatus`                  |
+    | it was at work:                                            |                               |
+    |   and it is queued                                         | `Serve`: a worker takes it    |
+    |   and it is a room of a run that a worker should drive     | `Serve`: that worker takes it |
+    |   and it cannot continue here                              | `Interrupt`                   |
+    |   and this process leaves it to workers                    | `Enqueue`                     |
+    |   and its last attempts made no progress                   | `SetAside`                    |
+    |   otherwise                                                | `TakeUp`                      |
 
 A run is at work until its journal says that it has ended or waits. A run whose process died
 therefore still counts as at work: nobody holds its lease, and the first process that asks for the
@@ -73,17 +73,17 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run is to be served, and to continue if it can. This is the usual request."""
+    """The run should be served, and should continue if it can. This is the usual request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToTryAgain:
-    """A person wants the run to be tried again, even if it was set aside."""
+    """A person wants another attempt at the run, even if it was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToEnd:
-    """The run is to end without being continued first.
+    """The run should end without being continued first.
 
     Attributes:
         reason: why it is to end.

@@ -146,8 +146,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls of a session as calls of a run, and for each call that cannot be published the reason,
-    keyed by place.
+    """Calls of a session, as calls of a run. For each call that cannot be published, there is a
+    reason, keyed by the call's place.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
@@ -377,7 +377,7 @@ class DirectSessions:
             origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
 
         def keep() -> None:
-            # Another process on this store may have ended the session meanwhile.
+            # Another process on this store may have ended the session in the meantime.
             if run is not None and self._store.sessions.get(row.id) is not None:
                 self._keep(row.id, row, run, origin)
             self._store.sessions.delete(row.id)

@@ -51,8 +51,8 @@ runs take.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""How much more memory, in bytes, a run may take before the results of the caller's other runs are
-counted again.
+"""The additional memory, in bytes, that a run may take before the results of the caller's other
+runs are counted again.
 """
 
 _SMALL_RESULT = 16 * 1024
@@ -152,8 +152,8 @@ class CallContext:
     Attributes:
         run: the run that makes the call.
         asker: handles the questions that the call's module asks.
-        most_shown: maximum size, in bytes of JSON, of a value that a Request of the run shows
-            whole.
+        most_shown: maximum size, in bytes of JSON, of a value that a Request of the run shows in
+            full.
         chosen: which path of `p || q` the activity has chosen.
         content: the content blocks of a module tool's result, if they say more than its value.
         returned: the message that the activity returned. Its data is the result of the call.

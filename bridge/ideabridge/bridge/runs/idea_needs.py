@@ -97,8 +97,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if isinstance(module, str):
             needs.append((module, name))
         elif name not in defined:
-            # If the call does not name its module, the schema of its Request may; `Ways.pinned`
-            # looks there, too.
+            # If the call does not name its module, the schema of its Request may name it.
+            # `Ways.pinned` also looks there.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):

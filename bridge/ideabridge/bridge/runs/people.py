@@ -370,7 +370,7 @@ def _granted(
 
 
 _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
-"""How a person answers who has been shown the question; see `Via`."""
+"""The ways in which an answer comes from a person who has been shown the question; see `Via`."""
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
@@ -527,7 +527,7 @@ def _explained(why: str) -> Generator[None]:
 
 
 class _Run(Protocol):
-    """The run that asks: `Run`, which documents these members."""
+    """The members of the asking run that are used here; `Run` documents them."""
 
     id: str
     caller: str
@@ -751,7 +751,7 @@ class People:
         if approval not in self._pending() or all(
             asked.approval != approval for asked in questions(run.runner.machine)
         ):
-            # The question was settled meanwhile, or the run has ended.
+            # The question was settled in the meantime, or the run has ended.
             return
 
         try:

@@ -149,9 +149,9 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and the run of this caller that ended with it. If `ref` names
-    a run, it is that run; otherwise it is the latest such run, preferably one whose status is
-    `done`.
+    """Find the idea that `ref` names, and the run of this caller that ended with it. The result is
+    the run that `ref` names, or, if `ref` names no run, the latest run that ended with the idea,
+    preferably one whose status is `done`.
 
     Raises:
         UnknownIdeaError: the idea does not exist, or only other callers have it.

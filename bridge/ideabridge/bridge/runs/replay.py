@@ -189,8 +189,8 @@ Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls of published ideas are answered, and creates the starts of the runs that
-    answer them.
+    """Decides how calls of published ideas are answered, and creates the `Start` of each run that
+    answers such a call.
 
     `patiently` writes into the store; see `Writer.patiently`.
     """
@@ -407,9 +407,9 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """Return the another user's idea that a call without `_module` would mean, or None. If the
-        name was free when the plan was published, any user may have taken it since. Calls of ideas
-        that already existed have a `_module`.
+        """Return another user's idea that a call without `_module` would mean, or None. If the name
+        was free when the plan was published, any user may have taken it since. Calls of ideas that
+        already existed have a `_module`.
         """
         for call in calls:
             if not isinstance(call, dict) or "_module" in call:

@@ -74,7 +74,7 @@ _TASK: Final = (
 
 
 class _Runs(Protocol):
-    """The runs of this process: `Runs`, which documents these members."""
+    """The members of `Runs` that are used here; `Runs` documents them."""
 
     group: TaskGroup
     store: Store
@@ -367,7 +367,7 @@ async def _end(run: Run) -> None:
 
 
 def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Context messages that contain the imports (path, value) under the same paths as in the
+    """Return context messages that contain the imports (path, value) under the same paths as in the
     run.
     """
     messages: list[JSON] = []

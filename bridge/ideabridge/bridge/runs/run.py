@@ -145,7 +145,7 @@ _ROOM: Final = (
 
 
 class _Host(Protocol):
-    """The runs of this process: `Runs`, which documents these members."""
+    """The members of `Runs` that are used here; `Runs` documents them."""
 
     group: TaskGroup
     executor: Executor
@@ -715,8 +715,8 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run gets its answer: from a plan or program alone, or from a mind, even if a plan
-        or program ran first.
+        """How the run gets its answer: only from a plan or program, or from a mind (possibly after
+        a plan or program has run).
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:

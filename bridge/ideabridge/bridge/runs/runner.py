@@ -120,7 +120,7 @@ progress.
 
 
 class _Run(DrivenRun, Protocol):
-    """The run that a runner drives: `Run`, which documents these members."""
+    """The members of the driven run that are used here; `Run` documents them."""
 
     caller: str
 
@@ -269,8 +269,8 @@ class Runner:
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Stop a run that has no work in progress here from continuing in this process. `abandon`
-        is for runs that have.
+        """Stop a run that has no work in progress here from continuing in this process. For a run
+        that has work in progress, use `abandon`.
         """
         self.lost = why
 

@@ -33,7 +33,7 @@ from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
 
 INLINE: Final = 4096
-"""Maximum size, in bytes of JSON, of a value that an answer shows whole."""
+"""Maximum size, in bytes of JSON, of a value that an answer shows in full."""
 
 RESULTS: Final = 128 * 1024
 """Limit on the bytes of results in one answer. Beyond it, the answer shows references."""
@@ -123,8 +123,8 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def _small(room: int) -> int:
-    """Return the maximum size, in bytes, of a value that an answer with this much room shows
-    whole.
+    """Return the maximum size, in bytes, of a value that an answer with this much room shows in
+    full.
     """
     return INLINE if room > 0 else 64
 

@@ -103,9 +103,9 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, as it is when the copy begins. Others may use it meanwhile.
-        target: an empty store, or an unfinished copy of the same source. Nobody else may use it
-            meanwhile.
+        source: the store to copy, as it is when the copy begins. Others may use it in the meantime.
+        target: an empty store, or an unfinished copy of the same source. Nobody else may use it in
+            the meantime.
         report: called with the name of each table before it is copied.
 
     Raises:

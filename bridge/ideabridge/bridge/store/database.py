@@ -15,13 +15,13 @@ accept. Where the databases differ, there is a method here. The rules of that SQ
 
 The transactions:
 
-| | others meanwhile |
+| | in the meantime, others ... |
 |---|---|
-| `transaction(concurrent=True)` | write too: its statements must be right while others change the same rows |
-| `transaction()` | can read, and write in concurrent transactions |
+| `transaction(concurrent=True)` | can write, too: the statements must be correct even if others change the same rows |
+| `transaction()` | can read, and can write in concurrent transactions |
 | `exclusive()` | can only read: every earlier write is visible, and none is in progress |
 
-SQLite allows one writer at a time, so there all three are exclusive.
+SQLite allows one writer at a time, so all three are exclusive there.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Upkeep(ABC):
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
         """Return free space to the file system. Return the size in bytes before and after. Other
-        users of the store wait meanwhile.
+        users of the store wait in the meantime.
         """
 
 

@@ -24,8 +24,8 @@ class StoreFormatError(StoreError):
 
 
 class StoreAccessError(StoreError):
-    """The file or its folder cannot be read or written (permissions, a folder, a read-only or
-    foreign file system).
+    """The file or its folder cannot be read or written. For example, permissions are missing, the
+    path is a folder, or the file system is read-only or does not support the store's log.
     """
 
 
@@ -150,7 +150,7 @@ class RunExistsError(StoreError):
 
 
 class PruningStoppedError(StoreError):
-    """A pruning was stopped between two steps. Its completed steps remain, and the next
+    """A pruning was stopped between two steps. The completed steps remain in effect, and the next
     pruning continues.
     """
 

@@ -528,8 +528,8 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # Without a snapshot, an idea that another process indexes meanwhile could be listed twice,
-        # or not at all.
+        # Without a snapshot, an idea that another process indexes in the meantime could be listed
+        # twice, or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
@@ -824,8 +824,8 @@ class Ideas:
         """Index all ideas saved so far. Stop if the store cannot be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # Ignore ideas that others save meanwhile, because they might save faster than this loop
-        # indexes.
+        # Ignore ideas that others save in the meantime, because they might save faster than this
+        # loop indexes.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():

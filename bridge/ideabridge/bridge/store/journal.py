@@ -197,8 +197,8 @@ class Journal:
 
         last = base + after
         while True:
-            # Read an event and its parts in one snapshot, because a pruning may delete both
-            # meanwhile.
+            # Read an event and its parts in one snapshot, because a pruning may delete both in the
+            # meantime.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? "

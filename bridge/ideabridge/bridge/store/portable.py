@@ -101,7 +101,9 @@ def _hash(description: str) -> JSONObject:
 
 
 _COPY: Final = ("original", "left_out")
-"""Metadata that a document contains next to the triple, because they say what the triple lacks."""
+"""The metadata that a document contains next to the triple, because these members say what the
+triple lacks.
+"""
 
 _META: Final[JSONObject] = {
     **dict.fromkeys(

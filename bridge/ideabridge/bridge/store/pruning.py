@@ -4,7 +4,7 @@
    calls, its forks, and their ideas. An idea that no run of this store made is a family of its own,
    but ideas that name the same run of another store form one family.
 2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to
-need them meanwhile. Then it deletes the events of the deleted runs.
+   need them in the meantime. Then it deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
 Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
@@ -288,10 +288,10 @@ class Sweep:
     """Deletes the contents that no idea and no event references, while other processes save ideas
     and journal events.
 
-    An idea or event saved meanwhile may reference a row that nothing else references. Therefore
-    each transaction that deletes first examines the ideas saved since the previous one, and the
-    events of all runs that are new or had not ended when the sweep began. It also invalidates the
-    row numbers that other processes remember (`Contents`).
+    An idea or event saved in the meantime may reference a row that nothing else references.
+    Therefore each transaction that deletes first examines the ideas saved since the previous one,
+    and the events of all runs that are new or had not ended when the sweep began. It also
+    invalidates the row numbers that other processes remember (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -895,7 +895,7 @@ class Retention:
         return min(now, state.get("clock", now) + 2 * EVERY)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
-        """Return the parameters of `_DUE`."""
+        """Return the parameters of the statement `_DUE`."""
         days = self._bounds.days
         runs = self._bounds.runs
         oldest = "" if days is None else time_text(clock - days * DAY)

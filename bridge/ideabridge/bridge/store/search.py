@@ -276,7 +276,7 @@ class Search:
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
         """Index all existing ideas again, in a new table. Searches use the old table until the new
-        one replaces it. Other processes can write meanwhile.
+        one replaces it. Other processes can write in the meantime.
 
         Args:
             breathe: called between transactions.
@@ -294,13 +294,13 @@ class Search:
         while True:
             with self._database.transaction():
                 if self._database.counter(_REBUILT) != rebuild:
-                    # Another process has started a rebuild meanwhile. Its table will contain at
-                    # least as much.
+                    # Another process has started a rebuild in the meantime. Its table will contain
+                    # at least as much.
                     return
 
                 mark = self._database.counter(INDEXED)
-                # Other processes may index more than a batch meanwhile, so use growing batches to
-                # catch up with them.
+                # Other processes may index more than a batch in the meantime, so use growing
+                # batches to catch up with them.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:

@@ -259,7 +259,7 @@ class Store:
 
     def copy_to(self, target: Store, report: Callable[[str], None] = lambda _: None) -> Copied:
         """Copy everything into another store, from a file into PostgreSQL or back. Others can use
-        this store meanwhile.
+        this store in the meantime.
 
         Args:
             target: an empty store, or an unfinished copy of this one, which is then continued.
@@ -279,7 +279,7 @@ class Store:
 
     def vacuum(self) -> tuple[int, int]:
         """Return free pages to the file system. Return the size in bytes before and after. Other
-        processes wait meanwhile.
+        processes wait in the meantime.
 
         Raises:
             StoreBusyError: another process keeps it locked.
@@ -302,7 +302,7 @@ class Store:
 
     def prune(self, prunable: Prunable) -> Pruned:
         """Delete what `prunable` found, except what has come to be needed. Others can use the store
-        meanwhile. If the process is killed, the store stays consistent and the next pruning
+        in the meantime. If the process is killed, the store stays consistent and the next pruning
         continues. `vacuum` makes the file smaller.
         """
         return self._pruning.prune(prunable)

@@ -150,8 +150,8 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Store names, except those that another process has assigned meanwhile. Return all names
-        in the scope.
+        """Store names, except those that another process has assigned in the meantime. Return all
+        names in the scope.
         """
         with self._database.transaction():
             self._database.many(

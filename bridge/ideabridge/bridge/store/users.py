@@ -238,7 +238,7 @@ class Users:
         with self._database.transaction():
             user = self._find("issuer = ? AND subject = ?", issuer, subject)
             if user is not None:
-                # Another process has added the user meanwhile.
+                # Another process has added the user in the meantime.
                 return user
 
             if self._find("name = ?", name) is not None:

@@ -40,8 +40,8 @@ next `_SLOW_FOR` seconds.
 """
 
 _IN_A_ROW: Final = 3
-"""After how many slow commits in a row the thread takes over. A single one may be slow because
-another process uses the processor.
+"""The number of slow commits in a row after which the thread takes over. A single commit may be
+slow because another process uses the processor.
 """
 
 _PAUSE: Final = 0.02

@@ -1,1 +1,1 @@
-"""What operators of a shared server see of it: its health, its logs, and its metrics."""
+"""What a shared server shows to its operators: its health, its logs, and its metrics."""

@@ -67,7 +67,7 @@ _PIECE_BYTES: Final = 256
 """Minimum average size, in bytes, of the chunks of a body after the first `_FREE_PIECES`."""
 
 _LATE: Final = 0.5
-"""Delay of a timer, in seconds, from which on the server itself must have been busy."""
+"""If a timer fires at least this many seconds late, the server itself must have been busy."""
 
 _KEY: Final = "ideabridge.connection"
 
@@ -393,13 +393,13 @@ class GuardedProtocol(H11Protocol):
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """Note that the client reads its answer too slowly."""
+        """Record that the client reads its answer too slowly."""
         super().pause_writing()
         self._all.hold_unsent(self, self.transport.get_write_buffer_size())
         self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """Note that the client has read its answer."""
+        """Record that the client has read its answer."""
         super().resume_writing()
         self._all.hold_unsent(self, 0)
         if self._unread is not None:

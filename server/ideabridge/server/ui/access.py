@@ -109,8 +109,8 @@ class Visitor:
             session, who can only read.
         used: when the session was last used, by the monotonic clock.
         notes: messages for the next page.
-        manages: whether the visitor is the owner of the store or an admin, and so sees everybody's
-            runs.
+        manages: whether the visitor is the owner of the store or an admin, and so sees the runs of
+            all users.
     """
 
     caller: str

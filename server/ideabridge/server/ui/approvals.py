@@ -1,7 +1,7 @@
 """Approvals: lists the open decisions of all runs and the decisions already made, and makes
 decisions.
 
-A form that lets something happen must contain the seal of the question, which proves that the page
+A form that allows something must contain the seal of the question, which proves that the page
 showed the question in full (`views/shown.py`). Without the seal, a visitor can only refuse.
 """
 
@@ -106,8 +106,8 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may change: a call without its ids, or a plan with its ids, because its
-        calls use them to refer to each other.
+        """What a visitor may change: a call without its ids, or a plan with the ids of its calls,
+        which the calls use to refer to each other.
         """
         question = self.pending.question
         if question.kind == "call":
@@ -272,7 +272,7 @@ class ApprovalPages:
         return self._site.back(request, f"{PREFIX}/approvals")
 
     async def show_whole(self, request: Request) -> Response:
-        """Show a single open decision, with everything that it would let happen."""
+        """Show a single open decision, with everything that an approval would allow."""
         key = request.query_params.get("which", "")
         pending = await self._pending(request, key)
         card = None
@@ -479,7 +479,7 @@ def _waits_no_longer(key: str) -> str:
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
-    """Check that the visitor has seen everything that a decision lets happen.
+    """Check that the visitor has seen everything that a decision would allow.
 
     Raises:
         DecisionError: the form does not come from a page that showed the question in full.

@@ -29,7 +29,7 @@ class CheckResult:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
         is_wrong: whether somebody has to fix it.
-        is_warning: whether it works, but not as the words of a file say.
+        is_warning: whether what was checked works, but differently from what a file says.
         hint: what a person can do, or details, in one or more lines.
     """
 
@@ -441,7 +441,7 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
             problems.setdefault(file.path, f"{file.path}: {document.damage}")
 
         servers = file.servers(document.content)
-        # Files of older versions, and those of other hosts, are read by the import alone.
+        # Only the import reads files of older versions and files of other hosts.
         if file.is_current:
             others += sum(name != SERVER_NAME for name in servers)
         if SERVER_NAME in servers:

@@ -19,8 +19,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that do not let anything happen. A person may make them without seeing the question
-in full."""
+"""The decisions that allow nothing to happen. A person may make them without seeing the question in
+full.
+"""
 
 _COLUMNS: Final = 80
 

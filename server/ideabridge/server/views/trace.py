@@ -175,7 +175,7 @@ class Trace:
         last: the number of the last added event.
         begun, ended: the time of the first event, and the time of the end of the run.
         mode: `plan` or `solve`.
-        mind: the name of the mind; empty if the run is answered by turns, or needs no mind.
+        mind: the name of the mind; empty if the run is answered turn by turn, or needs no mind.
         program: the text of the program, if the last Solution is one.
         printed: what programs printed.
         output: the output as it is written in the Solution.

@@ -1,7 +1,7 @@
 """The values of a call as a table for people, in plain text: a parameter and its value in each row.
 
-Text from outside stands behind a mark in each line, so that no value can pass for a row, or for
-words of ideabridge.
+Each line with text from outside begins with a mark, so that no value can be mistaken for a row, or
+for ideabridge's own words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import readable_json, visible, wrap_visible
 
 MARK: Final = "  | "
-"""Begins each line with text from outside."""
+"""The mark at the beginning of each line with text from outside."""
 
 _TITLES: Final = ("parameter", "value")
 _WIDEST: Final = 24
@@ -40,7 +40,7 @@ class ValueTable:
     Args:
         values: all values of the table, which decide the width of the columns.
         width: the width of a line, in columns.
-        titles: whether the columns have titles, which stand there without a mark.
+        titles: whether the columns have titles, which are shown without a mark.
     """
 
     def __init__(self, values: JSONObject, width: int, *, titles: bool = True) -> None:
@@ -79,8 +79,8 @@ class ValueTable:
 
 
 def broken_lines(text: str) -> Iterator[str]:
-    """Yield the parts of a JSON text, of which each but the last ends with the escape of a line
-    break in a string.
+    """Yield the parts of a JSON text. Each part except the last ends with an escaped line break in
+    a string.
     """
     begin = 0
     ends = [ending.end() for ending in _LINE_END.finditer(text)]
@@ -94,7 +94,7 @@ def _is_short(label: str) -> bool:
 
 
 def values_of_call(call: JSONObject) -> JSONObject:
-    """Return what a call is shown with in a table: its parameters, and then its meta-properties,
+    """Return the values of the table for a call: the parameters, and then the meta-properties,
     except those that name the tool and the calls that it waited for.
     """
     omitted = ("_tool", "_module", "_id", "_after")
@@ -103,7 +103,7 @@ def values_of_call(call: JSONObject) -> JSONObject:
 
 
 def tool_of(call: JSONObject) -> str:
-    """Return the tool of a call as a table is headed: `tool of server module`."""
+    """Return the heading of the table for a call: `tool of server module`."""
     tool: JSON = call.get("_tool")
     module: JSON = call.get("_module")
     named = visible(tool) if isinstance(tool, str) else "it"

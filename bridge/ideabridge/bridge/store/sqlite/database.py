@@ -184,7 +184,7 @@ class SqliteDatabase(Database):
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # Another process may have created or migrated the schema meanwhile.
+            # Another process may have created or migrated the schema in the meantime.
             version = self._version()
             if version == schema.VERSION:
                 return

@@ -188,7 +188,7 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy all committed data into a new file (`write_file`). Others may write meanwhile.
+    """Copy all committed data into a new file (`write_file`). Others may write in the meantime.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.
@@ -201,8 +201,8 @@ def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as new_file:
-            # Copy in a single step. Others can write meanwhile, and if there were several steps,
-            # each write would restart the copy.
+            # Copy in a single step. Others can write in the meantime, and if there were several
+            # steps, each write would restart the copy.
             connection.backup(new_file)
             # Without a log, the copy is a single file, which can be moved.
             new_file.execute("PRAGMA journal_mode=DELETE")

@@ -143,7 +143,8 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a separate connection. Others may use the store meanwhile.
+    """Run one statement that reads, over a separate connection. Others may use the store in the
+    meantime.
 
     At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
 
