@@ -182,7 +182,7 @@ def test_a_group_has_no_output() -> None:
     machine = Machine()
     machine.receive(started(STATE, mode="plan"))
     faults = machine.check(SolutionProposed(writing(1), "†state.v0", pattern="all")).errors
-    assert "it has no output" in str(faults[0]["error"])
+    assert "a group has no output" in str(faults[0]["error"])
 
 
 def test_a_solution_without_a_pattern_is_read_as_before() -> None:

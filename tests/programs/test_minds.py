@@ -215,7 +215,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) ->
         given: dict[str, Any] = {"planning": "lazy"} if lazy else {"context": states}
         await solved(bridge, **given)
 
-    error = "nobody can accept its calls" if lazy else "the run is over instances"
+    error = "nobody can accept its calls" if lazy else "a run with instances cannot have a program"
     assert error in mind.told(1)
     assert "write calls" in mind.told(1)
 

@@ -406,7 +406,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(bridge: Bridge
         {"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")
     ]
     over = await bridge.solve("x", context=states, mind="turns")
-    with pytest.raises(RejectedSolutionError, match="over instances"):
+    with pytest.raises(RejectedSolutionError, match="a run with instances cannot have a program"):
         over.submit(0, {"program": "1"})
 
     lazy = await bridge.solve("x", planning="lazy", mind="turns")

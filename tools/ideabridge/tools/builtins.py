@@ -172,6 +172,7 @@ def _built_in() -> Toolbox:
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # These tools touch no module, so only data dependencies order their calls relative to others.
+    # These tools touch no module, so their calls wait for other calls only because of data that
+    # they read.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -55,7 +55,7 @@ _DROPPED: Final = frozenset(
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 _BESIDE_TEXT: Final = frozenset({*_ANNOTATIONS, "type", "minLength", "readOnly", "writeOnly"})
 _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in range(3, 8))
-"""Drafts that ignore the keywords beside a `$ref`."""
+"""Drafts in which the keywords beside a `$ref` are ignored."""
 
 _INLINE_DEPTH: Final = 12
 """Schemas nested deeper than this become definitions, so that the composed schema is not too deep
@@ -156,7 +156,7 @@ class Admitter:
 
 @dataclass(slots=True)
 class _Part:
-    """One schema while references are being admitted in it.
+    """The state of one schema in which references are being admitted.
 
     Attributes:
         root: the document that its `$ref`s refer to.
@@ -174,7 +174,7 @@ class _Part:
 
 
 class _Admission:
-    """One pass over one schema."""
+    """The state of one pass that admits references in a schema."""
 
     def __init__(self, admitter: Admitter, root: JSONObject, label: str) -> None:
         check_size(root, label or "schema")
@@ -727,8 +727,8 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return the properties in the alternatives of a call's schema, and whether any part admits
-    further names.
+    """Return the properties that the alternatives of a call's schema name, and whether any of these
+    schemas also allows other names.
     """
     names: dict[str, None] = {}
     opened = False

@@ -233,7 +233,8 @@ def count_encoded_values(data: bytes) -> int:
     """Return how many values a JSON text from `encode` contains. For megabytes of text, the count
     may be slightly too high.
     """
-    # One for each comma, one for each non-empty array or object, and one for the value itself.
+    # Count one for each comma, one for each non-empty array or object, and one for the value
+    # itself.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     pieces = _outside_strings(plain) if b'"' in plain else (plain,)
     return 1 + sum(_marks(piece) - piece.count(b"[]") - piece.count(b"{}") for piece in pieces)

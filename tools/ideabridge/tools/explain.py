@@ -172,7 +172,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
         case "uniqueItems":
             return "items that all differ"
         case "contains" | "minContains" | "maxContains":
-            return f"enough items, each of them  {describe(_schema(error).get('contains'), root)}"
+            return f"enough items, each of them {describe(_schema(error).get('contains'), root)}"
         case "not":
             return f"what does not match {show(limit)}"
         case "oneOf":

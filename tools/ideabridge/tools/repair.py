@@ -53,7 +53,7 @@ _SHOWN: Final = 60
 _WHERE: Final = 120
 
 _ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
-"""Drafts that ignore the keywords beside a `$ref`."""
+"""Drafts in which the keywords beside a `$ref` are ignored."""
 
 _TYPE_NAMES: Final = {
     "array": ("array", "list", "tuple", "set", "sequence"),

@@ -187,8 +187,8 @@ class _Inliner:
             loosen(rest, "$ref")
 
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
-            # Annotations beside a reference describe this use of it, so they take precedence over
-            # those of the definition.
+            # Annotations beside a reference describe this use of the definition, so they take
+            # precedence over the definition's own.
             return {**written, **rest}
 
         add_to_all_of(rest, written)

@@ -139,7 +139,7 @@ QUERY_FORMAT: Final = "jmespath"
 checked before anything runs."""
 
 ToolKey = tuple[str | None, str]
-"""(module, name). The module is None for a tool of this process."""
+"""The (module, name) of a tool. The module is None for a tool of this process."""
 
 PROGRAM_STEP: Final[ToolKey] = (ANONYMOUS, "run_program")
 """The tool that runs a program as a single call of a plan, in a clean room."""
@@ -292,7 +292,7 @@ class Tool:
 
     @property
     def key(self) -> ToolKey:
-        """(module, name)."""
+        """The module and the name, which identify the tool."""
         return (self.module, self.name)
 
     @property
@@ -302,7 +302,7 @@ class Tool:
 
     @property
     def origin(self) -> ToolKey:
-        """(module, its name in that module). For an idea, the name has no version."""
+        """The module, and the tool's name in that module. For an idea, the name has no version."""
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.origin
         return (
@@ -335,7 +335,9 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """False if the module sent an invalid output schema. Digests have never included one."""
+        """Whether the digest includes the output schema. It does not if the module sent an invalid
+        one.
+        """
         return self.sent_output is None or self.sent_output.was_valid
 
     def _hints_as_sent(self) -> JSONObject:
@@ -392,8 +394,8 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """`module.name`, with the name that the module uses. For a tool of this process, only the
-        name.
+        """The name for people: `module.name`, with the name that the module uses, or only the name
+        for a tool of this process.
         """
         module, name = self.origin
         if module is not None and not self.in_room:

@@ -89,12 +89,14 @@ class CopiedLiterals:
 
     @property
     def needs(self) -> Collection[str]:
-        """Empty, because the explanations of a literal do not depend on any particular value."""
+        """No references, because the explanations of a literal do not depend on any particular
+        value.
+        """
         return ()
 
     @property
     def shared_reason(self) -> str | None:
-        """None, because an output shares no reason to ask."""
+        """Always None, because an output shares no reason to ask with calls."""
         return None
 
     def _read_by_literals(self) -> list[str]:

@@ -87,7 +87,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def shared_reason(self) -> str | None:
-        """None, because in earlier plans each call asked separately."""
+        """Always None, because in earlier plans each call asked separately."""
         return None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:

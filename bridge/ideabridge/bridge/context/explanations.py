@@ -307,7 +307,7 @@ class ItemOf(Explanation):
 
     @property
     def shown(self) -> str:
-        """`id of the item of †results.0 with name = †input.name`."""
+        """The selection in words, such as `id of the item of †results.0 with name = †input.name`."""
         member = ".".join(self.take) or "the item"
         return (
             f"{member} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
@@ -375,7 +375,7 @@ class Converted(Explanation):
 
     @property
     def shown(self) -> str:
-        """`†input.n, as text`."""
+        """The conversion in words, such as `†input.n, as text`."""
         return f"{self.inner.shown}, {STEPS[self.step]}"
 
     def value(self, read: Read) -> JSON | Missing:
@@ -417,7 +417,7 @@ class Joined(Explanation):
 
     @property
     def shown(self) -> str:
-        """`"Report for " + †input.city`."""
+        """The joined texts in one line, such as `"Report for " + †input.city`."""
         return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:

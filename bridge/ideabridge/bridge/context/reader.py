@@ -55,7 +55,7 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # Only data dependencies order its calls relative to others.
+    # The calls of this tool wait for other calls only because of data that they read.
     reaches=(),
 )
 """The reading tool. Like every parameter that is a reference, `reference` is replaced by the

@@ -155,7 +155,7 @@ class Removed(Explanation):
 
     @property
     def shown(self) -> str:
-        """Its JSON form."""
+        """The JSON form of the explanation."""
         return encode_text(self.raw)
 
     def value(self, read: Read) -> JSON | Missing:

@@ -20,7 +20,9 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
 
 Method = Literal["set", "merge", "push"]
-"""`_outputMethod`: whether to replace, merge objects deeply, or append to an array."""
+"""The values of `_outputMethod`: replace the old value, merge objects deeply, or append to an
+array.
+"""
 
 
 class Missing:

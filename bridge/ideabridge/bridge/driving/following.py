@@ -64,7 +64,7 @@ class _Runs(Protocol):
 class _Followed:
     run: _Run
     alone: float | None = None
-    """When the run was first seen without a driver."""
+    """The time at which the run was first seen without a driver."""
 
 
 class Following:

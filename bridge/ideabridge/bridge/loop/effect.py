@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 
 ExecutionKey: TypeAlias = "tuple[int, int | None]"
-"""(call, item) of one execution. The item is None if the call runs as a whole."""
+"""The (call, item) of one execution. The item is None if the call runs as a whole."""
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
 """The key of an effect in its Solution: the kind (`execute`, `approve`, `cancel` or `commit`), the

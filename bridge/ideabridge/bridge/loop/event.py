@@ -179,7 +179,9 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Name a standing rule, as the journal cites it, with the day on which it was given."""
+    """Return words that name a standing rule that the journal cites, with the day on which it was
+    given.
+    """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
 

@@ -210,7 +210,7 @@ class Machine:
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every tool that the run has had at any time."""
+        """A catalogue of every tool that the run has had at any time."""
         return self.offer.every
 
     @property

@@ -307,7 +307,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
         progress.tool.name,
         progress.tool.remote_name,
     ):
-        # The call used a name such as `module.tool`.
+        # The call names its tool in another way, for example as `module.tool`.
         result["_tool"] = progress.tool.name
 
     if progress.tool is not None and progress.tool.module is not None:

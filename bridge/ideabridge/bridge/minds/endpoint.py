@@ -459,9 +459,7 @@ async def models_of(model: Model) -> list[str] | None:
     try:
         listed = decode(body, what="the list of models")
     except IdeabridgeError:
-        raise ModelUnavailableError(
-            f"{place} sent something that is not JSON; is base_url right?"
-        ) from None
+        raise ModelUnavailableError(f"{place} sent what is no JSON; is base_url right?") from None
 
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):

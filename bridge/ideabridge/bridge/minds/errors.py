@@ -26,11 +26,11 @@ class ContextTooLargeError(ModelRefusalError):
 
 
 _TOO_LARGE: Final = re.compile(
-    # OpenAI and servers that speak its protocol, vLLM, Groq, Mistral, DeepSeek
+    # Words of OpenAI, of servers that speak its protocol, and of vLLM, Groq, Mistral and DeepSeek
     r"context_length_exceeded|maximum context length|max(imum)? (model|sequence|seq)[ _]len"
-    # Anthropic, Bedrock, Google
+    # Words of Anthropic, Bedrock and Google
     r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
-    # llama.cpp, Ollama, LM Studio, and others
+    # Words of llama.cpp, Ollama, LM Studio, and others
     r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum "
     r")?context|exceed_context_size|exceed\w* (the )?(maximum )?context "
     r"(length|size|window)|context (length|window|size) (was )?exceeded|too many tokens",

@@ -94,7 +94,7 @@ class PendingCall:
 
     @property
     def key(self) -> str:
-        """Its id as a string, because some servers answer 1 with "1"."""
+        """The id of the request as a string, because some servers answer the id 1 with "1"."""
         return str(self.message.id)
 
     def wake(self) -> None:

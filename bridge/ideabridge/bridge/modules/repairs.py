@@ -77,7 +77,9 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _LATER: Final = frozenset({"ttlMs", "cacheScope", "resultType", *QUESTIONS})
-"""Members of results that exist only in 2026-07-28. For earlier versions, the SDK ignores them."""
+"""Members of results that exist only in version 2026-07-28. For earlier versions, the SDK ignores
+them.
+"""
 
 _CALL_MEMBERS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 _MOST_COMPLETIONS: Final = 100

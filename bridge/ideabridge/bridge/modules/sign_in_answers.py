@@ -42,7 +42,7 @@ _DECIDES: Final = frozenset(
 """The members that decide where a secret is sent, and how it is used."""
 
 _EXACT: Final = 2.0**53
-"""Below this, a float has an exact integer part."""
+"""Floats below this number represent every integer exactly."""
 
 Note = Callable[[str], None]
 """A function that receives a note on what was repaired."""

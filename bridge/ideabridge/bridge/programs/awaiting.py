@@ -209,7 +209,7 @@ class _Program:
                 )
             elif self._is_thrown_away(node):
                 yield _at(
-                    node, f"{call} itself is put into a value, not its result: write `await {call}`"
+                    node, f"{call} itself is in a value, not its result: write `await {call}`"
                 )
             elif (
                 isinstance(parent, ast.Return) and self._is_async(parent) and not self._awaits_twice

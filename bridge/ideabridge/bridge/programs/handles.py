@@ -82,12 +82,12 @@ class Handle:
 
     @property
     def path(self) -> str:
-        """`keys` as a string, such as `rows.0`."""
+        """The path of the part as a string, such as `rows.0`."""
         return format_path(self.keys).removeprefix(".")
 
     @property
     def type(self) -> str:
-        """`array`, `object` or `text`."""
+        """The type of the value: `array`, `object` or `text`."""
         if isinstance(self.value, list):
             return "array"
         if isinstance(self.value, dict):

@@ -90,7 +90,8 @@ SESSIONS: Final = 12
 programs."""
 
 _AGAIN: Final = 0.002
-"""Roughly how long, in seconds, running a program again takes for each call that it has made."""
+"""The approximate time, in seconds, that each call of a program adds when the program runs again.
+"""
 
 _CHECKED: Final = 256
 """How many programs the sandbox remembers check results for."""

@@ -109,7 +109,9 @@ class SessionInfo:
         return not self.session
 
     def to_json(self) -> JSONObject:
-        """`{"run", "calls", "tools", "client", "began", "last", "in_progress"?, "ambiguous"?}`."""
+        """Return `{"run", "calls", "tools", "client", "began", "last", "in_progress"?,
+        "ambiguous"?}`.
+        """
         entry: JSONObject = {
             "run": self.run,
             "calls": self.calls,

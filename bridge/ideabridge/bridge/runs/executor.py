@@ -266,7 +266,7 @@ class ObservedRun(Protocol):
 
     @property
     def parent(self) -> ObservedRun | None:
-        """For a room, the run whose call it answers."""
+        """The run whose call this run answers, if this run is a room."""
         ...
 
     @property

@@ -1034,7 +1034,7 @@ class RunningCalls:
             if effect.key in self._cancelled:
                 return
             if not self._runner.wanted or not self._runner.machine.is_current(index):
-                # The activity kept its context, or left a thread behind.
+                # The activity kept its context after it had returned, or left a thread running.
                 raise ActivityError(
                     "add_message: the solution of this call has ended; the message comes too late"
                 )

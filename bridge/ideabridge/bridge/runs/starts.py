@@ -268,7 +268,7 @@ def start_solve(
 
 
 PLAN = "plan"
-"""Recorded instead of a mind's name for a Solution that is the plan of an idea."""
+"""The name that is recorded instead of a mind's name for a Solution that is the plan of an idea."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:

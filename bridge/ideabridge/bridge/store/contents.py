@@ -97,7 +97,7 @@ def _ends(entry: int) -> bool:
 
 
 def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Divide `entries` into closed stretches and the open rest."""
+    """Divide `entries` into closed stretches and the entries after them, which are still open."""
     stretches: list[list[int]] = []
     start = 0
     for place, entry in enumerate(entries, 1):

@@ -82,7 +82,7 @@ class Families:
     def _root(self, key: Key) -> Key:
         above = self._above[key]
         while above != key:
-            # Path halving, as in union-find.
+            # This is path halving, as in union-find.
             self._above[key] = self._above[above]
             key = above
             above = self._above[above]

@@ -31,7 +31,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
 
 LEFT_OUT: Final = "(left out)"
-"""Replaces a literal that was copied from a result."""
+"""The text that replaces a literal that was copied from a result."""
 
 LEFT_OUT_NUMBER: Final = "†data.left_out"
 """The reference that replaces a number that was copied from a result. It never has a value."""

@@ -31,7 +31,7 @@ _WINDOW: Final = 24
 """How many bytes before a position go into the checksum that decides whether to cut there."""
 
 _ONE_IN: Final = 8
-"""Average number of candidates for each cut; a power of 2."""
+"""The average number of candidates for each cut, which is a power of 2."""
 
 
 def cut(raw: bytes) -> list[bytes]:

@@ -119,7 +119,7 @@ class Need:
 
     @property
     def text(self) -> str:
-        """`module/tool`."""
+        """The name of the tool for people, such as `module/tool`."""
         return f"{self.module}/{self.tool}" if self.module else self.tool
 
 

@@ -45,13 +45,13 @@ class Sight(Enum):
 
 
 SEES_ALL: Final = Sight.ALL
-"""Used instead of a caller for viewers that see everything in a store: its owner on this machine,
-ideabridge itself, and admins on the page.
+"""The value that is used instead of a caller for viewers that see everything in a store: its owner
+on this machine, ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""Who looks something up: `SEES_ALL`, or a caller, which finds only what it owns and what is shared
-with it.
+"""The one who looks something up: `SEES_ALL`, or a caller, who finds only what the caller owns and
+what is shared with the caller.
 """
 
 

@@ -132,12 +132,12 @@ class Visitor:
 
     @property
     def decider(self) -> Decider:
-        """Who is recorded as having decided when this visitor makes a decision."""
+        """The decider that is recorded when this visitor makes a decision."""
         return Decider("person", "page", self.name)
 
     @property
     def scope(self) -> Viewer:
-        """What the visitor may see: the same as the visitor's caller, or everything."""
+        """The scope of what the visitor may see: what the visitor's caller sees, or everything."""
         return SEES_ALL if self.manages else self.caller
 
 

@@ -337,7 +337,7 @@ class IdeaPages:
         return self._site.back(request, path, f"{tool} holds{notes}.")
 
     async def choose_version(self, request: Request) -> Response:
-        """Pin, unpin or roll back."""
+        """Pin a version, undo a pin, or return to an earlier version."""
         publication = self._own(request)
         form = form_of(request)
         publications = self._bridge.store.publications

@@ -68,7 +68,7 @@ class Pending:
 
     @property
     def key(self) -> str:
-        """`RUN:APPROVAL`."""
+        """The key of the decision, in the form `RUN:APPROVAL`."""
         return f"{self.record.id}:{self.approval}"
 
     def shown(self, room: Room) -> ShownQuestion:

@@ -69,7 +69,7 @@ _CONNECT_S: Final = 4
 """How long, in seconds, to wait for a connection."""
 
 _DOWN_S: Final = 1.0
-"""After a server refused a connection, how long, in seconds, it is not asked again."""
+"""The time, in seconds, for which a server is not asked again after it has refused a connection."""
 
 _FATE_S: Final = 10.0
 """How long, in seconds, a connection keeps asking whether a transaction was committed."""
