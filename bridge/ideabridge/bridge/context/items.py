@@ -27,8 +27,8 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return the member of every item that a field (or its keys) names, or MISSING for items
-    without it.
+    """Return, for every item, the member that a field (or the keys of the field) names, or MISSING
+    if the item has no such member.
     """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:

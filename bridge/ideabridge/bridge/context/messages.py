@@ -50,7 +50,7 @@ DEFAULT_ROLES: Final = {
 """The default roles of typed messages. Every other type defaults to `user`."""
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error, which may be direct members of its message."""
+"""The members of an error, which may also be direct members of the message about the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 def title_of(raw: Sequence[JSON]) -> str:
     """Return one line for people about a context without a task: the last text of the user, or the
-    kinds of its messages.
+    kinds of the messages in the context.
 
     Raises:
         MessageError: as for `read_context`.

@@ -20,7 +20,7 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block without nulls, in which another text replaces its base64 or its
+    """Return a copy of a block without nulls, in which another text replaces the block's base64 or
     text. A link has neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}

@@ -213,8 +213,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """Return the literal with references to the same part of other results of the tool that its
-        value comes from.
+        """Return the literal, with references to the same part of other results of the tool that
+        the literal's value comes from.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -289,8 +289,8 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return at most three other calls of a tool, nearest to one of its calls first. If two are
-    equally near, the earlier one comes first.
+    """Return at most three other calls of a tool. The calls that are nearest to a given call come
+    first. If two are equally near, the earlier one comes first.
 
     Args:
         places: the places of all calls of the tool, in order.

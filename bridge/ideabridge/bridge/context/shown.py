@@ -4,7 +4,7 @@ Everything that the author of a context wrote is shown in full. A *result* is a 
 returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
 of a `call` message points. `Showing` decides which results are shown in full, as long as they fit
 into `Shown`: first the results of the tool that reads parts of values, then all others, each time
-the newest first. Each of the rest appears as `{"shortened": reference, "type", "bytes",
+the newest first. Each remaining result appears as `{"shortened": reference, "type", "bytes",
 "preview"}`, and the text around it says so.
 
 All of this depends only on the messages, so a Request can be recreated from its stored context.
@@ -588,8 +588,9 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The maximum number of characters of a string in the preview of a result, which is part of the
-line of its call."""
+"""The maximum number of characters of a string in the preview of a result. The preview is part of
+the line that shows the call.
+"""
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
 

@@ -212,7 +212,7 @@ class Watch:
     class never compares a time that another process wrote with a time of this process. A driver
     changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
     the same row for the duration of the lease. The lease of a live process on this system does not
-    lapse, however late its heartbeat is, because the process may be busy. The lease of a stopped
+    lapse, however late the heartbeat is, because the process may be busy. The lease of a stopped
     process does lapse: nobody knows when it will continue.
 
     Args:

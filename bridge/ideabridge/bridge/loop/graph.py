@@ -421,7 +421,7 @@ class Graph:
 
     def _check_written_result(self, call: Call) -> None:
         """Check that a result written by a mind is text, if the tool's definition does not describe
-        its result.
+        the result.
         """
         if self._rules < 1 or not call.has_latent or call.problems:
             return
@@ -460,8 +460,8 @@ class Graph:
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
-        """Check the parameters of a call in advance, with the values that already exist at its
-        references.
+        """Check the parameters of a call in advance, with the values that the call's references
+        already have.
 
         A call that may not run at all is checked when its turn comes: a test decides whether it
         runs, or it runs for each item of a list that is unknown or empty.

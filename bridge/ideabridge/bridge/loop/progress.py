@@ -92,7 +92,9 @@ class Item:
 
     @property
     def waits_for_person(self) -> bool:
-        """Return whether a person is being asked a question of its module, or about its outcome."""
+        """Return whether a person is being asked about the outcome of the execution, or is asked
+        something by the module that runs it.
+        """
         return self.question is not None or self.doubt is not None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:

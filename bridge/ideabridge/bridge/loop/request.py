@@ -418,7 +418,7 @@ def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message
     after them.
 
     It consists of the initial context with the current state, what the last Solution printed and
-    added, and its corrections and errors.
+    added, and the corrections and errors of that Solution.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):

@@ -2,8 +2,8 @@
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
 rules are outside the loop, see `standing_rules.py`. The runner looks them up when a call is about
-to ask, and journals a rule that covers the call in its `CallDecided`. Folding the journal needs no
-rules: the journal says what they decided.
+to ask, and journals a rule that covers the call in the call's `CallDecided`. Folding the journal
+needs no rules: the journal says what they decided.
 """
 
 from __future__ import annotations

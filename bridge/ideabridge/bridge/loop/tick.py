@@ -109,9 +109,9 @@ class Group:
     """Decides what happens to the other calls of a Solution when one call ends.
 
     Args:
-        pattern: `all`: a failure cancels the rest, and nothing is written before every call has
-            succeeded. `any`: the first success cancels the rest. `race`: the first call that ends
-            cancels the rest. None: the calls are independent.
+        pattern: `all`: a failure cancels all other calls, and nothing is written before every call
+            has succeeded. `any`: the first success cancels all other calls. `race`: the first call
+            that ends cancels all other calls. None: the calls are independent.
 
     Attributes:
         decided: why the calls that have not settled are cancelled, or None if they are not.
@@ -572,8 +572,8 @@ class Tick:
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_approval(self, progress: Progress) -> None:
-        """Drop the question whether a call may run, together with the grant that would answer
-        it.
+        """Withdraw the question whether a call may run, and the grant that would answer the
+        question.
         """
         self._withdraw_grant(progress)
         self.due.pop(("approve", progress.call.index, None), None)

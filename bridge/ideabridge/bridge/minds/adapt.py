@@ -49,8 +49,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """Return the schema of a Solution without alternatives at its top level, which endpoints
-    refuse.
+    """Return the schema of a Solution without alternatives at the top level, because endpoints
+    refuse such alternatives.
 
     Calls and output are required, and a program is allowed beside them. A Solution that has a
     program, no calls and no output is read as a program.

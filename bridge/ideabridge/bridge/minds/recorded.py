@@ -1,8 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-It finds a stored idea by the id of the Request, which is the hash of its context and schema. A
-recording therefore answers as long as the task, the tools and all results of calls are the same.
-Otherwise its error shows the differences.
+It finds a stored idea by the id of the Request, which is the hash of the Request's context and
+schema. A recording therefore answers as long as the task, the tools and all results of calls are
+the same. Otherwise its error shows the differences.
 """
 
 from __future__ import annotations

@@ -338,7 +338,9 @@ dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
-"""How long, in seconds, the result of a call waits for its log messages and progress at most."""
+"""The maximum time, in seconds, that the result of a call waits until the call's log messages and
+progress are forwarded.
+"""
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """A function that starts a task."""

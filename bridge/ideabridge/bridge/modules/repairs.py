@@ -474,8 +474,8 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
 
 def _with_type(schema: object) -> object:
-    """Return the schema of the parameters with its type. The type is always "object", but some
-    servers leave it out.
+    """Return the schema of the parameters, with a `type` if it has none. The type is always
+    "object", but some servers leave it out.
     """
     members = object_of(schema)
     if members is None or "type" in members:

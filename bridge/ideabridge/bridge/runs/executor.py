@@ -451,7 +451,7 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        Its `kind` is `runtime`. If the call's `tool` may change something, it is `unknown` if
+        Its `kind` is `runtime`. If the call's `tool` may change something, the kind is `unknown` if
         nobody knows whether the call took effect, and `ran` if the call ran but its result cannot
         be used. `sent` is what the tool sent in addition to the message; see `ModuleError`.
         """

@@ -558,8 +558,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # Record the author before posting the event, because the step may end at once and its idea
-        # be saved.
+        # Record the author before posting the event, because the step may end at once, and its idea
+        # is then saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes

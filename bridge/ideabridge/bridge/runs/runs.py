@@ -1296,7 +1296,9 @@ class Runs:
     def _perform_under_lease(
         self, step: WrittenStep, run: Run, record: RunRecord, purpose: Purpose
     ) -> Run:
-        """Take the lease and write the outcome for a run in one transaction, then do the rest."""
+        """Take the lease and write the outcome for a run in one transaction, then do what remains
+        to be done.
+        """
         try:
             with run.driver.whole():
                 is_current = run.driver.take()

@@ -243,7 +243,7 @@ def keep_ended(
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store a run of ended calls, with one idea that has all of its calls as one Solution. Its
+    """Store a run of ended calls, with one idea whose Solution contains all of these calls. Its
     events must already have been screened.
 
     Args:

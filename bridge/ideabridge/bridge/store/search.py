@@ -178,8 +178,8 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the start of a context, which contains the task, and its end. The results of calls in
-    between are left out.
+    """Return the start of a context, which contains the task, and the end of the context. The
+    results of calls in between are left out.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 

@@ -116,8 +116,8 @@ class Card:
 
     @classmethod
     def of(cls, pending: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
-        """Return the card that shows a decision to a visitor. This takes 50 ms for each MB that
-        would run.
+        """Return the card that shows a decision to a visitor. This takes 50 ms for each MB of the
+        content of the decision.
         """
         shown = pending.shown(room)
         question = pending.question

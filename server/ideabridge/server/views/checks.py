@@ -215,7 +215,8 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
-    """Describe the size of an open store, its latest runs, and what is deleted when.
+    """Describe the size of an open store, its latest runs, and which runs will be deleted at what
+    time.
 
     Raises:
         StoreError: the store cannot be read.
