@@ -513,7 +513,7 @@ def tool(
         function: the function, if the decorator has no parentheses.
         name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
-        title: a title for people.
+        title: a human-readable title.
         read_only: whether it changes nothing. None here and below means not declared.
         destructive: whether it may destroy something.
         idempotent: whether repeating a call has no further effect.

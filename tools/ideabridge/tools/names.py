@@ -86,8 +86,8 @@ def _visible(part: str, keep: str) -> str:
 
 
 def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
-    """Return the JSON text of a value for people: on one line (with `compact`, without spaces
-    between its parts), or with `indent` spaces for each level.
+    """Return the JSON text of a value in a form that is safe to read: on one line (with `compact`,
+    without spaces between its parts), or with `indent` spaces for each level.
 
     Every character that a person would not recognise (see `visible`) becomes a JSON escape, in keys
     and in values. The text is still JSON with the same value. An escape cannot be mistaken for a

@@ -394,8 +394,8 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The name for people: `module.name`, with the name that the module uses, or only the name
-        for a tool of this process.
+        """The name that people see: `module.name`, with the name that the module uses, or only the
+        name for a tool of this process.
         """
         module, name = self.origin
         if module is not None and not self.in_room:

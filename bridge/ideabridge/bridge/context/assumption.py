@@ -1,5 +1,5 @@
-"""Assumptions: the values that a replay used although their explanations differ, as text and as
-choices for people.
+"""Assumptions: the values that a replay used although their explanations differ, as text to read
+and as choices to make.
 
 The description of a tool names the values that are open (`evidence_sentence`), an answer names what
 it assumed (`assumption_lines`), and a person who is asked can choose another value
@@ -54,7 +54,7 @@ class Candidate:
         source: the explanation that gives it.
         value: the value, which a person can choose. MISSING if the explanation has no value, or if
             the value is not shown in full.
-        shown: the first part of the value, for people.
+        shown: the first part of the value, in readable form.
     """
 
     source: str
@@ -102,7 +102,7 @@ class Assumption:
 
     @property
     def line(self) -> str:
-        """The assumption in one line, for people and models."""
+        """The assumption in one line that people and models can read."""
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"
@@ -315,7 +315,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
     Args:
         assumed: see `Settled.assumed`.
         call: the resolved call after the edit.
-        who: who chose the values, in words for people.
+        who: who chose the values, in readable words.
     """
     left: list[JSONObject] = []
     for entry in assumed:

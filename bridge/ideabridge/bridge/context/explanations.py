@@ -119,7 +119,7 @@ class Explanation:
 
     @property
     def shown(self) -> str:
-        """The explanation in one line, for people."""
+        """The explanation in one readable line."""
         raise NotImplementedError
 
     @property
@@ -409,7 +409,7 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts that contain a word, for people. Empty if there are none."""
+        """The constant parts that contain a word, as readable text. Empty if there are none."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(
             show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
@@ -848,8 +848,8 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """Return a value for people under a key. A long value is cut, and marked by `"shortened": true`
-    next to it.
+    """Return an object that shows a value under a key. A long value is cut, and marked by
+    `"shortened": true` next to it.
     """
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
@@ -869,8 +869,8 @@ EXPLAINED: Final = "†explained"
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
-    """Return a published plan for people. Each explained literal is replaced by a description of
-    what the call sends.
+    """Return a published plan in a form that people can read. Each explained literal is replaced by
+    a description of what the call sends.
 
     The description is `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
     the value of the first explanation that has one, not the literal. The other members, such as

@@ -231,7 +231,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """Return one line for people about a context without a task: the last text of the user, or the
+    """Return one readable line about a context without a task: the last text of the user, or the
     kinds of the messages in the context.
 
     Raises:

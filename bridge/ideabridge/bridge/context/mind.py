@@ -89,7 +89,7 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a title for people. Its `name` only says what kind of mind it is."""
+    """A mind with a human-readable title. Its `name` only says what kind of mind it is."""
 
     @property
     def title(self) -> str:

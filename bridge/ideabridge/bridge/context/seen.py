@@ -59,7 +59,7 @@ class Novelty:
     """Something that no run has seen.
 
     Attributes:
-        text: what is new, for people.
+        text: what is new, in words.
         mild: whether the novelty is only reported and is no reason to ask, as for a number outside
             the range of the numbers seen.
         lone: whether the runs had only one number, which does not make a range.

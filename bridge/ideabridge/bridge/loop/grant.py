@@ -129,7 +129,7 @@ class Grant:
         return summary
 
     def __str__(self) -> str:
-        """Say what the grant allows, for people."""
+        """Return a readable description of what the grant allows."""
         if self.most is None:
             count = f"{self.used} calls so far"
         else:

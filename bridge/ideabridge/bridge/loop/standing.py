@@ -31,7 +31,7 @@ class StandingTool:
 
     @property
     def label(self) -> str:
-        """The name for people: `module.name`, or only the name for a tool of this process."""
+        """The name that people see: `module.name`, or only the name for a tool of this process."""
         return f"{self.module}.{self.name}" if self.module else self.name
 
 

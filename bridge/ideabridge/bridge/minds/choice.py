@@ -24,7 +24,7 @@ class Choice:
 
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
-        why: the reason, for people.
+        why: the reason, in words.
         shown: the limits that the mind states for shown results; see `Limited`.
     """
 

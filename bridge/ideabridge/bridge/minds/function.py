@@ -46,7 +46,7 @@ class FunctionMind:
 
     @property
     def title(self) -> str:
-        """The name of the function, for people."""
+        """The name of the function, which people see."""
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:

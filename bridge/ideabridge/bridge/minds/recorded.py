@@ -53,7 +53,7 @@ class Recorded:
 
     Args:
         store: an open store; it stays open.
-        title: the title of the recording, for people.
+        title: the human-readable title of the recording.
     """
 
     name = "recorded"

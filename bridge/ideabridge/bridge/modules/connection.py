@@ -567,8 +567,8 @@ class Connection:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people about the module's tools, about output that is not a message, and about
-        dropped notifications.
+        """Human-readable notes about the module's tools, about output that is not a message, and
+        about dropped notifications.
         """
         notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
         if self.list_fault is not None:

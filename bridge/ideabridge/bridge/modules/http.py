@@ -348,7 +348,9 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """Format an address for people: shortened, and without the parts that may be secret."""
+    """Return an address in the form that people see: shortened, and without the parts that may be
+    secret.
+    """
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
 
 

@@ -60,7 +60,7 @@ class Listing:
 
     Attributes:
         tools: the allowed and usable tools, by name.
-        notes: notes about the tools, for people.
+        notes: human-readable notes about the tools.
         left_out: for each listed tool that is not in `tools`, the reason, by name.
         denied: the names of tools that the module lists but the configuration does not allow.
         unfinished: True if a page failed or did not arrive, so that there may be more tools.

@@ -421,7 +421,7 @@ class Module:
         return [] if self._connection is None else self._connection.last_words
 
     def status(self) -> ModuleStatus:
-        """The status of the module, for people."""
+        """The status of the module, in the form that people see."""
         connection = self._connection
         peer = self._peer
         error = self._error

@@ -80,7 +80,7 @@ class Oddities:
 
     @property
     def lines(self) -> list[str]:
-        """The notes for people, in order of first occurrence. A repeated note includes its
+        """The notes as people see them, in order of first occurrence. A repeated note includes its
         count.
         """
         quotes = self._quotes()

@@ -102,7 +102,7 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people that say why the lists that were read last are incomplete."""
+        """Human-readable notes that say why the lists that were read last are incomplete."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:

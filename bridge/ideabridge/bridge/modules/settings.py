@@ -1,5 +1,5 @@
 """Settings: one entry of `mcpServers` (`ModuleConfiguration`), its values with variables filled in
-(`expand`), and the status of a module for people (`ModuleStatus`).
+(`expand`), and the status of a module as people see it (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they have the same meaning, and ignored if they concern only the host's user
@@ -627,8 +627,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module, for people (`servers list`). In all strings, secrets are masked, and
-    long ones are shortened.
+    """The status of a module as people see it (`servers list`). In all strings, secrets are masked,
+    and long ones are shortened.
 
     Attributes:
         tools: the number of allowed tools.

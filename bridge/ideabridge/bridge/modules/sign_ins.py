@@ -179,8 +179,8 @@ class SignInFile:
             raise SignInError("the keyring holds something else than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
-        """Store the sign-in in the keyring if that works, otherwise in the file. Return where it is
-        stored, worded for people.
+        """Store the sign-in in the keyring if that works, otherwise in the file. Return a
+        description of where it is stored.
 
         Raises:
             SignInError: the sign-in is too large, or the file cannot be written.

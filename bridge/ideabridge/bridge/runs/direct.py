@@ -133,7 +133,7 @@ class SessionInfo:
 
     @property
     def line(self) -> str:
-        """A description of the session in one line, for people and models."""
+        """A one-line description of the session that people and models can read."""
         tools = ", ".join(self.tools)
         line = (
             f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to "

@@ -63,7 +63,7 @@ class Pin:
 
     @property
     def label(self) -> str:
-        """The name of the tool for people, such as `module.tool`."""
+        """The name of the tool as people see it, such as `module.tool`."""
         if not self.module:
             return self.tool
         if self.module.startswith(IDEA):

@@ -166,7 +166,7 @@ class ListedRun(TypedDict):
     Attributes:
         run: the id.
         status: see `RunStatus`.
-        title: one line for people.
+        title: a human-readable line.
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
         created: the time at which it began, ISO 8601 in UTC.
@@ -309,7 +309,7 @@ class Runs:
         Args:
             start: the machine and the first events.
             caller: the owner.
-            title: one line for people.
+            title: a human-readable line.
             room: for a room, its id and the run whose call it answers.
 
         Raises:

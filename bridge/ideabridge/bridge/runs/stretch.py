@@ -251,7 +251,7 @@ def keep_ended(
         run_id: the id of the run.
         run: the run.
         caller: its owner.
-        title: one line for people, or "" to use the names of the tools.
+        title: a human-readable line, or "" to use the names of the tools.
         fingerprint: the fingerprint of the configuration.
         origin: where the run comes from, which its summary records.
 

@@ -175,7 +175,7 @@ class Upkeep(ABC):
 
     @abstractmethod
     def engine(self) -> str:
-        """Return the name and version of the database, for people."""
+        """Return the name and version of the database as readable text."""
 
     @abstractmethod
     def used_bytes(self) -> int:

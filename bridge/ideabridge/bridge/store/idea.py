@@ -113,7 +113,7 @@ class IdeaMeta:
         usage: tokens and cost, as the mind reports them.
         time: when the idea was saved, ISO 8601 in UTC; the store replaces "" with the current time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
-        title: a one-line title for people.
+        title: a human-readable title of one line.
         description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.

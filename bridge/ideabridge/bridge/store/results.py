@@ -49,7 +49,7 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """Return the JSON type of a value, worded for people."""
+    """Return the JSON type of a value in plain words."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, list):

@@ -69,7 +69,7 @@ class RunRecord:
         id: the run's id.
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
-        title: a one-line title for people.
+        title: a human-readable title of one line.
         fingerprint: the fingerprint of the configuration that it was created with.
         parent: if the run is a room, the run whose call it answers.
         status: `running`, or the status that `set_status` stored last.

@@ -119,7 +119,7 @@ class Need:
 
     @property
     def text(self) -> str:
-        """The name of the tool for people, such as `module/tool`."""
+        """The name of the tool as people see it, such as `module/tool`."""
         return f"{self.module}/{self.tool}" if self.module else self.tool
 
 

@@ -97,7 +97,7 @@ class ToolMemory:
 
         Args:
             module: the fingerprint of the module's configuration.
-            name: the module's name, for people.
+            name: the module's name, which is stored for people who read the table.
             tools: the definitions.
         """
         body = encode(tools)
@@ -203,6 +203,6 @@ class ToolMemory:
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
         """Replace the shapes (JSON Schemas) of a tool's results. For `owner` and `tool`, see
-        `shapes`; `name` is the tool's name, for people.
+        `shapes`; `name` is the tool's name, which is stored for people who read the table.
         """
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)

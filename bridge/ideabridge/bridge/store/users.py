@@ -146,8 +146,8 @@ def user_of(caller: str) -> str | None:
 
 
 def person_of(caller: str) -> str:
-    """Return what to call a caller in texts for people: the user's name if the caller is a user,
-    otherwise the caller itself.
+    """Return the name of a caller in messages and on pages: the user's name if the caller is a
+    user, otherwise the caller itself.
     """
     return user_of(caller) or caller
 

@@ -44,7 +44,7 @@ class RefusedMessage:
     Attributes:
         id: the id of the request, or None if it has no usable id.
         code: the error code of JSON-RPC.
-        why: what is wrong, for people.
+        why: what is wrong, in words.
     """
 
     id: int | float | str | None

@@ -66,13 +66,13 @@ def moment(at: float | str | None) -> str:
 
 
 def as_json(value: JSON) -> str:
-    """Return a value as indented JSON for people."""
+    """Return a value as indented, readable JSON."""
     return readable_json(value, 2)
 
 
 def text_of(value: JSON) -> str:
-    """Return a value for people: a string unchanged except that hidden characters are made visible,
-    and anything else as indented JSON.
+    """Return a value as readable text: a string unchanged except that hidden characters are made
+    visible, and anything else as indented JSON.
     """
     if isinstance(value, str):
         return visible(value, "\n\t")

@@ -1,4 +1,4 @@
-"""History: a run as its journal records it, described for people.
+"""History: a run as its journal records it, described in words.
 
 `read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page
 show its entries.
@@ -40,7 +40,7 @@ def doubt_lines(machine: Machine) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One event of a run, described for people by `text`.
+    """One event of a run, described in words by `text`.
 
     Attributes:
         number: the sequence number of the event, from 1.

@@ -64,7 +64,7 @@ class ShownQuestion:
     """A question as one place shows it.
 
     Attributes:
-        content: what would happen, as indented JSON for people, or only its beginning if the
+        content: what would happen, as indented and readable JSON, or only its beginning if the
             question is not shown in full.
         why: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
@@ -116,7 +116,7 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
 
-    # A call may be megabytes in size, and formatting JSON for people takes a second per megabyte.
+    # A call may be megabytes in size, and formatting readable JSON takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)

@@ -1,4 +1,4 @@
-"""Text: short forms of numbers, values and errors, for people."""
+"""Text: short, readable forms of numbers, values and errors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The first part of a value: its JSON for people begins with the same `most` characters as that
+    """The first part of a value: its readable JSON begins with the same `most` characters as that
     of the whole value, and is hardly longer.
 
-    Formatting a result of several megabytes as JSON for people takes seconds, and people see only
-    its beginning.
+    Formatting a result of several megabytes as readable JSON takes seconds, and people see only its
+    beginning.
 
     Attributes:
         value: the part.
@@ -90,8 +90,8 @@ class Beginning:
 
 
 def source_text(program: str) -> str:
-    """Return the text of a program for people, with its lines and indentation. Hidden characters
-    are shown as escapes.
+    """Return the text of a program in readable form, with its lines and indentation. Hidden
+    characters are shown as escapes.
     """
     lines: list[str] = []
     for line in program.split("\n"):

@@ -1,4 +1,4 @@
-"""The values of a call as a table for people, in plain text: a parameter and its value in each row.
+"""The values of a call as a readable table in plain text: a parameter and its value in each row.
 
 Each line with text from outside begins with a mark, so that no value can be mistaken for a row, or
 for ideabridge's own words.
