@@ -404,7 +404,7 @@ class UsageNoted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
-    """A Solution that arrived whole is accepted into the run.
+    """A Solution that arrived in one piece is accepted into the run.
 
     `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, if it was not
     the caller who answers turn by turn. With a `pattern`, its calls form a group. `explained` says
@@ -440,7 +440,7 @@ class GroupCommitted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionRejected(Journaled):
-    """A malformed Solution arrived whole. Nothing of it ran, and the Request stays open."""
+    """A malformed Solution arrived in one piece. Nothing of it ran, and the Request stays open."""
 
     name: ClassVar[str] = "solution_rejected"
     solution: JSON

@@ -10,8 +10,8 @@ A call may wait for other calls for three reasons: it reads what they write, it 
 *Data.* A read is bound to the value from before the Solution and to the calls listed before it that
 write an overlapping path. Only if neither exists is it bound to calls listed after it, which are
 not known until the answer has ended. A Solution therefore means the same whether it is streamed,
-arrives whole, is resumed or is replayed. `add` reads a call and binds what it can; `close` binds
-the rest, finds references that nothing supplies, and names cycles.
+arrives in one piece, is resumed or is replayed. `add` reads a call and binds what it can; `close`
+binds the rest, finds references that nothing supplies, and names cycles.
 
 *Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects
 happen in the order in which it lists them. Within one module and instance:
@@ -343,7 +343,7 @@ class Graph:
     def take(
         self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None
     ) -> None:
-        """List the calls of a Solution that arrived whole, and close it. `places` is as in
+        """List the calls of a Solution that arrived in one piece, and close it. `places` is as in
         `SolutionProposed`.
         """
         if self.explained is not None:
@@ -650,7 +650,7 @@ class Graph:
 
         Later alternatives count even if they are never needed, because such calls may form a circle
         in which the order gives way. If a call started before this is known, it would run earlier
-        than in an answer that arrives whole.
+        than in an answer that arrives in one piece.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
             return True

@@ -590,7 +590,7 @@ class Machine:
         self._settle_plan(self._planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
-        """Run a Solution that has arrived whole."""
+        """Run a Solution that has arrived in one piece."""
         self._begin(proposal)
         tick = self._solving()
         tick.corrections.extend(self._judge_members())

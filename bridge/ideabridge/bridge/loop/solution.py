@@ -1,8 +1,9 @@
 """Solution: the calls and the output of one answer, read and checked before any of them runs.
 
-`SolutionReader` makes a `Proposal` of each Solution that arrives whole: it binds the references and
-finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces are collected,
-it waits for a person's decision, and it either runs as a whole or returns to the mind.
+`SolutionReader` makes a `Proposal` of each Solution that arrives in one piece: it binds the
+references and finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces
+are collected, it waits for a person's decision, and it either runs as a whole or returns to the
+mind.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Proposal:
 
     @classmethod
     def whole(cls, graph: Graph, event: SolutionProposed) -> Self:
-        """Bind a Solution that arrived whole."""
+        """Bind a Solution that arrived in one piece."""
         graph.take(event.calls, event.output, event.places)
         if event.pattern is not None:
             _check_group(graph, event.pattern, event.output)
@@ -190,8 +191,9 @@ def rejection(errors: Sequence[JSONObject]) -> str:
 # -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""Maximum number of references in a Solution that arrives whole: binding each takes 30 us in the
-event loop."""
+"""Maximum number of references in a Solution that arrives in one piece: binding each takes 30 us in
+the event loop.
+"""
 
 MOST_BOUND: Final = 200_000
 """Maximum number of edges between its calls: if each of 5,000 calls reads what all of them write,
@@ -279,7 +281,7 @@ class SolutionReader:
         )
 
     def check(self, event: SolutionProposed) -> CheckedSolution:
-        """Check a Solution that arrives whole. `take` does not bind it a second time."""
+        """Check a Solution that arrives in one piece. `take` does not bind it a second time."""
         errors = self.check_count(len(event.calls)) or _over_references(event.calls, event.output)
         if errors:
             return CheckedSolution(event, errors)
@@ -379,7 +381,7 @@ class Planning:
     Args:
         reader: reads the Solutions of the run.
         step: the step of the run.
-        plan: the plan, if it arrived whole. Otherwise `take` collects its pieces.
+        plan: the plan, if it arrived in one piece. Otherwise `take` collects its pieces.
     """
 
     def __init__(self, reader: SolutionReader, step: int, plan: Proposal | None = None) -> None:

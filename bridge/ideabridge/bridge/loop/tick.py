@@ -169,7 +169,8 @@ class Tick:
     """Runs the calls of one Solution.
 
     Args:
-        graph: the Solution's calls. The graph is already closed if the Solution arrived whole.
+        graph: the Solution's calls. The graph is already closed if the Solution arrived in one
+            piece.
         memory: the documents of the run.
         settings: the settings of the run.
         schemas: the state schemas, keyed by instance.
@@ -244,7 +245,7 @@ class Tick:
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
 
     def take_up(self) -> None:
-        """Add every call of a Solution that arrived whole, whose graph is closed."""
+        """Add every call of a Solution that arrived in one piece, whose graph is closed."""
         for call in self.graph.calls:
             self._list(call)
         self._drain()

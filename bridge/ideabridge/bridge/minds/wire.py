@@ -3,9 +3,9 @@ minds.
 
 The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
 long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit every
-answer, refuse compressed answers and web pages, and accept a chat completion that arrives whole
-although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into errors of
-minds, whose classes determine how the exchange continues.
+answer, refuse compressed answers and web pages, and accept a chat completion that arrives in one
+piece although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into errors
+of minds, whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ async def _check(response: Response) -> None:
 
 
 def _as_stream(body: bytes) -> bytes:
-    """Convert a chat completion that arrived whole into the events of a stream.
+    """Convert a chat completion that arrived in one piece into the events of a stream.
 
     Raises:
         ModelUnavailableError: the body is an error, or not a complete object.
