@@ -256,4 +256,4 @@ async def test_the_clients_model_goes_on_where_the_plan_has_no_value(
             assert result.meta["ideabridge/answer"] == way
 
     [asked] = model.asked
-    assert "calls.0.b has no value for these data" in said(asked)
+    assert "calls.0.b has no value for this data" in said(asked)

@@ -165,7 +165,7 @@ def short_printed(text: str) -> str:
     most = INLINE * 4
     if len(text) <= most:
         return text
-    return f"{text[:most]}... ({len(text):,} characters; an output can be read in full)"
+    return f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:

@@ -475,7 +475,7 @@ def _row(decided: Decided) -> JSONObject:
 
 
 def _waits_no_longer(key: str) -> str:
-    return f"{key[:200]} is not waiting for a decision; it may have been settled"
+    return f"{key[:200]} waits for no decision; it may have been settled"
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
@@ -490,7 +490,7 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{pending.key} was not shown in full, or the question has changed since it was shown: "
+        f"{pending.key} was not shown whole, or the question has changed since it was shown: "
         "open it with `Show all`, and decide there. You can deny it anywhere"
     )
 

@@ -104,7 +104,7 @@ class FileWatch:
         except (StoreError, sqlite3.Error) as error:
             self._unsaved = fault
             self._advice = (
-                f"Its contents could not be saved: {error}. If it was moved, move "
+                f"Its content could not be saved: {error}. If it was moved, move "
                 "it back to continue"
             )
             return
@@ -112,7 +112,7 @@ class FileWatch:
         self._unsaved = ""
         name = files.path.name
         self._advice = (
-            f"Its contents are saved in {target}. To continue with them, end every process "
+            f"Its content is saved in {target}. To continue with it, end every process "
             f"that uses the store, delete what is left of {name}, {name}-wal and "
             f"{name}-shm, and move that file to {files.path}"
         )
