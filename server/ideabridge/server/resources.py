@@ -23,7 +23,9 @@ from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import MAX_NAME, is_safe_name
+from ideabridge.tools.typed import read_as
 
 PAGE: Final = 100
 """Number of entries on one page."""
@@ -280,32 +282,14 @@ def _prompt_message(role: str, text: str) -> types.PromptMessage:
     return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 
 
-def _properties(publication: Publication) -> JSONObject:
-    properties = (publication.input_schema or {}).get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def _required(publication: Publication) -> list[str]:
-    required = (publication.input_schema or {}).get("required")
-    if isinstance(required, list):
-        return [str(name) for name in required]
-    return []
-
-
 def _arguments(publication: Publication) -> list[types.PromptArgument]:
-    required = _required(publication)
+    takes = read_as(SchemaKeywords, publication.input_schema)
     arguments: list[types.PromptArgument] = []
-    for name, schema in _properties(publication).items():
-        if isinstance(schema, dict):
-            description = schema.get("description")
-        else:
-            description = None
-        if isinstance(description, str):
-            short = cut_description(description)
-        else:
-            short = None
+    for name, schema in takes.properties.items():
+        description = read_as(SchemaKeywords, schema).description
+        short = None if description is None else cut_description(description)
         arguments.append(
-            types.PromptArgument(name=name, description=short, required=name in required)
+            types.PromptArgument(name=name, description=short, required=name in takes.required)
         )
 
     return arguments
@@ -315,25 +299,20 @@ def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
     """Read the input from the arguments of a prompt, which are always strings. If a member of the
     input has another type, its string is parsed as JSON.
     """
-    properties = _properties(publication)
-    missing = [name for name in _required(publication) if name not in arguments]
-    unknown = [name for name in arguments if name not in properties]
+    takes = read_as(SchemaKeywords, publication.input_schema)
+    missing = [name for name in takes.required if name not in arguments]
+    unknown = [name for name in arguments if name not in takes.properties]
     if missing or unknown:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
         raise _refusal(f"arguments of prompt {publication.name!r}: {'; '.join(problems)}")
 
-    return {name: _value(properties[name], text) for name, text in arguments.items()}
+    return {name: _value(takes.properties[name], text) for name, text in arguments.items()}
 
 
 def _value(schema: JSON, text: str) -> JSON:
-    if isinstance(schema, dict) and schema.get("type") in (
-        "number",
-        "integer",
-        "boolean",
-        "array",
-        "object",
-    ):
+    kind = read_as(SchemaKeywords, schema).type
+    if kind in ("number", "integer", "boolean", "array", "object"):
         try:
             return decode(text)
         except IdeabridgeError:

@@ -9,6 +9,7 @@ measures the ranking with public catalogues.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final
 
 from ideabridge.bridge.offer.tool_names import look_alikes
@@ -16,8 +17,10 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import OBSERVED
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.encoding import JSONObject, encode_text
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.typed import read_as
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -200,14 +203,11 @@ def _texts(tool: Tool) -> tuple[str, ...]:
     synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
     parameters: list[str] = []
     details: list[str] = []
-    properties = tool.parameters.get("properties")
-    for key, schema in list(properties.items())[:100] if isinstance(properties, dict) else ():
+    properties = read_as(SchemaKeywords, tool.parameters).properties
+    for key, schema in islice(properties.items(), 100):
         parameters += _split(key)
-        if isinstance(schema, dict):
-            description = schema.get("description")
-        else:
-            description = None
-        if isinstance(description, str):
+        description = read_as(SchemaKeywords, schema).description
+        if description is not None:
             details.append(description[:300])
 
     module = _split(tool.module or "")

@@ -105,6 +105,13 @@ class SchemaKeywords:
     any_of: tuple[JSONObject, ...] = field(default=(), metadata=member("anyOf"))
     examples: list[JSON] = field(default_factory=list[JSON])
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types that `type` names."""
+        if isinstance(self.type, list):
+            return tuple(map(str, self.type))
+        return (self.type,) if isinstance(self.type, str) else ()
+
 
 Place = tuple[str | int, ...]
 """The keys and indexes that lead from the root of a document to a part of it."""

@@ -23,6 +23,8 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 REQUIRED: Final = "required"
 OPTIONAL: Final = "may be left out"
@@ -125,7 +127,7 @@ def rows_of(
 def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, based on its current evidence."""
     plan = publication.present_plan or {}
-    arguments = object_or_empty(object_or_empty(publication.recorded).get("input"))
+    arguments = publication.recording.input or {}
     return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
 
 
@@ -162,22 +164,19 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
         schema: the JSON Schema of the input.
         arguments: an input, for the examples.
     """
-    required = list_or_empty(schema.get("required"))
+    takes = read_as(SchemaKeywords, schema)
     rows: list[ReportRow] = []
-    for name, raw in object_or_empty(schema.get("properties")).items():
+    for name, raw in takes.properties.items():
         declared = object_or_empty(raw)
         example = shortened(encode_text(arguments[name]), _SHOWN) if name in arguments else ""
         otherwise = OPTIONAL
-        if name in required:
+        if name in takes.required:
             otherwise = REQUIRED
         elif "default" in declared:
             otherwise = SAME
             example = shortened(encode_text(declared["default"]), _SHOWN)
 
-        description = declared.get("description")
-        if not isinstance(description, str):
-            description = ""
-
+        description = read_as(SchemaKeywords, declared).description or ""
         rows.append(ReportRow(name, example, otherwise, description=description))
 
     rows.sort(key=lambda row: row.otherwise != REQUIRED)

@@ -34,7 +34,9 @@ from ideabridge.bridge.publishing.programs import (
 from ideabridge.bridge.runs.called_ideas import asking_calls
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 _WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
 
@@ -306,16 +308,16 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
     Everybody with access to the tool sees the example. So it must be a value that the publisher
     passed to the run, not one that may come from a result, because results are private.
     """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not isinstance(arguments, dict):
+    values = object_or_empty(arguments)
+    described = dict(read_as(SchemaKeywords, schema).properties)
+    if not described or not values:
         return schema
 
-    described = dict(properties)
-    for name, declared in properties.items():
+    for name, declared in described.items():
         if not isinstance(declared, dict):
             continue
         is_told = not {"description", "default", "examples"}.isdisjoint(declared)
-        value = arguments.get(name)
+        value = values.get(name)
         if not is_told and _is_short(value) and not seen_before_sent(value, recording):
             described[name] = {**declared, "examples": [value]}
 

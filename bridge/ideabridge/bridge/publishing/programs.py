@@ -70,10 +70,11 @@ from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
 from ideabridge.bridge.store.idea import seen_type
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.keywords import show
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords, show
 from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
+from ideabridge.tools.typed import read_as
 
 SECONDS: Final = 60.0
 """How long, in seconds, a program may take with recorded results."""
@@ -792,15 +793,10 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
     places: dict[str, str] = {}
     left = set(texts)
     for call in recording.calls:
-        properties = call.tool.parameters.get("properties")
+        properties = read_as(SchemaKeywords, call.tool.parameters).properties
         for path, value in walk(call.parameters):
-            if path and isinstance(properties, dict):
-                schema = properties.get(path[0])
-            else:
-                schema = None
-
-            is_option = isinstance(schema, dict) and "enum" in schema
-            if is_option or not isinstance(value, str):
+            schema = object_or_empty(properties.get(path[0])) if path else {}
+            if "enum" in schema or not isinstance(value, str):
                 continue
             for text in [text for text in left if text == value or _is_data_in(text, value)]:
                 places[digest(text)] = (

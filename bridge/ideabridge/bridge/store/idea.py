@@ -12,7 +12,7 @@ from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.store.published import PlanOrigin, PublishedRecording
+from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan, PublishedRecording
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.typed import read_as
 
@@ -430,6 +430,11 @@ class NewPublication:
         or None if calls ask no mind.
         """
         return self.recording.guide
+
+    @property
+    def program(self) -> str | None:
+        """The text of its program, or None if calls run none."""
+        return read_as(PublishedPlan, self.plan).program
 
     @property
     def recording(self) -> PublishedRecording:

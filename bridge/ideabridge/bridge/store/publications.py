@@ -589,7 +589,7 @@ class Publications:
                 f"{new.name!r} is to be answered by its plan, but there is none"
             )
 
-        if new.answer == "program" and not isinstance((new.plan or {}).get("program"), str):
+        if new.answer == "program" and new.program is None:
             raise PublicationContentError(
                 f"{new.name!r} is to be answered by its program, but its plan has none"
             )

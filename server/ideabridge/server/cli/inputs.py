@@ -25,7 +25,9 @@ from ideabridge.server.cli.console import (
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import readable_json, visible, wrap_visible
+from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
     from ideabridge.bridge.context.assumption import Candidate
@@ -278,13 +280,14 @@ async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | Non
 
 
 def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
-    """Yield (name, schema, whether it is required) for each member of an object with this
+    """Return (name, schema, whether it is required) for each member of an object with this
     schema.
     """
-    required = schema.get("required")
-    names = required if isinstance(required, list) else []
-    members = as_object(schema.get("properties"))
-    return [(name, as_object(member), name in names) for name, member in members.items()]
+    takes = read_as(SchemaKeywords, schema)
+    return [
+        (name, as_object(member), name in takes.required)
+        for name, member in takes.properties.items()
+    ]
 
 
 async def _read_member(mark: str, name: str, member: JSONObject, required: bool) -> str | None:
@@ -333,13 +336,13 @@ async def _fields(schema: JSONObject) -> JSONObject | None:
 
 
 def _described(name: str, field: JSONObject) -> str:
+    keywords = read_as(SchemaKeywords, field)
     parts = [str(field.get("title") or name)]
-    if isinstance(field.get("description"), str):
-        parts.append(f"- {field['description']}")
+    if keywords.description is not None:
+        parts.append(f"- {keywords.description}")
 
-    items = field.get("items")
-    is_list = isinstance(items, dict)
-    choices = _choices(items if is_list else field)
+    is_list = keywords.items is not None
+    choices = _choices(read_as(SchemaKeywords, keywords.items) if is_list else keywords)
     if choices and is_list:
         parts.append(f"[{' | '.join(choices)}], several with commas")
     elif choices:
@@ -355,22 +358,10 @@ def _described(name: str, field: JSONObject) -> str:
     return visible(" ".join(" ".join(parts).split()))
 
 
-def _choices(field: JSONObject) -> list[str]:
-    choices: list[JSON] = []
-    values = field.get("enum")
-    if isinstance(values, list):
-        choices += values
-
-    for key in ("oneOf", "anyOf"):
-        alternatives = field.get(key)
-        if isinstance(alternatives, list):
-            choices += [
-                alternative["const"]
-                for alternative in map(as_object, alternatives)
-                if "const" in alternative
-            ]
-
-    return [str(choice) for choice in choices]
+def _choices(field: SchemaKeywords) -> list[str]:
+    alternatives = (*field.one_of, *field.any_of)
+    constants = [schema["const"] for schema in alternatives if "const" in schema]
+    return [str(choice) for choice in (*(field.enum or ()), *constants)]
 
 
 def _value(text: str, field: JSONObject) -> JSON:

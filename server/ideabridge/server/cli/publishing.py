@@ -42,6 +42,8 @@ from ideabridge.server.cli.stores import (
 from ideabridge.server.views.text import counted, shortened_json, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -599,8 +601,8 @@ def _say_report(publication: Publication) -> None:
     """Show on standard error what was published: the program, and the table of the publication."""
     from ideabridge.bridge.lifting.report import report_lines
 
-    program = (publication.plan or {}).get("program")
-    if isinstance(program, str):
+    program = publication.program
+    if program is not None:
         for line in source_text(program).splitlines():
             say(f"  {line}")
 
@@ -707,7 +709,8 @@ async def call_idea(
     with open_store(options) as store:
         publication = store.publications.named(name, caller=SEES_ALL)
 
-    if at_terminal() and any(key not in arguments for key in _required(publication)):
+    takes = read_as(SchemaKeywords, publication.input_schema)
+    if at_terminal() and not arguments.keys() >= {*takes.required}:
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
         complete = await ask_input(publication.input_schema or {}, arguments)
         if complete is None:
@@ -739,30 +742,20 @@ async def call_idea(
         return 0
 
 
-def _required(publication: Publication) -> list[JSON]:
-    names = (publication.input_schema or {}).get("required")
-    return names if isinstance(names, list) else []
-
-
 def _input_lines(name: str, publication: Publication) -> Iterator[str]:
     """Yield lines about the input of a published idea: one per member, and an example call."""
-    members = as_object((publication.input_schema or {}).get("properties"))
-    yield "it takes:" if members else "it takes no input"
-    for key, schema in members.items():
+    takes = read_as(SchemaKeywords, publication.input_schema)
+    yield "it takes:" if takes.properties else "it takes no input"
+    for key, schema in takes.properties.items():
         member = as_object(schema)
-        kind = member.get("type", "any")
-        if isinstance(kind, list):
-            kinds = " or ".join(map(str, kind))
-        else:
-            kinds = str(kind)
-
-        if member.get("description"):
-            description = f": {first_line(str(member['description']))}"
-        else:
-            description = ""
+        keywords = read_as(SchemaKeywords, member)
+        kinds = " or ".join(keywords.types) or "any"
+        description = ""
+        if keywords.description:
+            description = f": {first_line(keywords.description)}"
 
         default = f": {shortened_json(member['default'])}" if "default" in member else ""
-        optional = "" if key in _required(publication) else f", may be left out{default}"
+        optional = "" if key in takes.required else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
 
     recorded_input = publication.recording.input

@@ -35,7 +35,9 @@ from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import readable_json, shown_name
+from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -442,12 +444,5 @@ def _print_tools(status: ModuleStatus, tools: list[Tool], *, as_json: bool) -> N
 
 def signature(schema: JSONObject) -> str:
     """Return the parameter names, with brackets around the optional ones."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return ""
-
-    required = schema.get("required")
-    if not isinstance(required, list):
-        required = []
-
-    return ", ".join(name if name in required else f"[{name}]" for name in properties)
+    takes = read_as(SchemaKeywords, schema)
+    return ", ".join(name if name in takes.required else f"[{name}]" for name in takes.properties)

@@ -26,9 +26,11 @@ from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.assumed import may_assume
 from ideabridge.server.callers import Context, caller_of
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import MAX_NAME, readable_json, visible
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.typed import read_as
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 PAGE: Final = 50
@@ -204,18 +206,18 @@ class IdeaSkills:
         """Return the files of a skill, keyed by path."""
         plan = publication.present_plan or {}
         mask = self._bridge.secrets.mask
-        program = plan.get("program")
+        program = publication.program
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
         # This check is far quicker than formatting a value for people, and limits how long the
         # formatting can take.
-        is_long = len(program if isinstance(program, str) else encode_text(read)) > LARGEST
+        is_long = len(encode_text(read) if program is None else program) > LARGEST
         files = {_MAIN: ""}
         if is_long:
             files[_MAIN] = mask(self._text(publication, _TOO_LONG.format(name=publication.name)))
             return files
 
         runs = ""
-        if isinstance(program, str):
+        if program is not None:
             files["references/program.py"] = mask(program.rstrip("\n") + "\n")
             runs = _RUNS.format(path="references/program.py")
         elif plan:
@@ -297,52 +299,40 @@ def skill_name(name: str) -> str:
 
 def _input(schema: JSONObject, indent: str = "") -> list[str]:
     """Describe the parameters, one line each. The members of an object follow below its line."""
-    properties = schema.get("properties")
-    required = schema.get("required")
-    if not isinstance(properties, dict) or not properties:
+    takes = read_as(SchemaKeywords, schema)
+    if not takes.properties:
         return [f"{indent}It takes no input."]
 
-    needed = required if isinstance(required, list) else []
     lines: list[str] = []
-    for name, declared in properties.items():
-        member = declared if isinstance(declared, dict) else {}
-        words = [_kind_of(member), "required" if name in needed else "may be left out"]
+    for name, declared in takes.properties.items():
+        member = object_or_empty(declared)
+        keywords = read_as(SchemaKeywords, member)
+        words = [_kind_of(keywords), "required" if name in takes.required else "may be left out"]
         if "default" in member:
             words.append(f"default {_shortened(member['default'])}")
+        if keywords.examples:
+            words.append(f"such as {_shortened(keywords.examples[0])}")
 
-        examples = member.get("examples")
-        if isinstance(examples, list) and examples:
-            words.append(f"such as {_shortened(examples[0])}")
-
-        described = member.get("description")
-        if isinstance(described, str):
-            note = f": {' '.join(described.split())}"
-        else:
-            note = ""
+        note = ""
+        if keywords.description is not None:
+            note = f": {' '.join(keywords.description.split())}"
 
         lines.append(f"{indent}- `{visible(name)}` ({', '.join(words)}){note}")
-        if isinstance(member.get("properties"), dict) and not indent:
+        if "properties" in member and not indent:
             lines += _input(member, "  ")
 
     return lines
 
 
-def _kind_of(schema: JSONObject) -> str:
+def _kind_of(schema: SchemaKeywords) -> str:
     """Describe the values that a parameter accepts."""
-    values = schema.get("enum")
-    if isinstance(values, list) and values:
-        return f"one of {_shortened(values)}"
+    if schema.enum:
+        return f"one of {_shortened(schema.enum)}"
 
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return " or ".join(str(name) for name in kind)
-    if not isinstance(kind, str):
-        return "any"
-
-    items = schema.get("items")
-    if kind == "array" and isinstance(items, dict) and isinstance(items.get("type"), str):
-        return f"array of {items['type']}"
-    return kind
+    items = read_as(SchemaKeywords, schema.items)
+    if schema.types == ("array",) and len(items.types) == 1:
+        return f"array of {items.types[0]}"
+    return " or ".join(schema.types) or "any"
 
 
 def _shortened(value: JSON) -> str:

@@ -10,8 +10,10 @@ from typing import Final
 
 from ideabridge.server.ui.access import FormFields
 from ideabridge.server.ui.showing import as_json
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 _INPUTS: Final = {"integer": "number", "number": "number", "string": "text"}
 _LONG: Final = 80
@@ -55,36 +57,30 @@ def number_from(text: str) -> int | None:
 
 def fields_of(schema: JSONObject | None) -> list[Field]:
     """Return the fields for an object with this schema."""
-    properties = (schema or {}).get("properties")
-    required = (schema or {}).get("required")
-    if not isinstance(properties, dict):
-        return []
-
-    needed = required if isinstance(required, list) else []
+    takes = read_as(SchemaKeywords, schema)
     return [
-        _field(name, member if isinstance(member, dict) else {}, name in needed)
-        for name, member in properties.items()
+        _field(name, object_or_empty(member), name in takes.required)
+        for name, member in takes.properties.items()
     ]
 
 
 def _field(name: str, schema: JSONObject, required: bool) -> Field:
-    kind = schema.get("type")
-    options = schema.get("enum")
+    keywords = read_as(SchemaKeywords, schema)
+    kind = keywords.type
     default = schema.get("default")
     has_default = "default" in schema
-    description = schema.get("description")
     field = Field(
         name,
         kind="json",
         type="",
         required=required,
-        description=description if isinstance(description, str) else "",
+        description=keywords.description or "",
         choices=[],
         value="",
         hint=f"left out: {_plain(default)}" if has_default and not required else "",
     )
-    if isinstance(options, list):
-        choices = [(_plain(option), as_json(option)) for option in options]
+    if keywords.enum is not None:
+        choices = [(_plain(option), as_json(option)) for option in keywords.enum]
         value = as_json(default) if has_default else ""
         return replace(field, kind="choice", choices=choices, value=value)
 

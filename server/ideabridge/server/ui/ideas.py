@@ -272,7 +272,7 @@ class IdeaPages:
             may_change=visitor.manages or publication.owner == visitor.caller,
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
-            program=source_text(str((publication.plan or {}).get("program") or "")),
+            program=source_text(publication.program or ""),
             plan=_runs(publication),
             rows=publication_rows(publication),
             words_of_assistant=publication.is_by_assistant,

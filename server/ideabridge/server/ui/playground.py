@@ -24,10 +24,12 @@ from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
 from ideabridge.tools.documents import read_written
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import read_as
 
 _PLAN: Final = """{
   "calls": [
@@ -143,15 +145,12 @@ class Playground:
 
 def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
     place = names.place(tool)
-    properties = tool.parameters.get("properties")
-    required = tool.parameters.get("required")
-    needed = required if isinstance(required, list) else []
+    takes = read_as(SchemaKeywords, tool.parameters)
     parameters: list[JSON] = []
-    for name, schema in (properties if isinstance(properties, dict) else {}).items():
-        note = "any"
-        if isinstance(schema, dict) and isinstance(schema.get("type"), str):
-            note = str(schema["type"])
-        if name in needed:
+    for name, schema in takes.properties.items():
+        types = read_as(SchemaKeywords, schema).types
+        note = types[0] if len(types) == 1 else "any"
+        if name in takes.required:
             note += ", required"
         parameters.append({"name": name, "note": note})
 
@@ -174,9 +173,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
     more_input = _input(form)
     if more_input is None:
         return plan
-    written = plan.get("input")
-    own_input = written if isinstance(written, dict) else {}
-    return {**plan, "input": {**own_input, **more_input}}
+    return {**plan, "input": {**object_or_empty(plan.get("input")), **more_input}}
 
 
 def _input(form: FormFields) -> JSONObject | None:
