@@ -187,6 +187,17 @@ def test_gemini_messages_that_were_taken_back_are_a_conversation_of_their_own(
     assert abandoned.id == "g-1/rewound-1"
 
 
+def test_gemini_marks_of_results_are_removed(tmp_path: Path) -> None:
+    marked = "<untrusted_context>\none\n</untrusted_context>"
+    outputs = [marked, f"{marked}\n{marked}", f"see {marked}"]
+    calls: list[Line] = []
+    for number, output in enumerate(outputs):
+        calls.append(made(number))
+        calls[-1]["result"][0]["functionResponse"]["response"] = {"output": output}
+    (found,) = of_gemini(tmp_path, [HEAD, message("m1", 1, toolCalls=calls)])
+    assert [call.result for call in found.calls] == ["one", "one\none", f"see {marked}"]
+
+
 def test_gemini_documents_of_2025_are_read(tmp_path: Path) -> None:
     path = tmp_path / "session-2025-10-01T09-00-g1.json"
     document = {**HEAD, "messages": [message("m1", 1, toolCalls=[made(1)])]}

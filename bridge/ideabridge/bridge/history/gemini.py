@@ -7,8 +7,9 @@ counts. `{"$rewindTo": ID}` takes back a message and what came after it. `{"$set
 replaces the messages, whose results may be shortened then, so earlier results stay. Versions of
 2025 wrote one JSON document with all `messages`.
 
-A tool of an MCP server is named `mcp_SERVER_TOOL`. Earlier versions used the bare name, with the
-server in `displayName`: `TOOL (SERVER MCP Server)`.
+The texts of a result of an MCP server are marked as `<untrusted_context>`; structured content is
+not kept. A tool of such a server is named `mcp_SERVER_TOOL`. Earlier versions used the bare name,
+with the server in `displayName`: `TOOL (SERVER MCP Server)`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ PATTERNS: Final = ("session-*.jsonl", "session-*.json", f"{_UUID}.jsonl")
 
 _PREFIX: Final = re.compile(r"mcp_+")
 _DISPLAYED: Final = re.compile(r".+ \((?P<server>.+) MCP Server\)")
+_MARK: Final = "<untrusted_context>\n"
+_END_MARK: Final = "\n</untrusted_context>"
 _LONGEST_FOLDER: Final = 4096
 
 
@@ -216,9 +219,18 @@ def _end(call: HistoryCall, number: int, at: float | None, made: JSONObject) -> 
         call.end(number, None, at=at, error=text[:4000] or "the log says no more")
     elif status == "success" and responses:
         output = responses[0].get("output", responses[0].get("content"))
-        call.end(number, content_value(output), at=at)
+        value = _without_marks(output) if isinstance(output, str) else content_value(output)
+        call.end(number, value, at=at)
     elif status == "success":
         call.end(number, None, at=at, missing="the log has no result")
+
+
+def _without_marks(text: str) -> str:
+    """Return the texts of a result, each of which Gemini CLI marks for the model."""
+    if not text.startswith(_MARK) or not text.endswith(_END_MARK):
+        return text
+    inner = text[len(_MARK) : -len(_END_MARK)]
+    return inner.replace(f"{_END_MARK}\n{_MARK}", "\n")
 
 
 def _responses(result: JSON) -> Iterator[JSONObject]:
