@@ -46,9 +46,13 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
     terminal.read_until("Read these logs? [y/N]:")
     assert "Claude Code has 3 logs" in terminal.seen
     terminal.type("y")
-    terminal.read_until("or Enter for none: ")
+    terminal.read_until("Publish it? [y/N]: ")
     assert "1. where_and_save(text), done 3 times" in terminal.seen
-    terminal.type("1")
+    assert "connecting to 0 servers" not in terminal.seen
+    terminal.type("maybe")
+    terminal.read_until("y or Enter")
+    terminal.read_until("Publish it? [y/N]: ")
+    terminal.type("y")
     terminal.read_until("in this workspace? [y/N]:")
     assert "where_and_save is a tool now" in terminal.seen
     assert "maps: save" in terminal.seen

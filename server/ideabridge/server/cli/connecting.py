@@ -70,10 +70,11 @@ class Connecting:
 
         def settled(status: ModuleStatus) -> None:
             known_names.add(status.name)
+            # Hiding draws the line once more, so it comes before the line changes.
+            self._hide()
             if status.name in self._left:
                 self._left.remove(status.name)
 
-            self._hide()
             if report is not None:
                 report(status)
 

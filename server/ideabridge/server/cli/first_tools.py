@@ -93,8 +93,8 @@ def _say_histories(histories: list[HistoryImport]) -> None:
         logs = counted(len(history.logs.files), "log")
         _tell(f"{history.title} has {logs} of what it did, in {history.folders[0]}")
     _tell(
-        "Taken are calls of your servers, their results, and what you had asked for. They stay in "
-        "your store. What was done repeatedly can become a tool."
+        "ideabridge saves the calls of your servers, their results and what you asked for in your "
+        "own store. What was done repeatedly can become a tool."
     )
 
 
@@ -130,9 +130,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
             _tell(f"   open: {point.line}{f' (and {more} more)' if more else ''}", "yellow")
 
     await let_read()
-    numbers = ", ".join(str(number + 1) for number in range(len(suggestions)))
-    line = await read_line(f"Publish {numbers}, a(ll), or Enter for none: ")
-    for suggestion in _chosen(suggestions, line or ""):
+    for suggestion in await _ask_which(suggestions):
         try:
             publication = await publish_suggestion(bridge, suggestion, options)
         except IdeabridgeError as error:
@@ -147,12 +145,35 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
         _tell(f"{name} is a tool now: {publication.description}", "green")
 
 
-def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion]:
-    """Return the suggestions that a line names by number; all of them for `a`."""
+async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
+    """Ask which suggestions are to be published, until the answer is clear."""
+    numbers = ", ".join(str(number) for number in range(1, len(suggestions) + 1))
+    question = f"Publish {numbers}, a(ll), or Enter for none: "
+    if len(suggestions) == 1:
+        question = "Publish it? [y/N]: "
+
+    while True:
+        line = await read_line(question)
+        chosen = _chosen(suggestions, line or "")
+        if chosen is not None:
+            return chosen
+        say("y or Enter" if len(suggestions) == 1 else f"{numbers}, a or Enter")
+
+
+def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None:
+    """Return the suggestions that a line names by number. Return None if a word of the line is
+    neither a number of a suggestion nor an answer for all or none of them.
+    """
     words = line.replace(",", " ").lower().split()
-    if words and words[0] in ("a", "all"):
+    if not words or words in (["n"], ["no"], ["none"]):
+        return []
+    if words in (["a"], ["all"]) or (len(suggestions) == 1 and words in (["y"], ["yes"])):
         return suggestions
-    return [suggestion for number, suggestion in enumerate(suggestions, 1) if str(number) in words]
+
+    by_number = {str(number): suggestion for number, suggestion in enumerate(suggestions, 1)}
+    if any(word not in by_number for word in words):
+        return None
+    return [suggestion for number, suggestion in by_number.items() if number in words]
 
 
 async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
