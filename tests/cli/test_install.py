@@ -161,7 +161,7 @@ def test_what_the_host_writes_in_between_stays(
         assert main(words) == 0
         assert file.path.read_bytes() == before.replace(b" 1", b" 2", 1)
 
-    assert "was written by another program since" in " ".join(capsys.readouterr().err.split())
+    assert "has changed since, so only the entries" in " ".join(capsys.readouterr().err.split())
 
 
 # -- the entry -------------------------------------------------------------------------------------

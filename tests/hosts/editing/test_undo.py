@@ -87,14 +87,17 @@ def test_bytes_or_entries_are_put_back(
         (
             "toml",
             (
-                "n = 5\n\n[servers.b]\n# why\ny = 1_000 # b\n\n[servers.b.env]\nA = 'x'\n\n"
-                "[servers.c]\nz = 1\n\n# about tools\n[tools]\n"
+                "n = 5 # how often\n\n[servers.b]\n# why\ny = 1_000 # b\n\n"
+                "[servers.b.env]\nA = 'x'\n\n[servers.c]\nz = 1\n\n# about tools\n[tools]\n"
             ),
             ("servers",),
         ),
         (
             "yaml",
-            "n: 5\nservers:\n  b:\n    # why\n    y: 1.50   # b\n    z: [ a,  b ]\n  c: {}\nz: 1\n",
+            (
+                "n: 5 # how often\nservers:\n  b:\n    # why\n    y: 1.50   # b\n"
+                "    z: [ a,  b ]\n  c: {}\nz: 1\n"
+            ),
             ("servers",),
         ),
     ],
@@ -108,6 +111,16 @@ def test_what_was_removed_comes_back_as_it_was_written(
     path.write_text(path.read_text().replace("5", "6", 1))
     assert undo_file(edit).how == "entries"
     assert path.read_text() == text.replace("5", "6", 1)
+
+    # So do several entries in whose place another one is.
+    now = text.replace("5", "6", 1)
+    moved = read_host_text(path, kind)
+    for name in [*moved.entries(keys)]:
+        moved = moved.without_entry(keys, name)
+    edit = moved.with_entry(keys, "x", ENTRY).edit()
+    path.write_text(path.read_text().replace("6", "7", 1))
+    assert undo_file(edit) == UndoneFile(path, "entries")
+    assert path.read_text() == now.replace("6", "7", 1)
 
     # The host has written its file anew: the entry comes back with the same content.
     edit = read_host_text(path, kind).without_entry(keys, "b").edit()

@@ -262,8 +262,7 @@ def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> N
                 say(f"{file.path}: removed, because there was no such file before", "green")
             case "entries":
                 say(
-                    f"{file.path}: was written by another program since, so only the entries were "
-                    "taken back",
+                    f"{file.path}: has changed since, so only the entries were taken back",
                     "yellow",
                 )
             case "nothing":

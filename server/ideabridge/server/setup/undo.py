@@ -133,8 +133,7 @@ def _undo_file(step: FileStep) -> UndoneStep:
             return UndoneStep(
                 path,
                 "edited",
-                f"{path}: another program has written it since, so only the entries of the setup "
-                f"were put back{stay}",
+                f"{path}: has changed since, so only the entries of the setup were put back{stay}",
             )
 
 

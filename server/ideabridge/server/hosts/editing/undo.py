@@ -27,7 +27,7 @@ from ideabridge.server.hosts.editing.host_text import (
 )
 from ideabridge.server.hosts.editing.writing import backup_folder, replace_file
 from ideabridge.server.hosts.host import FileFormat, HostFileError
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSONObject
 
 _MOST_EDITS: Final = 500
 """Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
@@ -148,7 +148,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
         text, left = _without_entries(file, former, now)
         result = UndoneFile(file.path, "entries" if text.changes else "nothing", left)
-        return _with_former_text(file, former, now, text) if text.changes else now
+        return text.data if text.changes else now
 
     replace_file(file.path, rewrite)
     if result.how == "deleted":
@@ -227,55 +227,75 @@ def _without_entries(
     file: EditedFile, former: bytes | None, now: bytes
 ) -> tuple[HostText, tuple[str, ...]]:
     """Return the current text with the entries as they were, and the names of those that stay."""
-    before = text_of_bytes(file.path, file.format, former)
     text = text_of_bytes(file.path, file.format, now)
+    states = _replay(file, former, text)
+    before = states[0]
+    replayed = states[-1]
     left: list[str] = []
-    for entry in reversed(file.entries):
+    for entry, state in zip(reversed(file.entries), reversed(states[:-1]), strict=True):
         old = before.entries(entry.keys).get(entry.name)
         current = text.entries(entry.keys).get(entry.name)
-        if current == old:
-            continue
-        if entry.removed and current is not None:
-            left.append(entry.name)
-        elif old is None:
+        if current != old and old is None:
             text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
-        else:
-            text = text.with_entry(entry.keys, entry.name, old)
+            # The same change, so that both texts look alike around the entry.
+            replayed = replayed.without_entry(entry.keys, entry.name, parents=entry.parents)
+            continue
+
+        if entry.removed and current is not None and current != old:
+            left.append(entry.name)
+        elif current != old:
+            expected = text.with_entry(entry.keys, entry.name, old)
+            text = _with_former_text(text, expected, before=state, after=replayed)
+        replayed = state
 
     return text, tuple(left)
 
 
-def _with_former_text(
-    file: EditedFile, former: bytes | None, now: bytes, expected: HostText
-) -> bytes:
-    """Return the bytes of a file to which entries come back, with the very text that these had,
-    comments included. Where that text no longer fits, return those of `expected`, which says the
-    same.
+def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostText]:
+    """Return the text before the edit, and after each of its changes. The values that were added
+    are those of the current text.
     """
-    before = text_of_bytes(file.path, file.format, former)
-    after = before
+    text = text_of_bytes(file.path, file.format, former)
+    states = [text]
     for entry in file.entries:
-        if not entry.removed:
-            return expected.data
-        after = after.without_entry(entry.keys, entry.name)
+        current = now.entries(entry.keys).get(entry.name)
+        # A text that is not exactly the former one only means that fewer comments come back.
+        with suppress(HostFileError):
+            if entry.removed or current is None:
+                text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
+            else:
+                text = text.with_entry(entry.keys, entry.name, current)
+        states.append(text)
 
-    if file_digest(after.data) != file.digest:
-        return expected.data
+    return states
 
+
+def _with_former_text(
+    now: HostText, expected: HostText, *, before: HostText, after: HostText
+) -> HostText:
+    """Return a text to which an entry comes back as it was written, comments included. Where its
+    surroundings have changed, return `expected`, which says the same.
+
+    Args:
+        now: the current text.
+        expected: the current text with the entry in its default notation.
+        before: the former text with the entry.
+        after: the former text without the entry.
+    """
     start = _common_length(before.text, after.text)
     end = _common_length(before.text[start:][::-1], after.text[start:][::-1])
-    current = text_of_bytes(file.path, file.format, now)
     for around in _AROUND:
         first = max(start - around, 0)
         last = max(end - around, 0)
         old = before.text[first : len(before.text) - last]
         new = after.text[first : len(after.text) - last]
-        if current.text.count(new) == 1:
-            merged = replace(current, text=current.text.replace(new, old)).data
-            if _content_of(file, merged) == expected.content:
-                return merged
+        if now.text.count(new) == 1:
+            merged = replace(expected, text=now.text.replace(new, old))
+            content = _content_of(merged)
+            if content == expected.content:
+                return replace(merged, content=content)
 
-    return expected.data
+    return expected
 
 
 def _common_length(text: str, other: str) -> int:
@@ -292,9 +312,9 @@ def _common_length(text: str, other: str) -> int:
     return shared
 
 
-def _content_of(file: EditedFile, data: bytes) -> JSON:
+def _content_of(text: HostText) -> JSONObject | None:
     try:
-        return text_of_bytes(file.path, file.format, data).content
+        return text_of_bytes(text.path, text.format, text.data).content
     except HostFileError:
         return None
 
