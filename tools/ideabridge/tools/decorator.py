@@ -575,7 +575,7 @@ def tool_from(
     if name is None:
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
-            raise ToolDefinitionError(f"{place}: it has no name; say name=...")
+            raise ToolDefinitionError(f"{place}: it has no name; pass name=...")
         # Python allows letters in names that MCP does not.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):

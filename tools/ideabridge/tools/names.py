@@ -155,8 +155,8 @@ def _written(match: re.Match[str]) -> str:
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """Wrap a one-line visible text into lines of at most `width` columns. `first` begins the first
-    line, `further` all others.
+    """Wrap a one-line visible text into lines of at most `width` columns. The first line begins
+    with `first`, and every other line with `further`.
 
     If the terminal broke a longer line itself, the rest would start at the left edge and could pass
     for a line of this program.

@@ -359,8 +359,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Return whether the schema refers to a part that is not a definition. Closing that part would
-    close it in both places.
+    """Return whether the schema refers to a part that is not a definition. Closing such a part for
+    one place would also close it for the other.
     """
     if isinstance(schema, dict):
         target = schema.get("$ref")

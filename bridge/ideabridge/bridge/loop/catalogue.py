@@ -351,7 +351,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Return whether a parameter is a JMESPath expression, or an optional one."""
+    """Return whether a parameter is a JMESPath expression, which may be optional."""
     if not isinstance(schema, dict):
         return False
     if schema.get("format") == QUERY_FORMAT:

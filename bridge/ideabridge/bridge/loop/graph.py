@@ -252,7 +252,7 @@ class Graph:
                 call.problems.append(f"explained: the call has no {'.'.join(keys)}")
             elif keys[0] in META_PROPERTIES and keys[0] != "_each":
                 call.problems.append(
-                    f"explained: {keys[0]} is no parameter; expected a parameter or _each"
+                    f"explained: {keys[0]} is not a parameter; expected a parameter or _each"
                 )
 
         if computation.at:
@@ -463,8 +463,9 @@ class Graph:
         """Check the parameters of a call in advance, with the values that the call's references
         already have.
 
-        A call that may not run at all is checked when its turn comes: a test decides whether it
-        runs, or it runs for each item of a list that is unknown or empty.
+        A call that may not run at all is only checked when its turn comes. This is the case if a
+        test decides whether the call runs, or if the call runs for each item of a list that is
+        unknown or empty.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:

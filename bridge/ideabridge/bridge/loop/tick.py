@@ -31,8 +31,8 @@ Invariants:
   and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
 - When nothing can move and nobody is being asked, circles of calls that wait for each other are
-  broken up, and data wins over order. A call that only the order holds back runs. If data alone
-  forms the circle, its calls fail.
+  broken up, and data wins over order. If only the order holds a call back, the call runs. If data
+  alone forms the circle, its calls fail.
 
 Example: `a` writes `state.x`, `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
 RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
@@ -717,8 +717,8 @@ class Tick:
     def _stuck(self) -> bool:
         """Break up circles of calls that wait for each other, once nothing else can move.
 
-        Data wins over order: a call that only the order holds back runs. If data alone forms the
-        circle, its calls fail.
+        Data takes precedence over order: if only the order holds a call back, the call runs. If
+        data alone forms the circle, its calls fail.
         """
         if (
             not self.graph.closed

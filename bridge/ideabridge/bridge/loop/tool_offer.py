@@ -146,7 +146,7 @@ def offered_by(base: Catalogue, change: JSONObject | None) -> Catalogue:
         change: the result of `change_of_offer`.
 
     Raises:
-        JournalError: a number in it belongs to no initial tool.
+        JournalError: a number in `change` is not the number of an initial tool.
     """
     listed = change.get("tools") if change is not None else None
     if change is None or not isinstance(listed, list):

@@ -137,7 +137,7 @@ class MessageRepair:
         self.notes.append((f"{place}: {what}", example))
 
     def label(self, item: object, index: int) -> str:
-        """Return how notes name a list item within a place."""
+        """Return the name that notes use for a list item within a place."""
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:

@@ -206,7 +206,7 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
     if kind in ("image", "audio") and not isinstance(mime_type, str):
         other = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(other, str) and other:
-            problem = f"expected a text, got {got(mime_type)}; another is taken"
+            problem = f"expected a text, got {got(mime_type)}; another one is used"
             repair.note(f"{place}.mimeType", problem, other)
             block["mimeType"] = other
 
@@ -280,7 +280,7 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
         fixed["uri"] = repair.params["uri"]
         repair.note(
             f"{place}.uri",
-            f"expected a text, got {got(members.get('uri'))}; the requested one is taken",
+            f"expected a text, got {got(members.get('uri'))}; the requested one is used",
         )
 
     if text is not None and not isinstance(text, str) and not isinstance(blob, str):

@@ -213,7 +213,7 @@ class ModuleConfiguration(BaseModel):
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],
         description="How many times in total a call is sent if the connection is lost before its "
-        "answer, by tool: names or patterns, of which the first match counts; 1: only once. Default: "
+        "answer. The keys are names or patterns of tools, and the first match counts; 1: only once. Default: "
         f"{DEFAULT_SENDS}. Only tools that say they are read-only or idempotent are tried again.",
     )
     record: bool = Field(

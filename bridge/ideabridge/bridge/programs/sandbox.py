@@ -586,7 +586,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""The rules of the checker that report code that always fails when it runs."""
+"""The rules of the checker whose findings mean that code always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(

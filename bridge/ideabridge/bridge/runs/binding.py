@@ -159,7 +159,7 @@ class Binding:
         if module == EVERY_MODULE or self._is_bound(module):
             return None
         if module not in self._definitions:
-            return f"its server {module!r} is not configured here any more, or is disabled"
+            return f"its server {module!r} is no longer configured here, or is disabled"
         if self._bound is None or module not in self._bound:
             return f"its server {module!r} was chosen under another configuration"
         return (

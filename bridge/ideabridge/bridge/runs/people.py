@@ -632,7 +632,9 @@ class People:
         ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return when a pending approval is denied, in seconds since 1970, or None for never."""
+        """Return the time at which a pending approval is denied, in seconds since 1970, or None if
+        it never is.
+        """
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         if seconds is None:
             return None

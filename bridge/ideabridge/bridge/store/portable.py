@@ -256,7 +256,7 @@ class Document:
         """
         if self.publication is None:
             raise IdeaDocumentError(
-                "publication: the document holds none, so there is nothing to publish"
+                "publication: the document contains none, so there is nothing to publish"
             )
 
         members: dict[str, Any] = dict.fromkeys(

@@ -267,7 +267,7 @@ def _refusal(status: int, error: str, problem: str, headers: Mapping[str, str]) 
 
 
 class Gate:
-    """ASGI middleware in front of everything over HTTP; see the module.
+    """ASGI middleware in front of everything over HTTP; see the docstring of this file.
 
     Args:
         calls: the door of `/mcp`, `/metrics` and every path that is not the page's.

@@ -178,7 +178,7 @@ class FormFields:
 
 
 class Access:
-    """The `Door` of the page; see the module.
+    """The `Door` of the page; see the docstring of this file.
 
     Args:
         app: the page.
