@@ -513,7 +513,7 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
 
         with pytest.raises(
             LimitExceededError,
-            match=r"2 of your runs wait for a worker.* are for the runs of others",
+            match=r"2 of your runs wait for a worker.* are for other users",
         ):
             await bridge.run_plan(plan, caller="user:ann")
 
