@@ -260,6 +260,8 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
             )
     elif "calls" not in plan:
         raise PlanError('the plan: "calls" is missing; expected an array of calls, or "program"')
+    elif plan["calls"] == {}:
+        raise PlanError("the plan: calls: expected an array of calls, found {}")
 
     try:
         solution, _ = read_solution(
@@ -497,6 +499,23 @@ def needed_inputs(plan: Plan) -> list[Reference]:
             needed.extend(operand for operand in reads[0] if operand.path)
 
     return needed
+
+
+def read_inputs(plan: Plan) -> frozenset[str] | None:
+    """Return the members of the input that the calls and the output of a plan read, or None if
+    they read the whole input.
+    """
+    holes: list[Hole] = []
+    compile_value([*plan.calls, _imported(plan), plan.output], holes, [])
+    names: set[str] = set()
+    for hole in holes:
+        for operand in hole.expression.operands():
+            if operand.kind == "input" and not operand.path:
+                return None
+            if operand.kind == "input":
+                names.add(str(operand.path[0]))
+
+    return frozenset(names)
 
 
 def _imported(plan: Plan) -> list[JSON]:

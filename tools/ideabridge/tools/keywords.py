@@ -458,6 +458,29 @@ def describe_values(values: Iterable[JSON]) -> str:
     return f"one of {', '.join(texts[:MOST_LISTED])}{remainder}"
 
 
+_MORE_PARAMETERS: Final = (
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "patternProperties",
+    "dependentSchemas",
+    "if",
+)
+"""Schema keywords that may name further parameters."""
+
+
+def all_parameters(schema: JSONObject) -> JSONObject | None:
+    """Return the properties of a schema of parameters by name, or None if it declares none, or may
+    allow others. A schema that says nothing about others counts as one that allows none.
+    """
+    declared = schema.get("properties")
+    is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(
+        schema.get("additionalProperties")
+    )
+    return declared if isinstance(declared, dict) and not is_open else None
+
+
 def list_names(names: Collection[str]) -> str:
     """List the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
     listed = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))

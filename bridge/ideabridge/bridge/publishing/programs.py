@@ -623,7 +623,7 @@ def _parameters_read_by(program: str, arguments: JSONObject) -> _Parameters:
     """Return the parameters that follow from the input and from the properties of `input` that a
     program reads.
     """
-    needed, optional, is_whole = _members_of_input(program)
+    needed, optional, is_whole = members_of_input(program)
     others = arguments if is_whole else {}
     parameters = _Parameters({}, [], is_whole)
     for name in dict.fromkeys([*others, *needed, *optional]):
@@ -649,7 +649,7 @@ class _Default:
     value: JSON
 
 
-def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
+def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
     """(properties of `input` that a program needs, properties that it can use, whether it uses
     `input` in another way).
     """

@@ -55,19 +55,9 @@ from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import all_parameters
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA
-
-_MORE_PARAMETERS: Final = (
-    "$ref",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "patternProperties",
-    "dependentSchemas",
-    "if",
-)
-"""Schema keywords that may name further parameters."""
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
 
@@ -401,12 +391,8 @@ def _expect_parameters(plan: Plan) -> None:
     """Raise an error if a reference reads a property of the input that is not a parameter, because
     no call could pass it.
     """
-    schema = plan.input_schema or {}
-    declared = schema.get("properties")
-    is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(
-        schema.get("additionalProperties")
-    )
-    if plan.program is not None or is_open or not isinstance(declared, dict):
+    declared = all_parameters(plan.input_schema or {})
+    if plan.program is not None or declared is None:
         return
     for reference in needed_inputs(plan):
         name = str(reference.path[0])

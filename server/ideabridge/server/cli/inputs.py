@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,8 @@ from ideabridge.server.cli.console import (
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.keywords import SchemaKeywords
-from ideabridge.tools.names import readable_json, visible, wrap_visible
+from ideabridge.tools.keywords import SchemaKeywords, all_parameters, list_names
+from ideabridge.tools.names import did_you_mean, readable_json, visible, wrap_visible
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ because a file may be indented."""
 def file_name(place: str) -> str:
     """Return what messages call a file: its full path, or `standard input` for `-`."""
     return "standard input" if place == "-" else str(Path(place).expanduser().absolute())
+
+
+def about_file(file: str, error: IdeabridgeError) -> str:
+    """Return the message of an error in a file, which begins with the file unless it names it."""
+    name = file_name(file)
+    message = str(error)
+    return message if name in message else f"{name}: {message}"
 
 
 def read_document_at(place: str, label: str, *, follow: bool = True) -> JSON:
@@ -166,6 +173,25 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
             )
 
     return result
+
+
+def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> None:
+    """Raise a `UsageError` if a member of the input is none of `names`, which are all that `taker`
+    takes.
+    """
+    for name in arguments:
+        if name in names:
+            continue
+        hint = did_you_mean(name, names)
+        taken = f"{list_names(names)}{'.' if hint else ''}{hint}" if names else "it takes no input"
+        raise UsageError(f"--input: {taker} has no parameter {name[:60]!r}; {taken}")
+
+
+def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> None:
+    """Raise a `UsageError` if a member of the input is no parameter of this schema."""
+    declared = all_parameters(schema)
+    if declared is not None:
+        expect_names(arguments, declared, taker)
 
 
 def require_object(value: JSON, label: str) -> JSONObject:

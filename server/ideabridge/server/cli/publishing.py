@@ -30,7 +30,13 @@ from ideabridge.server.cli.console import (
     working,
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
-from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
+from ideabridge.server.cli.inputs import (
+    as_object,
+    ask_input,
+    expect_parameters,
+    read_input,
+    value_of,
+)
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.stores import (
     lookup_called,
@@ -709,6 +715,7 @@ async def call_idea(
     with open_store(options) as store:
         publication = store.publications.named(name, caller=SEES_ALL)
 
+    expect_parameters(arguments, publication.input_schema or {"properties": {}}, name)
     takes = read_as(SchemaKeywords, publication.input_schema)
     if at_terminal() and not arguments.keys() >= {*takes.required}:
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")

@@ -24,7 +24,13 @@ from ideabridge.server.cli.console import (
     say,
     show_line,
 )
-from ideabridge.server.cli.inputs import read_document_at, read_input, read_solution_at
+from ideabridge.server.cli.inputs import (
+    expect_names,
+    expect_parameters,
+    read_document_at,
+    read_input,
+    read_solution_at,
+)
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_model_option
 from ideabridge.server.views.text import counted
@@ -94,6 +100,7 @@ async def run(
         check_name(save_as)
 
     async with Bridge(options.configuration(), standing_rules=True) as bridge:
+        _expect_inputs(bridge, parsed, arguments or {})
         if dry_run or draw is not None:
             await _look_at(bridge, parsed, options, rehearses=dry_run, draw=draw, save_as=save_as)
             return ExitCode.DONE
@@ -117,6 +124,34 @@ async def run(
             report(f"not published as {save_as!r}: the run did not end without errors")
 
         return code
+
+
+def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
+    """Raise a `UsageError` if the plan, whose input contains `arguments`, does not read one of
+    them. A plan with a latent call may read all, because a mind sees the input.
+    """
+    from ideabridge.bridge.offer.plan_tools import PlanTools
+    from ideabridge.bridge.plan import read_inputs
+    from ideabridge.bridge.publishing.programs import members_of_input
+    from ideabridge.bridge.store.users import LOCAL
+
+    if not arguments or plan.input_schema is not None:
+        # A declared input is checked when the run starts.
+        expect_parameters(arguments, plan.input_schema or {}, "the plan")
+        return
+
+    if plan.program is not None:
+        required, optional, uses_all = members_of_input(plan.program)
+        names = None if uses_all else {*required, *optional}
+    else:
+        names = read_inputs(plan)
+        catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
+        tools = [catalogue.look_up(call) for call in plan.calls if isinstance(call, dict)]
+        if any(tool is not None and tool.key in catalogue.latent for tool in tools):
+            names = None
+
+    if names is not None:
+        expect_names(arguments, sorted(names), "the plan")
 
 
 async def _look_at(
@@ -483,7 +518,7 @@ async def solve(
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay excludes --mind and --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
-        raise UsageError(f"--record: {record.parent} is not a folder")
+        raise UsageError(f"--record: {record.parent.absolute()} is not a folder")
 
     arguments = read_input(input)
     schema = read_input(output_schema, "--output-schema")

@@ -31,7 +31,7 @@ from ideabridge.server.cli.console import (
     show_line,
     terminal_width,
 )
-from ideabridge.server.cli.inputs import read_input
+from ideabridge.server.cli.inputs import expect_parameters, read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -389,6 +389,7 @@ def _check_call(
     if verdict.verdict == "deny":
         raise UsageError(f"{name} is denied by the configuration: {verdict.why}")
 
+    expect_parameters(parameters, definition.parameters, shown_name(name))
     Validator(definition.parameters, what=f"parameters of {name}").check(parameters)
     in_plan = policy_named(configuration.approval_setting)(definition, {})
     if in_plan.verdict == "allow":

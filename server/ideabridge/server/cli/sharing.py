@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.server.cli.ideas import app, document_lines
-from ideabridge.server.cli.inputs import read_document_at
+from ideabridge.server.cli.inputs import about_file, read_document_at
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -91,7 +91,7 @@ def export_ideas(
             wanted += [name for name in _published(store) if name not in wanted]
 
         if folder is not None:
-            return _export_all(bridge, wanted, folder.expanduser(), results=results)
+            return _export_all(bridge, wanted, folder.expanduser().absolute(), results=results)
         document = bridge.export_idea(
             resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results
         )
@@ -103,8 +103,9 @@ def export_ideas(
         sys.stdout.buffer.flush()
         return 0
 
-    write_text(output.expanduser(), text, "--output")
-    say(f"written to {output}", "green")
+    file = output.expanduser().absolute()
+    write_text(file, text, "--output")
+    say(f"written to {file}", "green")
     return 0
 
 
@@ -327,10 +328,11 @@ async def import_ideas(
                 saved.append((file, imported))
                 needed += needs
             except IdeabridgeError as error:
+                message = about_file(file, error)
                 if len(files) == 1:
-                    raise
+                    raise UsageError(message) from None
                 refused.append({"file": file, "error": str(error)})
-                report(f"{visible(file)}: {error}")
+                report(message)
 
         lacking: list[str] = []
         if needed:

@@ -214,7 +214,7 @@ def back_up(
     The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore,
     made by pg_dump.
     """
-    target = file.expanduser()
+    target = file.expanduser().absolute()
     with open_store(options) as store, working("copying the store", quiet=options.json):
         size = store.back_up(target)
     options.print_or_say({"file": str(target), "bytes": size}, f"{size:,} bytes copied to {target}")

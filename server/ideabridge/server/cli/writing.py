@@ -20,7 +20,7 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.server.cli.ideas import app, document_lines, written_lines
-from ideabridge.server.cli.inputs import read_bytes
+from ideabridge.server.cli.inputs import about_file, file_name, read_bytes
 from ideabridge.server.cli.options import Line, Options, command
 from ideabridge.server.cli.sharing import list_files, saved_json, say_all_saved
 from ideabridge.server.cli.stores import open_store
@@ -118,10 +118,11 @@ async def add_ideas(
     refused: list[JSON] = []
 
     def refuse(file: str, error: IdeabridgeError) -> None:
+        message = about_file(file, error)
         if len(files) == 1:
-            raise error
+            raise UsageError(message) from None
         refused.append({"file": file, "error": str(error)})
-        report(f"{visible(file)}: {str(error).removeprefix(f'{visible(file)}: ')}")
+        report(message)
 
     read = _read_all(files, name, refuse)
     if not options.json:
@@ -233,7 +234,7 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     from ideabridge.bridge.store.portable import read_document
 
     document = read_written(
-        read_bytes(file, "FILE", follow=follow), what=visible(file), name=Path(file).name
+        read_bytes(file, "FILE", follow=follow), what=file_name(file), name=Path(file).name
     )
     if isinstance(document, dict) and "ideabridge" in document:
         exported = read_document(document)
@@ -247,7 +248,7 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
         )
 
     if not isinstance(document, dict):
-        raise UsageError(f'{visible(file)}: expected an object, {{"context": [...], ...}}')
+        raise UsageError(f'{file_name(file)}: expected an object, {{"context": [...], ...}}')
 
     if name is not None:
         document = {**document, "name": name}
