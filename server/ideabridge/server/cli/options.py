@@ -341,9 +341,14 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
                 result = function(options, **arguments)
                 if not isinstance(result, Coroutine):
                     return result
-                import anyio
+                try:
+                    import anyio
 
-                return anyio.run(lambda: result)
+                    return anyio.run(lambda: result)
+                finally:
+                    # Ctrl-C during the import leaves a coroutine that never began, of which Python
+                    # would warn.
+                    result.close()
 
             code = guarded(work, json=options.json)
             if code != ExitCode.DONE:
@@ -359,6 +364,9 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
     return decorate
 
+
+_UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
+"""Errors of a path itself, which no defect causes."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -406,6 +414,10 @@ def _failure_of(error: BaseException) -> _Failure:
         drop_output()
         message = f"the output cannot be written: {error.strerror}"
         return _Failure(ExitCode.FAILED, "OutputError", message)
+
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _UNUSABLE:
+        message = f"{Path(str(error.filename)).absolute()} cannot be used: {error.strerror}"
+        return _Failure(ExitCode.USAGE, "FileError", message)
 
     known = own_error(error)
     if known is not None:

@@ -532,7 +532,7 @@ async def solve(
     async with AsyncExitStack() as stack:
         recorded: Recorded | None = None
         if replay is not None:
-            recorded = stack.enter_context(recording(replay.expanduser()))
+            recorded = stack.enter_context(recording(replay.expanduser().absolute()))
 
         bridge = await stack.enter_async_context(
             Bridge(configuration, mind=recorded, standing_rules=True)

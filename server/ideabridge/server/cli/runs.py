@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -567,6 +568,8 @@ async def fork_run(
 
 def _file_or_word(word: str) -> str:
     """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
-    if not word.startswith(("@", "{")) and Path(word).is_file():
-        return f"@{word}"
+    # `key=value` may be too long for the name of a file.
+    with suppress(OSError):
+        if not word.startswith(("@", "{")) and Path(word).is_file():
+            return f"@{word}"
     return word
