@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ideabridge.server.views.records import run_status
 from ideabridge.server.views.text import counted
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
@@ -385,6 +387,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
     places = HostEnvironment(project=project)
     problems: dict[Path, str] = {}
     absent: list[str] = []
+    unchecked: dict[tuple[Path, str], str] = {}
+    seen: set[tuple[Path, str]] = set()
     for host in HOSTS:
         known = set(problems)
         found = _servers_of(host, places, problems)
@@ -407,6 +411,20 @@ def check_hosts(findings: Findings, project: Path) -> None:
         else:
             absent.append(host.title)
 
+        new = [started for started in found.started if started.key not in seen]
+        seen.update(started.key for started in new)
+        unchecked.update((started.key, started.shown) for started in new if not started.can_check)
+        _check_programs(findings, host, new)
+
+    if unchecked:
+        shown = list(unchecked.values())
+        more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
+        findings.add(
+            "clients",
+            f"not checked: {', '.join(shown[:5])}{more}",
+            hint="a server over HTTP, or a program whose place depends on variables or on the "
+            "folder in which the client starts it",
+        )
     if absent:
         hint = "`ideabridge install CLIENT` sets one up"
         findings.add("other clients", f"not set up: {', '.join(absent)}", hint=hint)
@@ -419,10 +437,84 @@ class _HostServers:
     Attributes:
         ours: the files that list ideabridge, each with its scope.
         others: how many other servers they list.
+        started: the servers in the files that the host uses at present.
     """
 
     ours: list[str]
     others: int
+    started: list[_StartedServer]
+
+
+@dataclass(frozen=True, slots=True)
+class _StartedServer:
+    """A server that a file of a host names, and the program that starts it.
+
+    Attributes:
+        file: the file of the host.
+        name: the name of the server.
+        program: the program, or None if the entry names none, as that of a server over HTTP.
+    """
+
+    file: Path
+    name: str
+    program: str | None
+
+    @property
+    def key(self) -> tuple[Path, str]:
+        """The server, of whichever host: several hosts read some files."""
+        return self.file, self.name
+
+    @property
+    def shown(self) -> str:
+        """The server and its file, for a person."""
+        return f"{self.name} ({self.file})"
+
+    @property
+    def can_check(self) -> bool:
+        """Whether the program can be looked for without the host."""
+        if self.program is None or any(sign in self.program for sign in "$%~"):
+            return False
+        # Some hosts pass a text with spaces to a shell.
+        is_name = Path(self.program).name == self.program and " " not in self.program
+        return is_name or Path(self.program).is_absolute()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the program can be looked for, and is not there or cannot be executed."""
+        return self.can_check and shutil.which(self.program or "") is None
+
+
+def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer]) -> None:
+    """Check whether the programs are there that a host starts servers with. Nothing is started."""
+    from ideabridge.server.hosts.host import SERVER_NAME
+
+    missing = [server for server in servers if server.is_missing]
+    for server in missing:
+        if server.name == SERVER_NAME:
+            findings.add(
+                f"client {host.name}",
+                f"{server.file} starts ideabridge with {server.program}, which is not there, is "
+                "not executable, or is not on this PATH",
+                wrong=True,
+                hint=f"`ideabridge install {host.name} --write` names a program that is there",
+            )
+
+    others = [server.shown for server in missing if server.name != SERVER_NAME]
+    if others:
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        findings.add(
+            f"client {host.name}",
+            f"has servers whose programs are not there: {', '.join(others[:5])}{more}",
+            warning=True,
+        )
+
+
+def _program_in(entry: JSON, key: str) -> str | None:
+    """Return the program of a server's entry, which is text or the first item of a list."""
+    command = entry.get(key) if isinstance(entry, dict) else None
+    if isinstance(command, list) and command:
+        command = command[0]
+    return command if isinstance(command, str) and command else None
 
 
 def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) -> _HostServers:
@@ -431,6 +523,7 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
 
     ours: list[str] = []
     others = 0
+    started: list[_StartedServer] = []
     for file in host.files(places):
         try:
             document = read_tolerantly(file.path, file.format)
@@ -445,7 +538,11 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
         # Only the import reads files of older versions and files of other hosts.
         if file.is_current:
             others += sum(name != SERVER_NAME for name in servers)
+            started += [
+                _StartedServer(file.path, name, _program_in(entry, host.shape.command))
+                for name, entry in servers.items()
+            ]
         if SERVER_NAME in servers:
             ours.append(f"{file.path} ({file.scope})")
 
-    return _HostServers(ours, others)
+    return _HostServers(ours, others, started)
