@@ -279,6 +279,7 @@ def main() -> None:
         shutil.rmtree(folder)
         return
 
+    renew_streams()
     sys.argv[:] = argv
     sys.path.insert(0, str(Path(argv[0]).parent))
     code: object = None
@@ -292,6 +293,24 @@ def main() -> None:
         code = 1
 
     leave(code or 0)
+
+
+def renew_streams() -> None:
+    """Open the standard streams again. The present ones were made for the files of this process,
+    and remember whether those could seek, and whether they were terminals.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        is_interactive = number == 2 or os.isatty(number)
+        stream = os.fdopen(
+            number,
+            "r" if number == 0 else "w",
+            buffering=1 if is_interactive else -1,
+            encoding="utf-8",
+            errors="backslashreplace" if number == 2 else "strict",
+            closefd=False,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def load_modules() -> None:
