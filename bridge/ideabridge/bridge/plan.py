@@ -501,7 +501,7 @@ def needed_inputs(plan: Plan) -> list[Reference]:
     return needed
 
 
-def read_inputs(plan: Plan) -> frozenset[str] | None:
+def inputs_read_by(plan: Plan) -> frozenset[str] | None:
     """Return the members of the input that the calls and the output of a plan read, or None if
     they read the whole input.
     """

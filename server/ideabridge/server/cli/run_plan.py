@@ -131,7 +131,7 @@ def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
     them. A plan with a latent call may read all, because a mind sees the input.
     """
     from ideabridge.bridge.offer.plan_tools import PlanTools
-    from ideabridge.bridge.plan import read_inputs
+    from ideabridge.bridge.plan import inputs_read_by
     from ideabridge.bridge.publishing.programs import members_of_input
     from ideabridge.bridge.store.users import LOCAL
 
@@ -144,7 +144,7 @@ def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
         required, optional, uses_all = members_of_input(plan.program)
         names = None if uses_all else {*required, *optional}
     else:
-        names = read_inputs(plan)
+        names = inputs_read_by(plan)
         catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
         tools = [catalogue.look_up(call) for call in plan.calls if isinstance(call, dict)]
         if any(tool is not None and tool.key in catalogue.latent for tool in tools):
