@@ -178,7 +178,7 @@ NO_STORES = {
     "sqlite:///ideas.sqlite": (2, f"--store: sqlite:// is no kind of store; {EXPECTED}"),
     "": (2, "--store is empty; expected the path of a file"),
     "x" * 300: (3, f"{{here}}/{'x' * 300}: it cannot be opened: File name too long"),
-    ".": (3, "{here}: it is a folder; expected the file of a store"),
+    ".": (3, "{here}: it cannot be opened: it is a folder; expected a file"),
     "plan.json/a.sqlite": (3, "{here}/plan.json/a.sqlite: it cannot be opened: Not a directory"),
 }
 """Texts that name no store: the exit code, and why."""

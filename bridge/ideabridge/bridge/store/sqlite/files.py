@@ -51,7 +51,7 @@ def file_exists(path: Path) -> bool:
         raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
 
     if stat.S_ISDIR(mode):
-        raise StoreAccessError(f"{path}: it is a folder; expected the file of a store")
+        raise StoreAccessError(f"{path}: it cannot be opened: it is a folder; expected a file")
     return True
 
 
