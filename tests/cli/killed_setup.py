@@ -1,6 +1,6 @@
-"""`ideabridge setup --yes` in a process that is killed when it has replaced some files.
+"""`ideabridge setup` in a process that is killed when it has replaced some files.
 
-Usage: killed_setup.py COUNT. It ends with exit code 0 if it replaces fewer files.
+Usage: killed_setup.py COUNT [OPTION]... It ends with exit code 0 if it replaces fewer files.
 """
 
 from __future__ import annotations
@@ -25,4 +25,4 @@ def replace_or_die(path: Path, target: str | os.PathLike[str]) -> Path:
 
 
 Path.replace = replace_or_die  # type: ignore[method-assign]
-sys.exit(main(["setup", "--yes"]))
+sys.exit(main(["setup", *sys.argv[2:]]))

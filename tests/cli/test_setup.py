@@ -124,7 +124,7 @@ def test_a_setup_that_was_killed_can_be_undone(machine: Machine, stride: int) ->
     before = machine.digests()
     partly = 0
     for count in range(1, 100, stride):
-        command = preloaded.python(KILLED, str(count))
+        command = preloaded.python(KILLED, str(count), "--yes")
         done = subprocess.run(command, check=False, capture_output=True, timeout=60)
         changed = machine.digests() != before
         partly += changed and done.returncode != 0
@@ -137,6 +137,25 @@ def test_a_setup_that_was_killed_can_be_undone(machine: Machine, stride: int) ->
 
     # The process was killed in the middle of several of its steps.
     assert partly > 2
+
+
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_an_undo_that_was_killed_can_be_repeated(machine: Machine, stride: int) -> None:
+    before = machine.digests()
+    codes: list[int] = []
+    for count in range(0, 100, stride):
+        assert main(["setup", "--yes"]) == 0
+        command = preloaded.python(KILLED, str(count), "--undo", "--yes")
+        done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+        assert main(["setup", "--undo", "--yes"]) == 0
+        assert machine.digests() == before, count
+        assert stored_secrets() == []
+        codes.append(done.returncode)
+        if codes[-1] == 0:
+            break
+
+    assert codes[-1] == 0
+    assert len(codes) > 1
 
 
 def test_what_a_host_wrote_since_stays(

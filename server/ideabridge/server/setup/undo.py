@@ -7,7 +7,6 @@ those that the setup had removed are returned.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.bridge.stored_secrets import SecretOwner, StoredSecretError, remove_secret
 from ideabridge.bridge.trust import TrustError, forget, trust_command
-from ideabridge.server.hosts.editing.host_text import EditedFile
+from ideabridge.server.hosts.editing.host_text import EditedFile, file_digest
 from ideabridge.server.hosts.editing.undo import remove_empty_folders, undo_file
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.setup.record import (
@@ -138,15 +137,20 @@ def _undo_file(step: FileStep) -> UndoneStep:
 
 
 def _remove_staged(file: EditedFile) -> None:
-    """Remove the new file that a setup had written beside a file when it was killed."""
+    """Remove the new files that a setup or its undo had written beside a file when they were
+    killed.
+    """
     target = Path(os.path.realpath(file.path))
     start = f".{target.name[:50]}."
+    digests = {file.digest}
+    if file.backup is not None and file.backup.exists():
+        digests.add(file_digest(file.backup.read_bytes()))
+
     beside = [*target.parent.iterdir()] if target.parent.is_dir() else []
     for path in beside:
-        if path.name.startswith(start) and path.is_file():
-            data = path.read_bytes()
-            if hashlib.sha256(data).hexdigest() == file.digest:
-                path.unlink()
+        is_staged = path.name.startswith(start) and path.is_file()
+        if is_staged and file_digest(path.read_bytes()) in digests:
+            path.unlink()
 
     remove_empty_folders(file)
 
