@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines
+from ideabridge.bridge.context.failure import ErrorEntry, read_failure
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.server.views.text import shortened_json, skipped_line
@@ -21,6 +22,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import map_children
 from ideabridge.tools.names import readable_json
 from ideabridge.tools.schema import Validator, inline_refs
+from ideabridge.tools.typed import read_as
 
 ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
@@ -321,20 +323,19 @@ def solution_error_line(error: JSON) -> str:
     if not isinstance(error, dict):
         return _short(error)
 
-    call = error.get("call")
-    place = error.get("place")
-    cause = error.get("error")
-    message = cause.get("message") if isinstance(cause, dict) else cause
-    if not isinstance(call, dict):
-        return str(message)
+    entry = read_as(ErrorEntry, error)
+    failure = read_failure(entry.error)
+    if entry.call is None:
+        return failure.message
 
-    where = "" if place is None else f"calls[{place}] "
-    if "in_solution" in error:
-        where = f"calls[{error['in_solution']}], {place} of the run, "
+    where = "" if entry.place is None else f"calls[{entry.place}] "
+    if entry.in_solution is not None:
+        where = f"calls[{entry.in_solution}], {entry.place} of the run, "
 
-    sent = cause.get("sent") if isinstance(cause, dict) else None
-    more = "" if sent is None else f"\n  sent, and checked by nobody: {_short(sent)}"
-    return f"{where}{call.get('_tool')}: {message}{more}"
+    more = ""
+    if failure.sent is not None:
+        more = f"\n  sent, and checked by nobody: {_short(failure.sent)}"
+    return f"{where}{entry.call.get('_tool')}: {failure.message}{more}"
 
 
 def _approval_line(approval: dict[str, Any]) -> str:

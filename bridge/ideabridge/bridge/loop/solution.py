@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
+from ideabridge.bridge.context.failure import ErrorEntry, read_failure
 from ideabridge.bridge.loop.call import gathered
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskPlan
@@ -35,6 +36,7 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.typed import read_as
 
 BROKE_OFF: Final = "the answer broke off: "
 
@@ -167,20 +169,18 @@ def rejection(errors: Sequence[JSONObject]) -> str:
             lines.append(f"... and {len(errors) - number:,} more")
             break
 
-        call = entry.get("call")
-        error = entry.get("error")
-        message = error.get("message") if isinstance(error, dict) else error
-        if isinstance(message, str) and message.startswith("a cycle: "):
+        read = read_as(ErrorEntry, entry)
+        message = read_failure(read.error).message
+        if message.startswith("a cycle: "):
             # All calls of a cycle have the same error, which names them all.
             if message in cycles:
                 continue
             cycles.add(message)
 
-        if isinstance(call, dict):
-            place = entry.get("in_solution", entry.get("place"))
-            line = f"calls[{place}] ({call.get('_tool')}): {message}"
-        else:
-            line = str(message)
+        line = message
+        if read.call is not None:
+            place = read.place if read.in_solution is None else read.in_solution
+            line = f"calls[{place}] ({read.call.get('_tool')}): {message}"
 
         lines.append(line)
         room -= len(line)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ideabridge.bridge.context.failure import ErrorEntry, read_failure
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.context.request import tokens_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.typed import read_as
 
 _LONGEST_VALUE: Final = 160
 """Maximum number of characters of a value that is shown on one line."""
@@ -102,7 +104,7 @@ def source_text(program: str) -> str:
 
 def message_of(error: JSON) -> str:
     """Return the message of an error entry on one line."""
-    return str(error.get("message", error) if isinstance(error, dict) else error).replace("\n", " ")
+    return read_failure(error).message.replace("\n", " ")
 
 
 def skipped_line(skipped: JSONObject) -> str:
@@ -113,20 +115,17 @@ def skipped_line(skipped: JSONObject) -> str:
 
 def error_line(entry: JSONObject) -> str:
     """Return a line about an error of a run, which begins with the name of its call."""
-    call = entry.get("call")
-    if isinstance(call, dict):
-        name = f"{call.get('_id') or call.get('_tool')}: "
-    else:
-        name = ""
+    read = read_as(ErrorEntry, entry)
+    name = ""
+    if read.call is not None:
+        name = f"{read.call.get('_id') or read.call.get('_tool')}: "
 
-    error = entry.get("error")
-    sent = error.get("sent") if isinstance(error, dict) else None
-    if sent is None:
-        more = ""
-    else:
+    sent = read_failure(read.error).sent
+    more = ""
+    if sent is not None:
         more = f"; sent, and checked by nobody: {shortened_json(without_payloads(sent), _SENT)}"
 
-    return f"{name}{message_of(error)}{more}"
+    return f"{name}{message_of(read.error)}{more}"
 
 
 def cost_of_request(size: int) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from ideabridge.bridge.context.failure import read_failure
 from ideabridge.bridge.loop.event import decider_text, denial_text
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.typed import read_as
 
 BarStatus: TypeAlias = Literal[
     "waiting", "asking", "running", "done", "failed", "denied", "not run"
@@ -22,6 +24,28 @@ BarStatus: TypeAlias = Literal[
 """The status of a bar. `failed`: the call returned an error, even if it was caught, or the run
 ended during the call. `denied`: a person or a rule refused the call. `not run`: the run ended
 before the call started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ModuleTool:
+    name: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The event with which a run starts: the tools of modules that it may call."""
+
+    tools: tuple[_ModuleTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What one answer of a mind took."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(slots=True)
@@ -78,9 +102,10 @@ class CallBar:
 
     def finish(self, item: int | None, error: JSON, at: float | None) -> None:
         """End one execution of the call, with an error unless it is null."""
-        if isinstance(error, dict):
-            self.error = str(error.get("message", ""))
-            self._outcome = "denied" if error.get("kind") == "denied" else "failed"
+        if error is not None:
+            failure = read_failure(error)
+            self.error = failure.message
+            self._outcome = "denied" if failure.kind == "denied" else "failed"
         elif self._outcome == "waiting":
             self._outcome = "done"
 
@@ -242,9 +267,8 @@ class Trace:
     def _start(self, event: JSONObject) -> None:
         self.mode = str(event.get("mode"))
         self.mind = str(event.get("mind") or "")
-        for tool in _list(event.get("tools")):
-            if isinstance(tool, dict) and isinstance(tool.get("module"), str):
-                self.modules[str(tool.get("name"))] = str(tool["module"])
+        for tool in read_as(_Start, event).tools:
+            self.modules[tool.name] = tool.module
 
     def _decide_plan(self, event: JSONObject, at: float | None) -> None:
         if event.get("decision") == "approve":
@@ -262,14 +286,9 @@ class Trace:
         self.decisions.append((at, call, decision, decider_text(event), reason))
 
     def _note_usage(self, event: JSONObject) -> None:
-        usage = event.get("usage")
-        if not isinstance(usage, dict):
-            return
-        for key in ("input_tokens", "output_tokens"):
-            count = usage.get(key)
-            self.tokens += count if isinstance(count, int) else 0
-        cost = usage.get("cost")
-        self.cost += cost if isinstance(cost, float | int) else 0.0
+        usage = read_as(_Usage, event.get("usage"))
+        self.tokens += usage.input_tokens + usage.output_tokens
+        self.cost += usage.cost
 
     def _take_of_solution(self, kind: str, event: JSONObject, at: float | None) -> None:
         match kind:
@@ -325,9 +344,8 @@ class Trace:
             bar.approvals.append((decider_text(event), at - bar.asked))
 
         if event.get("decision") == "deny":
-            reason = event.get("reason")
-            who = decider_text(event)
-            bar.deny(denial_text(who, reason if isinstance(reason, str) else None), at)
+            reason = str(event.get("reason") or "")
+            bar.deny(denial_text(decider_text(event), reason or None), at)
         else:
             bar.approve(at)
 
@@ -343,11 +361,11 @@ class Trace:
                 bar.approvals.append((decider, at - self.plan_asked))
 
     def _add_calls(self, event: JSONObject, at: float | None) -> None:
-        for call in _list(event.get("calls")):
+        for call in list_or_empty(event.get("calls")):
             self._add_call(call, at)
 
     def _add_call(self, call: JSON, at: float | None) -> None:
-        members = call if isinstance(call, dict) else {}
+        members = object_or_empty(call)
         tool = members.get("_tool")
         name = tool if isinstance(tool, str) else "?"
         self.bars.append(CallBar(len(self.bars), name, members, listed=at, event=self.last))
@@ -376,7 +394,3 @@ def module_of(bar: CallBar, trace: Trace) -> str:
     if isinstance(named, str):
         return named
     return trace.modules.get(bar.name, "")
-
-
-def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
