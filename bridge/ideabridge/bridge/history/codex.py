@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -43,6 +43,7 @@ from ideabridge.bridge.history.conversation import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import read_as, read_whole
 
 NAME: Final = "codex"
 PATTERNS: Final = ("rollout-*.jsonl",)
@@ -78,6 +79,78 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
     return _Log(path, names).read()
 
 
+@dataclass(frozen=True, slots=True)
+class _Invocation:
+    """The tool that a call named, and its arguments."""
+
+    server: str
+    tool: str
+    arguments: JSONObject = field(default_factory=dict[str, JSON])
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """The payload of a line, of whatever type."""
+
+    type: str | None = None
+    id: str | None = None
+    cwd: str | None = None
+    timestamp: JSON = None
+    turn_id: str | None = None
+    num_turns: int = 0
+    role: str | None = None
+    message: JSON = None
+    content: JSON = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: JSON = None
+    input: JSON = None
+    output: JSON = None
+    item: JSONObject | None = None
+    invocation: _Invocation | None = None
+    duration: _Duration | None = None
+    result: JSON = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Duration:
+    secs: int
+    nanos: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedError:
+    message: JSON = None
+
+
+@dataclass(frozen=True, slots=True)
+class _McpItem:
+    """The item of a call that has ended, in newer versions."""
+
+    id: str | None = None
+    duration: _Duration | None = None
+    error: _LoggedError | None = None
+    result: JSONObject | None = None
+
+    @property
+    def outcome(self) -> JSON:
+        """The result in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
+        if self.error is not None:
+            return {"Err": self.error.message}
+        return None if self.result is None else {"Ok": self.result}
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a call, as an event or an item logs it."""
+
+    call_id: str | None
+    invocation: _Invocation | None
+    duration: _Duration | None
+    result: JSON
+
+
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
@@ -98,8 +171,9 @@ class _Log:
         conversation = self._conversation
         for line in read_lines(conversation):
             kind = line.content.get("type")
-            payload = line.content.get("payload")
-            if not isinstance(kind, str) or not isinstance(payload, dict):
+            members = line.content.get("payload")
+            payload = read_whole(_Payload, members)
+            if not isinstance(kind, str) or payload is None:
                 conversation.skipped["of an unknown kind"] += 1
             elif kind == "session_meta":
                 self._begin(payload)
@@ -108,8 +182,8 @@ class _Log:
             elif kind == "response_item":
                 self._take_item(line, conversation.time_of(line.content), payload)
             elif kind == "turn_context":
-                self._fork.turn(payload.get("turn_id"))
-            elif "call_id" in payload or "item" in payload:
+                self._fork.turn(payload.turn_id)
+            elif not {"call_id", "item"}.isdisjoint(object_or_empty(members)):
                 # Lines of other types contain neither calls nor results, and differ from version to
                 # version.
                 conversation.skipped["of an unknown kind"] += 1
@@ -123,50 +197,45 @@ class _Log:
             each.sort()
         return conversations
 
-    def _begin(self, payload: JSONObject) -> None:
+    def _begin(self, payload: _Payload) -> None:
         is_first = self._fork.meta(payload)
         if not is_first:
             return
-
-        own = payload.get("id")
-        folder = payload.get("cwd")
-        if isinstance(own, str) and own:
-            self._conversation.id = own[:200]
-
-        if isinstance(folder, str):
-            self._conversation.folder = folder
+        if payload.id:
+            self._conversation.id = payload.id[:200]
+        if payload.cwd is not None:
+            self._conversation.folder = payload.cwd
 
     # -- events ------------------------------------------------------------------------------------
 
-    def _take_event(self, line: LogLine, time: float | None, payload: JSONObject) -> None:
-        kind = payload.get("type")
-        item = payload.get("item")
+    def _take_event(self, line: LogLine, time: float | None, payload: _Payload) -> None:
+        kind = payload.type
+        item = payload.item
         if kind == "user_message":
             self._turns.begin("user_message", len(self._conversation.calls))
-            self._ask(text_in(payload.get("message")))
+            self._ask(text_in(payload.message))
         elif kind == "mcp_tool_call_end":
-            invocation = payload.get("invocation")
-            if isinstance(invocation, dict):
-                self._take_end(line, time, payload, invocation, payload.get("result"))
-            else:
-                self._conversation.skipped["without id or arguments"] += 1
-        elif kind == "item_completed" and isinstance(item, dict):
+            end = _End(payload.call_id, payload.invocation, payload.duration, payload.result)
+            self._take_end(line, time, end)
+        elif kind == "item_completed" and item is not None:
             if item.get("type") == "UserMessage":
                 self._turns.begin("UserMessage", len(self._conversation.calls))
                 self._ask(text_in(item.get("content")))
             elif item.get("type") == "McpToolCall":
-                named = {**item, "call_id": item.get("id")}
-                self._take_end(line, time, named, item, _result_of(item))
+                read = read_as(_McpItem, item)
+                invocation = read_whole(_Invocation, item)
+                end = _End(read.id, invocation, read.duration, read.outcome)
+                self._take_end(line, time, end)
         elif kind == "thread_rolled_back":
-            self._roll_back(payload.get("num_turns"))
+            self._roll_back(payload.num_turns)
         elif kind in ("task_started", "turn_started"):
-            self._fork.turn(payload.get("turn_id"))
+            self._fork.turn(payload.turn_id)
 
     def _ask(self, text: str) -> None:
         if text.strip() and not text.lstrip().startswith(_NO_PROMPT):
             self._prompt = shortened_prompt(text)
 
-    def _roll_back(self, turns: JSON) -> None:
+    def _roll_back(self, turns: int) -> None:
         """Move the calls of the last turns, which a person has taken back, into a conversation of
         their own.
         """
@@ -180,28 +249,21 @@ class _Log:
         name = f"{own.id}/rewound-{len(self._rewound) + 1}"
         self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
 
-    def _take_end(
-        self,
-        line: LogLine,
-        time: float | None,
-        event: JSONObject,
-        invocation: JSONObject,
-        result: JSON,
-    ) -> None:
-        server = invocation.get("server")
-        tool = invocation.get("tool")
-        call_id = event.get("call_id")
-        if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
+    def _take_end(self, line: LogLine, time: float | None, end: _End) -> None:
+        if end.call_id is None or end.invocation is None:
             self._conversation.skipped["without id or arguments"] += 1
             return
 
+        call_id = end.call_id
+        server = end.invocation.server
+        tool = end.invocation.tool
         named = LoggedTool(server, tool, self._names.of(server))
         if named.module is None:
             self._others.end(call_id, server)
             return
 
-        arguments = object_or_empty(invocation.get("arguments"))
-        began = _began(time, event.get("duration"))
+        arguments = end.invocation.arguments
+        began = _began(time, end.duration)
         ended = self._new(call_id, named.module, tool, arguments, line, began)
         # The name in an item may be cut. In that case, only the event names the server.
         self._others.take_back(call_id)
@@ -224,7 +286,7 @@ class _Log:
         if call is not ended and may_be_another(call, self._conversation):
             call.end(line.number, None, at=time, missing="lines before its result were not read")
         else:
-            _end(call, earlier or line.number, time, result, fits)
+            _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
         """Return the call of the model that an event ends which was written at a time, or None if
@@ -282,19 +344,19 @@ class _Log:
 
     # -- what the model saw ------------------------------------------------------------------------
 
-    def _take_item(self, line: LogLine, time: float | None, payload: JSONObject) -> None:
-        kind = payload.get("type")
-        call_id = payload.get("call_id")
-        if kind == "message" and payload.get("role") == "user" and not self._prompt:
-            self._ask(text_in(payload.get("content")))
-        elif kind == "function_call" and isinstance(call_id, str):
+    def _take_item(self, line: LogLine, time: float | None, payload: _Payload) -> None:
+        kind = payload.type
+        call_id = payload.call_id
+        if kind == "message" and payload.role == "user" and not self._prompt:
+            self._ask(text_in(payload.content))
+        elif kind == "function_call" and call_id is not None:
             tool = self._named(payload)
             if tool is not None:
-                arguments = _arguments(payload.get("arguments"))
+                arguments = _arguments(payload.arguments)
                 self._take_call(line, time, call_id, tool, arguments)
         elif kind == "function_call_output":
-            self._take_output(line, time, call_id, payload.get("output"))
-        elif kind == "custom_tool_call" and "tools.mcp__" in str(payload.get("input")):
+            self._take_output(line, time, call_id, payload.output)
+        elif kind == "custom_tool_call" and "tools.mcp__" in str(payload.input):
             self._scripts += 1
 
     def _take_call(
@@ -345,17 +407,16 @@ class _Log:
             fits = self._bounds.takes_result(line.size)
             _end_from_output(call, line.number, time, output, fits)
 
-    def _named(self, payload: JSONObject) -> LoggedTool | None:
+    def _named(self, payload: _Payload) -> LoggedTool | None:
         """Return the tool of a function call, or None if it is not a tool of an MCP server."""
-        name = payload.get("name")
-        namespace = payload.get("namespace")
-        if not isinstance(name, str):
+        name = payload.name
+        if name is None:
             return None
 
-        if isinstance(namespace, str) and namespace:
-            if not namespace.startswith(_PREFIX):
+        if payload.namespace:
+            if not payload.namespace.startswith(_PREFIX):
                 return None
-            name = f"{namespace.removesuffix('__')}__{name}"
+            name = f"{payload.namespace.removesuffix('__')}__{name}"
 
         if name.startswith(_PREFIX):
             return self._names.split(name.removeprefix(_PREFIX))
@@ -414,11 +475,11 @@ class _Turns:
         if kind == self._kind:
             self._first_calls.append(calls)
 
-    def take_back(self, turns: JSON) -> int | None:
+    def take_back(self, turns: int) -> int | None:
         """Forget the last turns, and return the number of calls before them, or None if there are
         no such turns.
         """
-        if not isinstance(turns, int) or not 0 < turns <= len(self._first_calls):
+        if not 0 < turns <= len(self._first_calls):
             return None
 
         first = self._first_calls[-turns]
@@ -430,54 +491,43 @@ class _Fork:
     """Whether the lines at a place of a log are copies from the log of another conversation."""
 
     def __init__(self) -> None:
-        self._id: JSON = None
+        self._id: str | None = None
         self._created: float | None = None
         self.is_copy = False
 
-    def meta(self, payload: JSONObject) -> bool:
+    def meta(self, payload: _Payload) -> bool:
         """Take a `session_meta`, and return whether it is the first one."""
         if self._id is None:
-            self._id = payload.get("id") or ""
-            self._created = _minted(self._id) or seconds_of(payload.get("timestamp"))
+            self._id = payload.id or ""
+            self._created = _minted(self._id) or seconds_of(payload.timestamp)
             return True
 
-        self.is_copy = payload.get("id") != self._id
+        self.is_copy = payload.id != self._id
         return False
 
-    def turn(self, turn_id: JSON) -> None:
+    def turn(self, turn_id: str | None) -> None:
         """Take the id of a turn that begins."""
         minted = _minted(turn_id)
         if minted is not None and self._created is not None and minted >= self._created:
             self.is_copy = False
 
 
-def _minted(identifier: JSON) -> float | None:
+def _minted(identifier: str | None) -> float | None:
     """Return the time in a UUID of version 7, in seconds since 1970, or None for other ids."""
     try:
-        uuid = UUID(identifier) if isinstance(identifier, str) else None
+        uuid = UUID(identifier or "")
     except ValueError:
         return None
-    return (uuid.int >> 80) / 1000 if uuid is not None and uuid.version == 7 else None
+    return (uuid.int >> 80) / 1000 if uuid.version == 7 else None
 
 
-def _began(ended: float | None, duration: JSON) -> float | None:
-    """Return when a call began that ended at a time and took `{"secs", "nanos"}`."""
-    members = object_or_empty(duration)
-    seconds = members.get("secs")
-    nanos = members.get("nanos", 0)
-    if ended is None or not isinstance(seconds, int) or not isinstance(nanos, int):
+def _began(ended: float | None, duration: _Duration | None) -> float | None:
+    """Return when a call began that ended at a time and took so long."""
+    if ended is None or duration is None:
         return ended
-    if not 0 <= seconds <= ended or not 0 <= nanos < 1_000_000_000:
+    if not 0 <= duration.secs <= ended or not 0 <= duration.nanos < 1_000_000_000:
         return ended
-    return ended - seconds - nanos / 1e9
-
-
-def _result_of(item: JSONObject) -> JSON:
-    """Return the result of an item in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
-    error = item.get("error")
-    if isinstance(error, dict):
-        return {"Err": error.get("message")}
-    return {"Ok": item["result"]} if isinstance(item.get("result"), dict) else None
+    return ended - duration.secs - duration.nanos / 1e9
 
 
 def _arguments(written: JSON) -> JSONObject:
