@@ -12,9 +12,10 @@ it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.errors import ExplanationError
@@ -26,10 +27,11 @@ from ideabridge.bridge.context.explanations import (
 )
 from ideabridge.bridge.context.references import Path, clipped, quoted
 from ideabridge.bridge.context.state import MISSING, Missing, read
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.typed import member, read_whole
 
 TEXT_BYTES: Final = 2000
 """The maximum size of the lines that say what a run assumed, in bytes."""
@@ -131,33 +133,40 @@ class Assumption:
         return ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """An assumption in the form of `Settled.assumed`, without the value that was taken."""
+
+    at: str
+    why: str
+    instance: str = ""
+    approved: str = ""
+    source: str | None = field(default=None, metadata=member("from"))
+    instead: tuple[JSONObject, ...] | None = None
+
+
 def read_assumption(raw: JSON) -> Assumption:
     """Read an assumption in the form of `Settled.assumed`, or as `{"at", "why"}`.
 
     Raises:
         ExplanationError: the form is wrong.
     """
-    if (
-        not isinstance(raw, dict)
-        or not isinstance(raw.get("at"), str)
-        or not isinstance(raw.get("why"), str)
-    ):
+    stored = read_whole(_Stored, raw)
+    if stored is None:
         raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
 
-    at = str(raw["at"])
-    why = str(raw["why"])
-    instance = raw.get("instance")
-    where = instance if isinstance(instance, str) else ""
-    approved = raw.get("approved")
-    who = approved if isinstance(approved, str) else ""
-    instead = raw.get("instead")
-    if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
-        return Assumption(at, why, instance=where, approved=who)
-
-    alternatives = tuple(
-        _candidate(entry if isinstance(entry, dict) else {}, "value") for entry in instead
+    assumption = Assumption(
+        stored.at, stored.why, instance=stored.instance, approved=stored.approved
     )
-    return Assumption(at, why, _candidate(raw, "taken"), alternatives, where, who)
+    members = object_or_empty(raw)
+    if "taken" not in members or stored.source is None or stored.instead is None:
+        return assumption
+
+    return dataclasses.replace(
+        assumption,
+        taken=_candidate(members, "taken"),
+        instead=tuple(_candidate(entry, "value") for entry in stored.instead),
+    )
 
 
 def _where(at: str, instance: JSON) -> str:
@@ -187,10 +196,10 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
     """Return notes (`{"at", "what"}`) as lines, like `assumption_lines`. If `most` is None, the
     length is not limited.
     """
-    forms = [note for note in notes if isinstance(note, dict)]
     lines = [
         visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}")
-        for note in forms
+        for note in notes
+        if isinstance(note, dict)
     ]
     return lines if most is None else fitting_lines(lines, most)
 
@@ -254,7 +263,7 @@ def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
     """Describe a place in a plan in users' words, such as `path of read_file`. The number of the
     call is added if there are several.
     """
-    keys = [str(key) for key in at] if isinstance(at, list) else []
+    keys = list(map(str, list_or_empty(at)))
     if keys[:1] == ["output"]:
         return _of_whole(keys[1:], "the output")
     if len(keys) < 2 or not keys[1].isdecimal() or int(keys[1]) >= len(tools):

@@ -25,6 +25,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_essence
+from ideabridge.tools.typed import read_whole
 
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
@@ -47,7 +48,7 @@ class Pin:
     module: str
     tool: str
     digest: str
-    prose: str
+    prose: str = ""
     accepted: tuple[JSON, ...] = ()
 
     @classmethod
@@ -98,32 +99,12 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
 
     pins: list[Pin] = []
     for entry in listed:
-        pin = _read_pin(entry)
+        pin = read_whole(Pin, entry)
         if pin is None:
             return None
         pins.append(pin)
 
     return pins
-
-
-def _read_pin(entry: JSON) -> Pin | None:
-    if not isinstance(entry, dict):
-        return None
-
-    module = entry.get("module")
-    tool = entry.get("tool")
-    digest = entry.get("digest")
-    if not (isinstance(module, str) and isinstance(tool, str) and isinstance(digest, str)):
-        return None
-
-    prose = entry.get("prose")
-    return Pin(
-        module,
-        tool,
-        digest,
-        prose if isinstance(prose, str) else "",
-        tuple(list_or_empty(entry.get("accepted"))),
-    )
 
 
 def calls_in(plan: JSON) -> list[JSON]:
