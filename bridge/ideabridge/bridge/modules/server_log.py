@@ -34,6 +34,14 @@ twice this size.
 MAX_LINE: Final = 2000
 """Maximum number of characters of a line that is kept."""
 
+_MAX_LOGGER: Final = 100
+_MAX_TOKEN: Final = 1000
+"""Maximum length of the origin of a log message, and of what is recognised as a secret by its form,
+in characters."""
+
+_MAX_DATA: Final = 64 * 1024
+"""How many characters of the value of a log message are searched for secrets."""
+
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
 """How many bytes a server may write at once, and how many per second in the long run."""
@@ -137,14 +145,17 @@ class ServerLog:
         level: str | None = None,
         logger_name: str = "",
     ) -> None:
-        """Append lines. Secrets in them are masked, also those that span several lines."""
-        masked = everywhere_masked("\n".join(line[:MAX_LINE] for line in lines))
-        texts = [_without_tokens(line) for line in masked.split("\n") if line.strip()]
+        """Append lines. Secrets in them are masked, also those that span several lines, before
+        anything is cut: the first part of a secret would not be recognised.
+        """
+        masked = everywhere_masked("\n".join(lines))
+        texts = [_kept(line, MAX_LINE) for line in masked.split("\n") if line.strip()]
+        origin = _kept(everywhere_masked(logger_name), _MAX_LOGGER)
         now = time.time()
         process = os.getpid()
         written: list[ServerLogLine] = []
         for text in texts:
-            line = ServerLogLine(now, process, source, text[:MAX_LINE], level, logger_name[:100])
+            line = ServerLogLine(now, process, source, text, level, origin)
             if self._has_room(len(text)):
                 written.append(line)
             else:
@@ -202,6 +213,11 @@ class ServerLog:
                 logger.warning("%s: cannot be written: %s", self._path, error.strerror or error)
 
 
+def _kept(masked: str, most: int) -> str:
+    """Return the beginning of a text, without what looks like a secret."""
+    return _without_tokens(masked[: most + _MAX_TOKEN])[:most]
+
+
 def _without_tokens(line: str) -> str:
     """Hide what looks like a secret in a line, such as a token that the server got by itself."""
     parts = _MASKED.split(line)
@@ -219,9 +235,9 @@ def _text_of(data: object) -> str:
     size = 0
     try:
         for part in json.JSONEncoder(ensure_ascii=False).iterencode(data):
-            parts.append(part[:MAX_LINE])
+            parts.append(part[:_MAX_DATA])
             size += len(part)
-            if size > MAX_LINE:
+            if size > _MAX_DATA:
                 break
     except RecursionError:
         parts.append("...")
