@@ -37,6 +37,8 @@ from ideabridge.bridge.stored_secrets import (
 )
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
 from ideabridge.server.hosts.host import (
+    MAX_BYTES,
+    MAX_PROJECT_BYTES,
     HostDocument,
     HostEnvironment,
     HostFile,
@@ -252,6 +254,8 @@ class _Search:
         self._paths: list[Path] = []
         self._adoptions: list[Adoption] = []
         self._problems: list[str] = []
+        # How many bytes of files in the project may still be read.
+        self._left = MAX_PROJECT_BYTES
         self._refusals = HostRefusals(host, environment, self._content)
 
     def read(self, file: HostFile) -> None:
@@ -316,8 +320,10 @@ class _Search:
         it.
         """
         if file.path not in self._documents:
+            is_in_project = self._is_in_project(file.path)
+            most = self._left if is_in_project else MAX_BYTES
             try:
-                document = read_tolerantly(file.path, file.format)
+                document = read_tolerantly(file.path, file.format, most)
             except HostFileError as error:
                 self._problems.append(_line(str(error), _MOST_REASON))
                 document = HostDocument(file.path, None, {})
@@ -325,8 +331,16 @@ class _Search:
             if document.damage:
                 self._problems.append(_line(f"{file.path}: {document.damage}", _MOST_REASON))
             self._documents[file.path] = document
+            if is_in_project:
+                size = len((document.text or "").encode("utf-8", "replace"))
+                self._left = max(0, self._left - size)
 
         return self._documents[file.path].content
+
+    def _is_in_project(self, path: Path) -> bool:
+        """Return whether a repository may hold a file."""
+        project = self._environment.project
+        return path.is_relative_to(project) and not self._environment.home.is_relative_to(project)
 
     def _adoption(
         self, name: str, raw: JSON, place: HostFile, translation: Translation, *, is_taken: bool

@@ -49,6 +49,10 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a host's file, in bytes. Some hosts keep recorded conversations in the same
 file."""
 
+MAX_PROJECT_BYTES: Final = 1024 * 1024
+"""Maximum size of all files of one host in a project together, in bytes. A repository may hold any
+files, and they are read before anybody has looked at them."""
+
 MAX_TOML: Final = 1024 * 1024
 """Maximum size of a file of TOML, in characters. Its parser takes about a second for so many."""
 
@@ -196,15 +200,17 @@ class HostDocument:
     damage: str = ""
 
 
-def read_tolerantly(path: Path, file_format: FileFormat = "json") -> HostDocument:
+def read_tolerantly(
+    path: Path, file_format: FileFormat = "json", max_bytes: int = MAX_BYTES
+) -> HostDocument:
     """Read a host's file, or those parts of a damaged one that can be read. `damage` of the result
     then says what is wrong.
 
     Raises:
-        HostFileError: the file cannot be opened, or is not text.
+        HostFileError: the file cannot be opened, is larger than `max_bytes`, or is not text.
     """
     try:
-        text = _read_text(path)
+        text = _read_text(path, max_bytes)
     except FileNotFoundError:
         return HostDocument(path, None, {})
     except UnicodeDecodeError:
@@ -271,16 +277,16 @@ def _yaml_document(path: Path, text: str) -> HostDocument:
     return HostDocument(path, text, content)
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, max_bytes: int) -> str:
     """Return the text of a host's file, with every line break as a line feed.
 
     Raises:
-        HostFileError: the file is not a regular file, or is larger than `MAX_BYTES`.
+        HostFileError: the file is not a regular file, or is larger than `max_bytes`.
         UnicodeDecodeError: the file is neither UTF-8 nor UTF-16 with a byte order mark.
         OSError: the file cannot be read.
     """
     try:
-        data = read_plain(path, MAX_BYTES)
+        data = read_plain(path, max_bytes)
     except TrustError as error:
         raise HostFileError(str(error)) from None
     # PowerShell writes UTF-16 with a byte order mark.

@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -25,9 +26,20 @@ _MAX_FAILURES: Final = 200
 """Maximum number of malformed parts that are passed over in one file. A parser that fails may read
 the whole file to say where."""
 
+_MOST_READINGS: Final = 12
+"""How often a malformed JSON text may be read: once for each object that is open where it breaks
+off."""
+
 _MAX_MEMBERS: Final = 1000
-"""Maximum number of members that are read one by one in a malformed YAML text, and in a member of
-it."""
+"""Maximum number of members that are read one by one in a malformed YAML text, with the members of
+malformed members."""
+
+_MAX_KEY_PARTS: Final = 100
+"""Maximum number of parts of a dotted key of TOML. The time that the parser takes grows with the
+square of this number."""
+
+_TOML_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
+_LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}")
 
 _SPACE: Final = re.compile(r"\s*")
 _MARK: Final = re.compile(r'["{}\[\],]')
@@ -57,8 +69,8 @@ def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return members
 
     result = ReadObject(members)
-    names = [name for name, _ in pairs]
-    result.repeated = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
+    counts = Counter(name for name, _ in pairs)
+    result.repeated = tuple(name for name, count in counts.items() if count > 1)
     return result
 
 
@@ -82,14 +94,18 @@ class _Scanner:
         self._text = text
         self._decoder = decoder()
         self._failures = 0
+        # How many characters may still be read in vain.
+        self._left = _MOST_READINGS * len(text)
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
         """Return the value at a position, and the position behind it."""
         try:
             value, end = self._decoder.raw_decode(self._text, start)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            end = error.pos if isinstance(error, json.JSONDecodeError) else len(self._text)
+            self._left -= end - start
             self._failures += 1
-            if self._failures > _MAX_FAILURES:
+            if self._failures > _MAX_FAILURES or self._left < 0:
                 return PartialObject(), len(self._text)
             if self._text[start : start + 1] == "{" and depth < _MAX_DEPTH:
                 members, end = self._members(start, depth)
@@ -205,8 +221,10 @@ def plain_toml(text: str) -> JSONObject:
     """Return the content of a TOML text. Dates and times become strings.
 
     Raises:
-        ValueError: the text is not TOML.
+        ValueError: the text is not TOML, or has a key of too many parts.
     """
+    if _LONG_KEY.search(_TOML_STRING.sub("s", text)):
+        raise ValueError(f"a key has more than {_MAX_KEY_PARTS} parts")
     content = json.loads(json.dumps(tomllib.loads(text), default=str))
     return cast("JSONObject", content)
 
@@ -254,11 +272,15 @@ def salvage_yaml(text: str) -> JSONObject:
     cannot is a `PartialObject`.
     """
     result: JSONObject = {}
-    for block in _blocks(text, _MEMBER)[:_MAX_MEMBERS]:
+    blocks = _blocks(text, _MEMBER)[:_MAX_MEMBERS]
+    left = _MAX_MEMBERS
+    for block in blocks:
         try:
             _add_yaml(result, block)
         except IdeabridgeError:
-            result |= _salvaged_member(block)
+            member, count = _salvaged_member(block, left)
+            result |= member
+            left -= count
 
     return result
 
@@ -269,19 +291,21 @@ def _add_yaml(result: JSONObject, block: str) -> None:
         result.update(value)
 
 
-def _salvaged_member(block: str) -> JSONObject:
-    """Return one member whose value is a mapping or a list, with the items that can be read."""
+def _salvaged_member(block: str, most: int) -> tuple[JSONObject, int]:
+    """Return one member whose value is a mapping or a list, with the first `most` items as far as
+    they can be read, and how many items were tried.
+    """
     header, _, body = block.partition("\n")
     name = header.partition(":")[0].strip().strip("\"'")
     indented = re.search(r"^([ ]*)(?=[^\s#])", body, re.MULTILINE)
     if not name or indented is None:
-        return {}
+        return {}, 0
 
     indent = indented.group(1)
     start = re.compile(rf"^{indent}(?=[^\s#])", re.MULTILINE)
-    items = _blocks(body, start)[:_MAX_MEMBERS]
+    items = _blocks(body, start)[:most]
     if body[indented.end() :].startswith("-"):
-        return {name: _salvaged(items, _list_item)}
+        return {name: _salvaged(items, _list_item)}, len(items)
 
     members: JSONObject = {}
     for item in items:
@@ -291,7 +315,7 @@ def _salvaged_member(block: str) -> JSONObject:
             first = item.lstrip().partition("\n")[0]
             members[first.partition(":")[0].strip("\"' ")] = PartialObject()
 
-    return {name: members}
+    return {name: members}, len(items)
 
 
 def _salvaged(items: list[str], read: Callable[[str], JSON]) -> list[JSON]:
