@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.trust import is_trusted, trust_file
+from ideabridge.bridge.trust import MAX_FILE_BYTES, is_trusted, trust_file
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.table import HOSTS
 from ideabridge.server.main import main
@@ -135,3 +135,42 @@ def test_what_is_written_while_the_person_reads_is_not_trusted(
     assert not is_trusted(file)
     assert servers(file) == {"evil": EVIL}
     assert servers(own) == {}
+
+
+@pytest.mark.parametrize("kind", ["malformed", "pipe", "large", "folder"])
+def test_a_project_file_that_cannot_be_read_keeps_nobody_from_setting_up(
+    home: Path, project: Path, own: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project / "ideabridge.json"
+    match kind:
+        case "malformed":
+            file.write_text('{"mcpServers":', encoding="utf-8")
+        case "pipe":
+            os.mkfifo(file)
+        case "large":
+            file.write_text(" " * (MAX_FILE_BYTES + 1), encoding="utf-8")
+        case _:
+            file.mkdir()
+
+    put(home / ".cursor" / "mcp.json", {"mcpServers": {"mine": {"command": "/bin/true"}}})
+    put(project / ".mcp.json", {"mcpServers": {"theirs": EVIL}})
+    assert main(["setup", "--yes", "--json"]) == 0
+    assert servers(own) == {"mine": {"command": "/bin/true"}}
+    refused = json.loads(capsys.readouterr().out)["refused"]
+    assert {one["name"] for one in refused} == {"theirs"}
+    assert all(str(file) in one["why"] for one in refused)
+
+
+def test_no_file_of_a_project_writes_a_line_of_setup(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(home / ".cursor" / "mcp.json", {"mcpServers": {"mine": {"command": "/bin/true"}}})
+    rules = project / ".cursor" / "cli.json"
+    rules.parent.mkdir()
+    rules.write_text(f"Mcp(mine:\n\nFORGED\n\x1b[2J{'x' * 5000})", encoding="utf-8")
+    assert main(["setup", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "FORGED" in shown
+    assert not any(line.lstrip().startswith("FORGED") for line in shown.splitlines())
+    assert "\x1b" not in shown
+    assert "x" * 500 not in shown

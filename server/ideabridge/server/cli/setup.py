@@ -24,6 +24,7 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import printable_line
 
 if TYPE_CHECKING:
     from ideabridge.server.setup.execution import SetupOutcome
@@ -185,8 +186,9 @@ def _section(
         write(part)
 
     for line in lines:
-        text = line.lstrip()
-        indent = " " * (2 + len(line) - len(text))
+        # The words of a file must not begin a line, where they could pass for a line of setup.
+        text = printable_line(line.lstrip())
+        indent = " " * (2 + len(line) - len(line.lstrip()))
         if width is None:
             write(f"{indent}{text}")
             continue

@@ -16,10 +16,13 @@ from typing import Final
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.table import Host, Place
+from ideabridge.tools.names import visible
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MOST_FILES: Final = 500
 _SHOWN: Final = 3
+_MOST_WORD: Final = 200
+"""Maximum number of characters of a rule that is shown. A repository may hold the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ def _habits_in(path: Path, host: Host, pattern: str, names: Collection[str]) -> 
 
     for name in names:
         expression = pattern.replace("{name}", re.escape(_in_rules(name)))
-        words = list(dict.fromkeys(re.findall(expression, text)))
+        words = list(
+            dict.fromkeys(visible(word[:_MOST_WORD]) for word in re.findall(expression, text))
+        )
         if words:
             yield Habit(host.title, name, path, tuple(words[:_SHOWN]), len(words))
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ideabridge.bridge.configuration import user_file
-from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command
+from ideabridge.bridge.trust import FILE_NAME, MAX_FILE_BYTES, may_be_trusted, trust_command
 from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations, find_servers
-from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
+from ideabridge.server.hosts.editing.host_text import HostText, read_host_text, text_of_bytes
 from ideabridge.server.hosts.editing.writing import check_place
 from ideabridge.server.hosts.host import (
     HostEnvironment,
@@ -80,11 +80,10 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
     hosts = [_host(host, environment, targets) for host in HOSTS]
     present = tuple(entry for entry in _without_absent(hosts) if entry.is_here or entry.servers)
     places = [
-        *(HostFile(target.file, "user", ("mcpServers",), "jsonc") for target in targets.all),
         *(entry.own for entry in present if entry.is_here),
         *(adoption.place for entry in present for adoption in entry.servers),
     ]
-    texts: dict[Path, HostText] = {}
+    texts = {target.file: target.text for target in targets.all}
     unreadable: dict[Path, str] = {}
     for place in places:
         if place.path in texts or place.path in unreadable:
@@ -128,7 +127,16 @@ def _targets(environment: HostEnvironment) -> Destinations:
     if not _is_project(environment) or _is_folder_of(environment, own_file):
         return Destinations(own, own)
     # Secrets of its servers become `${secret:NAME}`, so none is shared.
-    return Destinations(own, Destination(read_host_text(file), is_own=False, is_shared=False))
+    try:
+        text = _read_project_file(file)
+    except HostFileError:
+        # `_project_problem` says why nothing is written there.
+        text = text_of_bytes(file, "jsonc", None)
+    return Destinations(own, Destination(text, is_own=False, is_shared=False))
+
+
+def _read_project_file(file: Path) -> HostText:
+    return read_host_text(file, max_bytes=MAX_FILE_BYTES)
 
 
 def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
@@ -145,6 +153,7 @@ def _project_problem(targets: Destinations, project: Path) -> str:
         return ""
     try:
         check_place(file, project)
+        _read_project_file(file)
     except HostFileError as error:
         return str(error)
     if may_be_trusted(file):

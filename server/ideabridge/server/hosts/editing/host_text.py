@@ -323,15 +323,19 @@ def _without_empty(value: JSON, keys: Sequence[str]) -> JSON:
     return {**value, keys[0]: below}
 
 
-def read_host_text(path: Path, format: FileFormat = "jsonc") -> HostText:  # noqa: A002
+def read_host_text(
+    path: Path,
+    format: FileFormat = "jsonc",  # noqa: A002
+    max_bytes: int = MAX_BYTES,
+) -> HostText:
     """Read a host's file. A file that does not exist, or has only blanks, reads as an empty object.
 
     Raises:
-        HostFileError: the file cannot be read, is not a regular file, or is not an object in its
-            notation. The message contains line and column.
+        HostFileError: the file cannot be read, is not a regular file, is larger than `max_bytes`,
+            or is not an object in its notation. The message contains line and column.
     """
     try:
-        data = read_plain(path, MAX_BYTES)
+        data = read_plain(path, max_bytes)
     except FileNotFoundError:
         data = None
     except TrustError as error:
