@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,23 @@ def test_one_file_of_tools_that_fails_leaves_the_others(project: Path) -> None:
     for name, fault in zip(names, bridge.configuration.tool_faults, strict=False):
         assert name in fault
     assert sys.modules.get("good") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" + ", ".join(f'"key{number}": 0' for number in range(200_000)) + "}",
+        '{"mcpServers": {"a": {"command": "x", '
+        + ", ".join(f'"key{number}": 0' for number in range(9_900))
+        + "}}}",
+        '{"mcpServers": {' + ", ".join(f'"a{n}": {{"comand": "x"}}' for n in range(60_000)) + "}}",
+        '{"tools": [' + ", ".join("1" for _ in range(400_000)) + "]}",
+    ],
+    ids=["keys", "keys of a server", "servers", "items"],
+)
+def test_a_file_full_of_mistakes_takes_seconds(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "ideabridge.json"
+    file.write_text(text, encoding="utf-8")
+    began = time.monotonic()
+    load_workspace(file, project=tmp_path, tolerant=True)
+    assert time.monotonic() - began < 30

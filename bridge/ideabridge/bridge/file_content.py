@@ -23,13 +23,18 @@ from ideabridge.bridge.server_entry import (
     read_server_entry,
 )
 from ideabridge.tools.documents import blank_comments
-from ideabridge.tools.encoding import JSON, REPEATED, JSONObject, decode
-from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
+from ideabridge.tools.encoding import JSON, REPEATED, JSONObject, count_values, decode
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
 
 _SERVERS: Final = "mcpServers"
 
 OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
 """Keys under which other hosts have their servers, and which stand for `mcpServers`."""
+
+MAX_FILE_VALUES: Final = 10_000
+"""Maximum number of values in a configuration file. Each may be odd, and it takes up to half a
+millisecond to say what is odd with it. The file of a cloned repository is read before anybody has
+looked at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,13 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
         text = _without_comments(plain)
         if text is None:
             raise
-        raw = decode(text, what=what, max_bytes=max_bytes, keep_repeated=True)
+        plain = text.encode()
+        raw = decode(plain, what=what, max_bytes=max_bytes, keep_repeated=True)
 
+    if count_values(plain, MAX_FILE_VALUES) > MAX_FILE_VALUES:
+        raise LimitExceededError(
+            f"{what} holds more than {MAX_FILE_VALUES:,} values (numbers, texts, lists, ...)"
+        )
     return read_file_content(raw, workspace)
 
 

@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -203,6 +204,7 @@ def found_kind(value: JSON) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
+@lru_cache(maxsize=1024)
 def spelling_of(key: str) -> str:
     """Return a key without case, accents, hidden characters and separators, for comparisons."""
     return re.sub(r"[\s_.-]", "", folded(key))

@@ -41,6 +41,9 @@ _RESTRICTING: Final = re.compile(
 )
 """Words in a key, without case and separators, that suggest that the key restricts something."""
 
+_LEAST_SIMILARITY: Final = 0.6
+"""How similar a key must be to another one that may be meant, from 0 to 1."""
+
 NULL: Final = "expected a value, found null; leave the key out instead"
 
 _EXPECTED: Final = {
@@ -169,7 +172,9 @@ def _keys_of(model: type[BaseModel]) -> list[str]:
 def nearest_key(key: str, known: Sequence[str]) -> str | None:
     """Return the known key that is most similar to a key, or None if none is similar."""
     by_spelling = {spelling_of(name): name for name in reversed(known)}
-    near = difflib.get_close_matches(spelling_of(key), list(by_spelling), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(
+        spelling_of(key), list(by_spelling), n=1, cutoff=_LEAST_SIMILARITY
+    )
     return by_spelling[near[0]] if near else None
 
 
@@ -191,12 +196,18 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     nearest = ""
     for name in ordered:
         spelling.set_seq1(spelling_of(name))
+        # The quick ratios are upper bounds, and most names are too different.
+        if spelling.real_quick_ratio() < _LEAST_SIMILARITY:
+            continue
+        if spelling.quick_ratio() < _LEAST_SIMILARITY:
+            continue
+
         similarity = spelling.ratio()
         if similarity > best:
             best = similarity
             nearest = name
 
-    return best >= 0.6 and nearest in restrictions
+    return best >= _LEAST_SIMILARITY and nearest in restrictions
 
 
 def null_places(value: JSON, place: Place) -> Iterator[Place]:
