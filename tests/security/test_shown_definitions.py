@@ -354,6 +354,10 @@ DANGEROUS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"command": "npx", "args": ["-y", "ghp_evil"]}, "ghp_evil"),
     ({"command": "uvx", "args": ["--from", "x", "--password", "evil"]}, "evil"),
     ({"command": "x", "args": ["npm:evil@1.0.0"]}, "npm:evil@1.0.0"),
+    # Options that take no value and have the name of a secret.
+    ({"command": "bwrap", "args": ["--new-session", "evil"]}, "evil"),
+    ({"command": "firejail", "args": ["--private", "evil"]}, "evil"),
+    ({"command": "podman", "args": ["run", "--passwd", "evil/image"]}, "evil/image"),
     # The environment.
     (
         {"command": "node", "env": {"NODE_AUTH_TOKEN": "--import data:text/javascript,evil()"}},

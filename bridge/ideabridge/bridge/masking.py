@@ -187,8 +187,15 @@ _CODE_NAME: Final = re.compile(
 
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
 _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
-_SWITCH: Final = re.compile(r"--(no|disable|enable|skip|allow|with|without)-", re.IGNORECASE)
-"""Prefix of an option that takes no value."""
+_SWITCH: Final = re.compile(
+    r"--((no|disable|enable|skip|allow|with|without)-|(new-session|private)$)", re.IGNORECASE
+)
+"""Prefix of an option that takes no value, and the options of `bwrap` and `firejail` that have the
+name of a secret and take none."""
+
+_CONTAINER_SWITCH: Final = "--passwd"
+"""An option of `podman run` that has the name of a secret and takes no value. The image may follow.
+"""
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
 _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
@@ -398,6 +405,8 @@ class _Mask:
 
         # `-k` can also be an option that takes no value.
         is_key = option == "-k" and not argument.is_code and (self._is_known or is_token(value))
+        if option == _CONTAINER_SWITCH and argument.is_code and "/" in value:
+            return self._executed(text)
         if is_key or _is_secret_option(option):
             return before + self._named(option, value, is_secret=True)
         if argument.is_code:
