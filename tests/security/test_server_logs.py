@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ideabridge.bridge.modules.server_log import MAX_LINE, ServerLog
+from ideabridge.bridge.modules.server_log import MAX_BYTES, MAX_LINE, ServerLog
 from ideabridge.bridge.secrets import Secrets
 
 CONFIGURED = "correct horse battery staple 42"
@@ -54,3 +55,13 @@ def _check(path: Path, secret: str) -> None:
         # Eight characters in a row would be a part of the secret.
         assert not any(secret[at : at + 8] in line for at in range(len(secret) - 7))
         assert len(json.loads(line)["text"]) <= MAX_LINE
+
+
+def test_a_server_that_floods_its_log_costs_no_search(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "log.jsonl")
+    began = time.process_time()
+    for _ in range(20_000):
+        log.add("stderr", ["word " * 12_000])
+    assert time.process_time() - began < 20
+    log.add("stderr", ["last"])
+    assert (tmp_path / "log.jsonl").stat().st_size < MAX_BYTES

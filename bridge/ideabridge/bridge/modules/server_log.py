@@ -148,6 +148,11 @@ class ServerLog:
         """Append lines. Secrets in them are masked, also those that span several lines, before
         anything is cut: the first part of a secret would not be recognised.
         """
+        if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
+            # Nothing is searched for secrets only to be left out.
+            self._dropped += len(lines)
+            return
+
         masked = everywhere_masked("\n".join(lines))
         texts = [_kept(line, MAX_LINE) for line in masked.split("\n") if line.strip()]
         origin = _kept(everywhere_masked(logger_name), _MAX_LOGGER)
@@ -184,15 +189,18 @@ class ServerLog:
             logger_name=origin if isinstance(origin, str) else "",
         )
 
-    def _has_room(self, size: int) -> bool:
-        """Take `size` bytes from what the server may write now. Return False if it is too much."""
+    def _has_room(self, size: int, *, takes: bool = True) -> bool:
+        """Take `size` bytes from what the server may write now. Return False if it is too much.
+        Without `takes`, only say whether it would be.
+        """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
         self._left = min(refilled, float(_BURST_BYTES))
         self._filled = now
         if self._left < size:
             return False
-        self._left -= size
+        if takes:
+            self._left -= size
         return True
 
     def _append(self, lines: Sequence[ServerLogLine]) -> None:

@@ -129,9 +129,10 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     target = os.path.realpath(file.path)
     if target != str(file.target):
+        copied = "there was no file" if file.backup is None else f"its copy is {file.backup}"
         raise HostFileError(
             f"{file.path}: leads to {target} now, and led to {file.target} when it was edited; "
-            f"the former content is in {file.backup}"
+            f"before the edit, {copied}"
         )
 
     former = _former_bytes(file)
