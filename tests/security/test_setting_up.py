@@ -174,3 +174,16 @@ def test_no_file_of_a_project_writes_a_line_of_setup(
     assert not any(line.lstrip().startswith("FORGED") for line in shown.splitlines())
     assert "\x1b" not in shown
     assert "x" * 500 not in shown
+
+
+def test_an_undo_leaves_no_copies_of_secrets(home: Path, project: Path) -> None:
+    token = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    entry = {"command": "/bin/true", "env": {"TOKEN": token}}
+    theirs = put(home / ".cursor" / "mcp.json", {"mcpServers": {"mine": entry}})
+    before = theirs.read_bytes()
+    assert main(["setup", "--yes"]) == 0
+    assert main(["setup", "--undo", "--yes"]) == 0
+    assert theirs.read_bytes() == before
+    files = [file for file in home.rglob("*") if file.is_file()]
+    assert [file for file in files if token in file.read_text(encoding="utf-8")] == [theirs]
+    assert list(home.rglob("*.bak")) == []

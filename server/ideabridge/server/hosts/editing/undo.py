@@ -151,7 +151,10 @@ def undo_file(file: EditedFile) -> UndoneFile:
         result = UndoneFile(file.path, "entries" if text.changes else "nothing", left)
         return text.data if text.changes else now
 
-    replace_file(file.path, rewrite)
+    replacement = replace_file(file.path, rewrite)
+    if result.how in ("restored", "deleted") and replacement.backup is not None:
+        # Nobody needs a copy of what the edit had written, and it may contain secrets.
+        replacement.backup.unlink(missing_ok=True)
     if result.how == "deleted":
         remove_empty_folders(file)
     return result
