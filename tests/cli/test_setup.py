@@ -119,6 +119,27 @@ def test_undo_puts_every_byte_back(machine: Machine, capsys: pytest.CaptureFixtu
     assert "there is no setup to undo" in capsys.readouterr().err
 
 
+def test_what_one_client_forbids_for_all_is_shown(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gemini = json.loads(machine.hosts["gemini-cli"].read_text(encoding="utf-8"))
+    gemini["mcpServers"]["docs"] = entry("docs", includeTools=["find", "show"])
+    gemini["mcpServers"]["time"] = entry("time", excludeTools=["set"])
+    machine.hosts["gemini-cli"].write_text(json.dumps(gemini), encoding="utf-8")
+
+    assert main(["setup", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "docs: not all its clients allow all tools; ideabridge calls only these: find, show" in out
+    )
+    assert "time: some of its clients forbid tools; ideabridge never calls these: set" in out
+    assert "They hold for the calls that a client makes itself" in out
+    assert main(["setup", "--yes"]) == 0
+    assert "2. `ideabridge servers list` shows" in capsys.readouterr().err
+    assert machine.servers()["docs"]["allow"] == ["find", "show"]
+    assert machine.servers()["time"]["deny"] == ["set"]
+
+
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_a_setup_that_was_killed_can_be_undone(machine: Machine, stride: int) -> None:
     before = machine.digests()

@@ -152,7 +152,11 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
 
     rows = pages.server_rows(plan)
     of_project = pages.project_rows(plan)
-    for line in wrapped_table(pages.TITLES, rows, width) if rows else ["No client has servers."]:
+    for line in (
+        wrapped_table(pages.TITLES, rows, width)
+        if rows
+        else ["Your clients have no servers of their own."]
+    ):
         write(line)
     if of_project:
         write("")
@@ -167,8 +171,9 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
     _section("Notes:", pages.difference_lines(plan), write, width)
     _section("What changes:", pages.change_lines(plan), write, width)
     _section(
-        "Rules of your clients that name these servers. They keep working if the servers stay, "
-        "and no longer match if they move:",
+        "Rules of your clients that name these servers. They hold for the calls that a client "
+        "makes itself, as long as the servers stay there. Calls through ideabridge follow the "
+        "rules of ideabridge, which asks before a call that may change something:",
         pages.habit_lines(plan),
         write,
         width,
@@ -274,7 +279,7 @@ def _say_done(outcome: SetupOutcome) -> None:
 
 
 def _say_next(plan: SetupPlan) -> None:
-    """Say in three lines what to do now."""
+    """Say what to do now."""
     from ideabridge.server.setup.report import listed_words
 
     titles = [host.host.title for host in plan.hosts if host.state != "blocked"]
@@ -283,8 +288,12 @@ def _say_next(plan: SetupPlan) -> None:
         _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   ")
     else:
         _tell("1. No client is here yet. `ideabridge install HOST` prints what a client needs.")
-    _tell('2. Ask one of them: "Which tools can ideabridge call?"')
-    _tell("3. `ideabridge setup --undo` puts everything back.")
+    _tell(
+        "2. `ideabridge servers list` shows which servers can be reached, and why others cannot.",
+        further="   ",
+    )
+    _tell('3. Ask one of the clients: "Which tools can ideabridge call?"')
+    _tell("4. `ideabridge setup --undo` puts everything back.")
 
 
 def _tell(text: str, style: str | None = None, further: str = "") -> None:

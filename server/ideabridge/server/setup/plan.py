@@ -478,8 +478,22 @@ def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...
     if allowed:
         entry["allow"] = [name for name in allowed[0] if all(name in names for names in allowed)]
 
-    notes = dict.fromkeys(note for source in sources for note in source.adoption.notes)
-    return entry, tuple(notes)
+    notes = [note for source in sources for note in source.adoption.notes]
+    notes += _restrictions(entry, entries)
+    return entry, tuple(dict.fromkeys(notes))
+
+
+def _restrictions(entry: JSONObject, sources: Sequence[JSONObject]) -> Iterator[str]:
+    """Yield what a merged entry forbids that not each of its sources forbids."""
+    allowed = _names(entry, "allow")
+    if allowed is not None and any(_names(source, "allow") != allowed for source in sources):
+        names = ", ".join(map(str, allowed)) or "none"
+        yield f"not all its clients allow all tools; ideabridge calls only these: {names}"
+
+    denied = _names(entry, "deny")
+    if denied is not None and any(_names(source, "deny") != denied for source in sources):
+        names = ", ".join(map(str, denied))
+        yield f"some of its clients forbid tools; ideabridge never calls these: {names}"
 
 
 def _names(entry: JSONObject, key: str) -> list[JSON] | None:
