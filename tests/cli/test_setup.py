@@ -234,6 +234,14 @@ def test_servers_of_the_project_need_a_person(
     machine: Machine, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shared = put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
+    # This is what an assistant shows before it runs the command without --dry-run.
+    readme = Path(__file__).parents[2] / "README.md"
+    assert "`ideabridge setup\n> --yes --dry-run`" in readme.read_text(encoding="utf-8")
+    assert main(["setup", "--yes", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "build (Claude Code): is the project's; it needs a person at a terminal" in out
+    assert "the project's configuration" not in out
+
     assert main(["setup", "--yes", "--json"]) == 0
     answer = printed(capsys)
     states = {server["name"]: server["state"] for server in answer["servers"]}
