@@ -215,7 +215,7 @@ async def test_what_a_handler_changed_holds_for_one_request() -> None:
     ("tools", "message"),
     [
         (["add"], "tools of a handler: expected a Tool, found 'add'"),
-        ([GUESS, GUESS], "'guess' is there twice"),
+        ([GUESS, GUESS], "'guess' occurs twice"),
     ],
 )
 async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(
