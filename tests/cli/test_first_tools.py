@@ -19,12 +19,13 @@ OWN_SERVER = Path(__file__).with_name("own_server.py")
 
 @pytest.fixture
 def here(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of a user whose Claude Code has saved a note each day, and whose Gemini CLI calls
-    every tool of a server without asking.
+    """A project of a user whose Claude Code has saved a note each day and has a server that does
+    not start, and whose Gemini CLI calls every tool of a server without asking.
     """
     monkeypatch.delenv("CODEX_HOME", raising=False)
     notes = {"type": "stdio", **preloaded.module(OWN_SERVER)}
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"notes": notes}}))
+    gone = {"command": "no-such-program"}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"notes": notes, "gone": gone}}))
     maps = preloaded.module(OWN_SERVER, "maps", trust=True)
     (home / ".gemini").mkdir()
     (home / ".gemini" / "settings.json").write_text(json.dumps({"mcpServers": {"maps": maps}}))
@@ -49,6 +50,7 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
     terminal.read_until("Publish it? [y/N]: ")
     assert "1. where_and_save(text), done 3 times" in terminal.seen
     assert "connecting to 0 servers" not in terminal.seen
+    assert "server 'gone' cannot be started" in terminal.seen
     terminal.type("maybe")
     terminal.read_until("y or Enter")
     terminal.read_until("Publish it? [y/N]: ")

@@ -66,6 +66,8 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
             )
         )
         await stack.enter_async_context(connected(bridge))
+        for status in bridge.modules.away():
+            _tell(status.error or f"server {status.name!r} has not answered yet", "yellow")
         for history in histories:
             await _take(history)
         await _offer_tools(options, bridge, record)
