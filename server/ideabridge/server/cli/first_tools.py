@@ -90,10 +90,12 @@ def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
 
 
 def _say_histories(histories: list[HistoryImport]) -> None:
+    from ideabridge.server.setup.report import near
+
     say("")
     for history in histories:
         logs = counted(len(history.logs.files), "log")
-        _tell(f"{history.title} has {logs} of what it did, in {history.folders[0]}")
+        _tell(f"{history.title} has {logs} of what it did, in {near(history.folders[0])}")
     _tell(
         "ideabridge saves the calls of your servers, their results and what you asked for in your "
         "own store. What was done repeatedly can become a tool."
