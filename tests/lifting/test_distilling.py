@@ -103,7 +103,7 @@ async def look_at_all(folder: Path) -> dict[str, Row]:
     worlds = make_worlds(folder)
     restored(worlds)
     configuration = parse_configuration(
-        {"mcpServers": python_servers(folder), "store": ":memory:"}, project=folder
+        {"mcpServers": python_servers(folder), "store": "store.sqlite"}, project=folder
     )
     async with Bridge(configuration, toolbox=toolbox()) as bridge:
         await bridge.modules.settled(30)
@@ -152,7 +152,7 @@ async def test_a_mind_that_is_wrong_first_gets_it_right(tmp_path: Path) -> None:
         solution([], {"program": PROGRAMS[name][place]}) for name in names for place in (-1, 0)
     ]
     configuration = parse_configuration(
-        {"mcpServers": python_servers(tmp_path), "store": ":memory:"}, project=tmp_path
+        {"mcpServers": python_servers(tmp_path), "store": "store.sqlite"}, project=tmp_path
     )
     async with Bridge(configuration, toolbox=toolbox(), mind=Scripted(*answers)) as bridge:
         await bridge.modules.settled(30)

@@ -186,7 +186,7 @@ async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]
     restored(worlds)
     raw: JSONObject = {
         "mcpServers": part.servers(folder),
-        "store": ":memory:",
+        "store": "store.sqlite",
         "approval": {"default": "read_only"},
     }
     configuration = parse_configuration(raw, project=folder)
