@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.lifting.naming import Filled, first_sentence, parameter_names, tool_name
@@ -137,6 +137,7 @@ FILLED = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(FILLED, max_size=25), st.sets(st.sampled_from(["path", "first_path", "output", "id"]))
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
@@ -695,6 +695,7 @@ TEXTS = st.builds(filled_in, TEMPLATES, VALUES)
 NAMES = st.sampled_from(["TOKEN", "Authorization", "PLAIN", "auth", "DB_PASS", "MODEL", "X-Any"])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, max_size=5), st.dictionaries(NAMES, TEXTS), st.sampled_from(["npx", "sh"]))
 def test_a_filled_entry_is_the_original(
     words: list[str], env: dict[str, str], command: str

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
@@ -98,6 +98,7 @@ def is_subsequence(some: list[str], everything: list[str]) -> bool:
     return all(token in rest for token in some)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 @example("{}")
 @example('{"mcpServers": {"a": 1 // b\n}}')

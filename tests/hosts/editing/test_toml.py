@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
@@ -99,7 +99,7 @@ def is_valid(text: str) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 @example("")
 @example("a = 1")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
@@ -105,7 +105,7 @@ def is_valid(text: str) -> bool:
 DOCUMENTS = documents(("none", "block", "flow", "empty", "list"))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS)
 @example("")
 @example("# only a comment")
