@@ -74,7 +74,7 @@ class HostRefusals:
                 continue
 
             is_here_alone = scope == "user" and refusal.scope != "user"
-            if refusal.kind == "tools" and not is_here_alone:
+            if not is_here_alone:
                 result.denied_tools += _denied_tools(found, name)
             if not _refuses(found, name, entry):
                 continue
@@ -110,6 +110,8 @@ def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
             return any(isinstance(item, dict) and _denies(item, name, entry) for item in items)
         case "only":
             return bool(items) and not _is_named(items, name)
+        case "rules":
+            return not {"", "*"}.isdisjoint(_tools_of_rules(items, name))
         case "tools":
             return any(
                 pattern != "*" and pattern.endswith("*") and _matches(f"{name}_", pattern)
@@ -145,7 +147,29 @@ def _tools_turned_off(found: _List) -> Iterator[str]:
     yield from (pattern for pattern, value in patterns.items() if value is False)
 
 
+def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
+    """Return the tools of a server in rules such as `mcp__SERVER__TOOL`. A rule about the whole
+    server has the tool "".
+    """
+    # The host replaces other characters of the name in this way.
+    server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    tools: list[str] = []
+    for item in items:
+        if item == server:
+            tools.append("")
+        elif isinstance(item, str) and item.startswith(f"{server}__"):
+            tools.append(item.removeprefix(f"{server}__"))
+
+    return tools
+
+
 def _denied_tools(found: _List, name: str) -> list[str]:
+    if found.refusal.kind == "rules":
+        items = found.content if isinstance(found.content, list) else []
+        return [tool for tool in _tools_of_rules(items, name) if tool not in ("", "*")]
+    if found.refusal.kind != "tools":
+        return []
+
     start = f"{name}_"
     patterns = [pattern for pattern in _tools_turned_off(found) if pattern.startswith(start)]
     return [pattern.removeprefix(start) for pattern in patterns if pattern != f"{start}*"]

@@ -152,7 +152,8 @@ class HostRefusal:
         keys: the keys that lead to the list. `{project}` stands for the folder of the project.
         kind: refused: a list of names. only: a list of the names of all servers that the host
             starts. denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`.
-            tools: an object of patterns of tool names, of which `false` turns off.
+            tools: an object of patterns of tool names, of which `false` turns off. rules: a list
+            of `mcp__SERVER__TOOL` or, for every tool of a server, `mcp__SERVER`.
         of: the scopes of the servers that the list is about; empty for all.
         format: the format of the file.
         variable: as in `Place`.
@@ -161,7 +162,7 @@ class HostRefusal:
     scope: Scope
     path: str
     keys: tuple[str, ...]
-    kind: Literal["refused", "only", "denied", "tools"] = "refused"
+    kind: Literal["refused", "only", "denied", "tools", "rules"] = "refused"
     of: tuple[Scope, ...] = ()
     format: FileFormat = "jsonc"
     variable: str = ""
@@ -289,6 +290,7 @@ def _claude_settings(scope: Scope, path: str) -> tuple[HostRefusal, ...]:
     return (
         HostRefusal(scope, path, _MCPJSON, of=("project",)),
         HostRefusal(scope, path, ("deniedMcpServers",), "denied"),
+        HostRefusal(scope, path, ("permissions", "deny"), "rules"),
     )
 
 
