@@ -620,7 +620,7 @@ def long_list(length: int) -> list[JSON]:
         ({"values": [literal("calls.0.x.text", constant(1))]}, "explained: the call has no x.text"),
         (
             {"values": [literal("calls.0._outputPath", constant("b"))]},
-            "_outputPath is no parameter",
+            "_outputPath is not a parameter",
         ),
         ({"values": [literal("calls.7.x", constant(1))]}, "the plan has 1 calls"),
         (

@@ -357,7 +357,7 @@ def test_more_files_than_anybody_looks_at_are_refused(
         {"mcpServers": {"x": {"command": "x", "args": [str(number) for number in range(10_001)]}}},
     )
     assert main(["trust", "--show"]) == 2
-    assert "more than 10,000 words" in capsys.readouterr().err
+    assert "more than 10,000 values" in capsys.readouterr().err
     with (clone / "big").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
 

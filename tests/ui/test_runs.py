@@ -21,7 +21,7 @@ def listed(http: httpx.Client, path: str) -> list[str]:
 
 def ended(http: httpx.Client, run_id: str) -> str:
     """The page of a run, once it has ended."""
-    while 'class="status running"' in (page := http.get(f"/ui/runs/{run_id}").text):
+    while 'class="status s-running"' in (page := http.get(f"/ui/runs/{run_id}").text):
         pass
     return page
 
