@@ -24,5 +24,5 @@ def replace_or_die(path: Path, target: str | os.PathLike[str]) -> Path:
     return replace(path, target)
 
 
-Path.replace = replace_or_die  # type: ignore[method-assign]
+setattr(Path, "replace", replace_or_die)  # noqa: B010 - types do not allow the assignment
 sys.exit(main(["setup", *sys.argv[2:]]))

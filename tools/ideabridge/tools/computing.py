@@ -7,11 +7,9 @@ start when the first expression is computed, and stop with this process.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import keyword
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio.lowlevel import RunVar
@@ -19,6 +17,7 @@ from anyio.lowlevel import RunVar
 from ideabridge.tools.encoding import JSON, JSONObject, expect_written, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.keywords import show
+from ideabridge.tools.syntax import parse_python
 from ideabridge.tools.turns import FairPlaces, HeldProcess
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ def _check_expression(code: str) -> None:
     if len(code) > MAX_CODE:
         raise ActivityError(f"code: has {len(code):,} characters; at most {MAX_CODE:,} are allowed")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(code.strip(), mode="eval")
+        parse_python(code.strip(), "eval")
     except SyntaxError as error:
         statements = _is_program(code)
         hint = "; a program with statements runs with run_plan" if statements else ""
@@ -121,7 +118,7 @@ def _check_expression(code: str) -> None:
 
 def _is_program(code: str) -> bool:
     try:
-        ast.parse(code)
+        parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

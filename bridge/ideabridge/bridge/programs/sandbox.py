@@ -33,7 +33,6 @@ import re
 import signal
 import threading
 import time
-import warnings
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -59,6 +58,7 @@ from ideabridge.bridge.programs.handles import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.syntax import parse_python
 from ideabridge.tools.turns import FairPlaces, HeldProcess
 
 if TYPE_CHECKING:
@@ -794,9 +794,7 @@ _UNKNOWN_KEY: Final = re.compile(r'Unknown key "(.*?)" for TypedDict')
 def parsed(program: str) -> ast.Module | None:
     """Return the syntax tree of a program, or None if Python cannot parse it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(program)
+        return parse_python(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -34,6 +34,7 @@ from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.syntax import parse_python
 
 MOST_DRAWN: Final = 40
 """Maximum number of calls in the picture of a run."""
@@ -363,7 +364,7 @@ def _marked(trace: Trace) -> list[SourceLine]:
     tool is called by name.
     """
     try:
-        tree = ast.parse(trace.program)
+        tree = parse_python(trace.program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.Module([], [])
 

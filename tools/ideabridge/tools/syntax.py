@@ -1,0 +1,36 @@
+"""Parses Python source text into a syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import threading
+import warnings
+from typing import Literal, overload
+
+_LOCK = threading.Lock()
+
+
+@overload
+def parse_python(text: str) -> ast.Module: ...
+
+
+@overload
+def parse_python(text: str, mode: Literal["eval"]) -> ast.Expression: ...
+
+
+def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
+    """Return the syntax tree of a text, without warnings about its content.
+
+    CPython 3.11 counts the depth of the tree once for all threads. If two threads parse at the same
+    time, it may raise `SystemError`, so the threads take turns.
+
+    Args:
+        text: the source text.
+        mode: `exec` for statements, `eval` for one expression.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
+    """
+    with _LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, mode=mode)
