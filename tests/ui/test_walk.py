@@ -26,6 +26,17 @@ PLAN: dict[str, Any] = {
     "output": {"mail": "†state.who.mail", "done": "†results.3"},
 }
 
+HOLD_THE_TOOLS = """
+const ask = window.fetch;
+window.fetch = async (address) => {
+  if (address.endsWith("/playground/tools")) {
+    await new Promise((arrive) => { window.letToolsArrive = arrive; });
+  }
+  return ask(address);
+};
+"""
+"""A script that keeps the list of tools from the playground until a test calls letToolsArrive."""
+
 
 def run(
     page: Page, site: str, plan: dict[str, object], given: dict[str, object] | None = None
@@ -268,6 +279,19 @@ def test_the_playground_completes_names(page: Page, site: str) -> None:
     editor.fill('{"calls": [{"_tool": "find_custmer", "id": "c1"}]}')
     page.get_by_role("button", name="Check and draw").click()
     expect(page.get_by_role("alert")).to_contain_text("find_customer")
+
+
+def test_the_playground_completes_what_was_written_before_the_tools_arrived(
+    page: Page, site: str
+) -> None:
+    page.add_init_script(HOLD_THE_TOOLS)
+    page.goto(f"{site}playground")
+    editor = page.get_by_label("The plan or program")
+
+    editor.fill('{"calls": [{"_tool": "find_c')
+    expect(page.get_by_role("option")).to_have_count(0)
+    page.evaluate("letToolsArrive()")
+    expect(page.get_by_role("option").first).to_contain_text("find_customer")
 
 
 def test_words_of_strangers_stay_words(page: Page, site: str) -> None:

@@ -264,7 +264,11 @@
     let tools = [];
     let chosen = 0;
     let found = [];
-    fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => { tools = all; });
+    // Who began to write before the tools arrived gets what fits then.
+    fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
+      tools = all;
+      if (document.activeElement === editor) complete();
+    });
 
     const isProgram = () => editor.form.elements.kind.value === "program";
 
