@@ -87,6 +87,8 @@ def command(folder: Path) -> Ended:
         "XDG_CACHE_HOME",
         "XDG_STATE_HOME",
         "CLAUDE_CONFIG_DIR",
+        # Installed files are compiled.
+        "PYTHONDONTWRITEBYTECODE",
     ):
         environment.pop(name, None)
 

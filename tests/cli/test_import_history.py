@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ideabridge.server.main import main
 from tests import preloaded
-from tests.history.logs import ClaudeCode, write
+from tests.history.logs import START, ClaudeCode, write
 from tests.trusting import write_trusted
 
 from .terminal import Terminal, at_terminal
@@ -81,6 +85,60 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "session of local" in shown
     assert "imported from claude-code, conversation 3a1c7e02-55d1-4a0e-9a07-8f6de7a0b11c" in shown
+
+
+def test_nothing_new_is_said_without_starting_the_bridge(here: Path, home: Path) -> None:
+    for log in (home / ".claude").rglob("*.jsonl"):
+        os.utime(log, (1, 1))
+
+    words = ["history", "import", "claude-code", "--yes", "--json"]
+    assert main([*words]) == 0
+    script = f"""
+import sys
+from ideabridge.server.main import main
+code = main({words})
+assert not [name for name in sys.modules if name.partition(".")[0] in ("mcp", "mcp_types")]
+sys.exit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=here, capture_output=True, timeout=60, check=True
+    )
+    answer = json.loads(done.stdout)
+    assert (answer["runs"], answer["known_calls"], answer["other_servers"]) == (
+        [],
+        1,
+        {"github": 1},
+    )
+
+
+def test_many_runs_are_summed_up(
+    here: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(24):
+        log = ClaudeCode(f"s{number:02}", START + timedelta(days=number % 3))
+        log.calls(f"call-{number}", "mcp__shop__describe", {"order": f"o-{number}"}, "12 EUR")
+        log.calls(f"gone-{number}", "mcp__shop__gone", {}, "")
+        write(home / f".claude/projects/-p/{log.session}.jsonl", log.lines)
+
+    log = ClaudeCode("present", datetime.now(UTC))
+    log.calls("now", "mcp__shop__describe", {"order": "o-1"}, "12 EUR")
+    write(home / ".claude/projects/-p/present.jsonl", log.lines)
+
+    assert main(["history", "import", "claude-code", "--yes"]) == 0
+    told = capsys.readouterr()
+    assert told.err.splitlines()[-5:] == [
+        "24 calls of a tool that its server does not have now left out",
+        "not saved: its last call is younger than 10 minutes; it may still go on (1 run)",
+        "26 logs read; left out: 1 line of an unknown kind",
+        "not taken: calls of github (1), which are not servers here (--server LOGNAME=SERVER)",
+        "saved: 25 runs with 25 calls, of 2026-11-20 to 2026-11-22",
+    ]
+    assert told.out.splitlines() == [
+        "`ideabridge runs list` shows the newest; --json prints all",
+        "`ideabridge ideas suggest` shows what was done repeatedly, as tools",
+    ]
+    seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
+    assert max(map(len, seen.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
-from ideabridge.bridge.history.importer import HistoryReport
+from ideabridge.bridge.history.report import HistoryReport
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded

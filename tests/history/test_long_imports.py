@@ -4,10 +4,12 @@ before.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from datetime import timedelta
 from pathlib import Path
 from threading import Timer
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge import bridge as bridge_module
 from ideabridge.bridge.history import claude_code
 from ideabridge.bridge.history.conversation import Conversation, Names
+from ideabridge.bridge.history.host_logs import HISTORIES, HostLogs
 from ideabridge.bridge.store.errors import StoreBusyError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.users import SEES_ALL
@@ -35,6 +38,19 @@ def sessions(home: Path, count: int) -> list[Path]:
         paths.append(put(home, log))
         os.utime(paths[-1], (number, number))
     return paths
+
+
+def reading(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The logs of Claude Code that are read from now on."""
+    read: list[Path] = []
+
+    def read_log(path: Path, names: Names) -> list[Conversation]:
+        read.append(path)
+        return claude_code.read_log(path, names)
+
+    host = dataclasses.replace(HISTORIES["claude-code"], read=read_log)
+    monkeypatch.setitem(cast("dict[str, object]", HISTORIES), "claude-code", host)
+    return read
 
 
 def saved(bridge: Bridge) -> int:
@@ -86,21 +102,15 @@ async def test_logs_that_have_not_changed_are_not_read_again(
     first, second = sessions(home, 2)
     with second.open("a", encoding="utf-8") as file:
         file.write("{broken\n")
+    os.utime(second, (1, 1))
     await taken(bridge)
-    read: list[Path] = []
 
     async def again() -> tuple[int, int, int]:
-        history = bridge.history("claude-code")
         read.clear()
-
-        def reading(path: Path, names: Names) -> list[Conversation]:
-            read.append(path)
-            return claude_code.read_log(path, names)
-
-        monkeypatch.setattr(history, "_read_log", reading)
-        report = await history.take()
+        report = await taken(bridge)
         return report.known, report.unread["unreadable"], report.logs
 
+    read = reading(monkeypatch)
     assert await again() == (2, 1, 2)
     assert read == []
 
@@ -110,6 +120,46 @@ async def test_logs_that_have_not_changed_are_not_read_again(
     assert await again() == (1, 1, 2)
     assert read == [first]
     assert saved(bridge) == 3
+
+
+async def test_a_change_is_seen_that_leaves_size_and_time(
+    bridge: Bridge, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = sessions(home, 1)
+    await taken(bridge)
+    path.write_text(path.read_text().replace("o-0", "o-7"))
+    os.utime(path, (0, 0))
+    report = await taken(bridge)
+    assert [run.calls for run in report.runs] == [1]
+    assert saved(bridge) == 2
+
+
+async def test_a_log_that_has_just_changed_is_read_again(
+    bridge: Bridge, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another change may leave its size and its time, which is not exact."""
+    (path,) = sessions(home, 1)
+    os.utime(path)
+    await taken(bridge)
+    read = reading(monkeypatch)
+    await taken(bridge)
+    assert read == [path]
+
+
+async def test_logs_that_have_not_changed_need_no_bridge(bridge: Bridge, home: Path) -> None:
+    def logs(**renamed: str) -> HostLogs:
+        return HostLogs("claude-code", bridge.store, ["shop"], caller="local", renamed=renamed)
+
+    first, _ = sessions(home, 2)
+    assert logs().report_unchanged() is None
+    report = await taken(bridge)
+    unchanged = logs().report_unchanged()
+    assert unchanged is not None
+    assert (unchanged.runs, unchanged.known, unchanged.read) == ([], 2, report.read)
+    assert logs(store="shop").report_unchanged() is None
+
+    os.utime(first, (5, 5))
+    assert logs().report_unchanged() is None
 
 
 async def test_calls_of_removed_runs_are_found_again(bridge: Bridge, home: Path) -> None:

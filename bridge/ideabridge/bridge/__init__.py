@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.errors import UnwrittenRunError as UnwrittenRunError
     from ideabridge.bridge.history.conversation import HistoryError as HistoryError
     from ideabridge.bridge.history.importer import HistoryImport as HistoryImport
-    from ideabridge.bridge.history.importer import HistoryReport as HistoryReport
-    from ideabridge.bridge.history.importer import HistoryRun as HistoryRun
+    from ideabridge.bridge.history.report import HistoryReport as HistoryReport
+    from ideabridge.bridge.history.report import HistoryRun as HistoryRun
     from ideabridge.bridge.lifting.draft import PlanDraft as PlanDraft
     from ideabridge.bridge.lifting.report import report_lines as report_lines
     from ideabridge.bridge.lifting.report import report_of as report_of
@@ -198,8 +198,8 @@ _HOMES: Final = {
         "UnwrittenRunError",
     ),
     "history.conversation": ("HistoryError",),
-    "history.importer": (
-        "HistoryImport",
+    "history.importer": ("HistoryImport",),
+    "history.report": (
         "HistoryReport",
         "HistoryRun",
     ),

@@ -41,7 +41,8 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError, PublicationError
-from ideabridge.bridge.history.importer import HistoryImport, PatientStore
+from ideabridge.bridge.history.host_logs import HostLogs
+from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import read_function
@@ -944,14 +945,11 @@ class Bridge:
             HistoryError: the host or a module does not exist.
         """
         self._learn_secrets()
+        logs = HostLogs(
+            host, self.store, self.configuration.enabled_modules, caller=caller, renamed=modules
+        )
         return HistoryImport(
-            host,
-            PatientStore(self.store, self._write_for_long),
-            self.configuration,
-            self.secrets,
-            self.offer,
-            caller=caller,
-            modules=modules,
+            logs, self._write_for_long, self.configuration, self.secrets, self.offer
         )
 
     # -- runs --------------------------------------------------------------------------------------

@@ -570,6 +570,11 @@ class Configuration(BaseModel):
         """Return whether clients may call the tools of a module directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
 
+    @property
+    def enabled_modules(self) -> list[str]:
+        """The names of the modules that are not disabled."""
+        return [name for name, module in self.modules.items() if not module.disabled]
+
     def with_only(self, modules: Collection[str]) -> Configuration:
         """Return a copy in which all other modules are disabled.
 
@@ -1430,7 +1435,8 @@ def fingerprint(configuration: Configuration) -> str:
     only if the tools that it has yet to call are unchanged; see `Binding`.
     """
     modules: JSONObject = {
-        name: module_fingerprint(configuration, name) for name in sorted(_enabled(configuration))
+        name: module_fingerprint(configuration, name)
+        for name in sorted(configuration.enabled_modules)
     }
     here = bool(configuration.tools) or any(
         module.command for module in configuration.modules.values()
@@ -1455,15 +1461,11 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
     project must not continue in another.
     """
     definitions = {
-        name: module_fingerprint(configuration, name) for name in _enabled(configuration)
+        name: module_fingerprint(configuration, name) for name in configuration.enabled_modules
     }
     folder = str(configuration.folder.absolute()) if configuration.tools else None
     definitions[""] = content_hash({"folder": folder})
     return definitions
-
-
-def _enabled(configuration: Configuration) -> list[str]:
-    return [name for name, module in configuration.modules.items() if not module.disabled]
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:

@@ -8,11 +8,9 @@ A stretch whose last call is too recent may still continue, so it is left for th
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -21,15 +19,8 @@ from typing import Final
 
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.errors import SecretGivenError
-from ideabridge.bridge.history import claude_code, codex, copilot, gemini, opencode
-from ideabridge.bridge.history.conversation import (
-    Conversation,
-    HistoryCall,
-    HistoryError,
-    Logs,
-    Names,
-    find_logs,
-)
+from ideabridge.bridge.history.conversation import Conversation, HistoryCall
+from ideabridge.bridge.history.host_logs import HostLogs
 from ideabridge.bridge.history.recording import (
     LONGEST_CALL,
     PAUSE,
@@ -38,7 +29,8 @@ from ideabridge.bridge.history.recording import (
     record,
     stretches,
 )
-from ideabridge.bridge.history.remembered import LogCounts, RememberedLogs, Stamp, stamp_of
+from ideabridge.bridge.history.remembered import LogCounts, Stamp, stamp_of
+from ideabridge.bridge.history.report import HistoryReport, HistoryRun
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
@@ -46,149 +38,11 @@ from ideabridge.bridge.runs.stretch import EndedRun, ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import RunExistsError
-from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
-from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.threads import compute_in_thread
-
-
-@dataclass(frozen=True, slots=True)
-class _Host:
-    title: str
-    patterns: tuple[str, ...]
-    folders: Callable[[Path, Mapping[str, str]], list[Path]]
-    read: Callable[[Path, Names], list[Conversation]]
-    deep: bool = True
-
-
-HISTORIES: Final[Mapping[str, _Host]] = {
-    claude_code.NAME: _Host(
-        "Claude Code", claude_code.PATTERNS, claude_code.folders, claude_code.read_log
-    ),
-    codex.NAME: _Host("Codex", codex.PATTERNS, codex.folders, codex.read_log),
-    copilot.NAME: _Host("Copilot CLI", copilot.PATTERNS, copilot.folders, copilot.read_log),
-    gemini.NAME: _Host("Gemini CLI", gemini.PATTERNS, gemini.folders, gemini.read_log),
-    opencode.NAME: _Host(
-        "opencode", opencode.PATTERNS, opencode.folders, opencode.read_log, deep=False
-    ),
-}
-"""The hosts whose logs can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRun:
-    """A stretch of a conversation, and the run that it became or would become.
-
-    Attributes:
-        conversation: the host's id of the conversation.
-        time: when it began, ISO 8601 in UTC, or "" if the log does not say.
-        calls: the number of its calls that are imported.
-        modules: the modules that they call.
-        title: what the person had asked for, on one line, or "" if the log does not say or it
-            contains a secret.
-        unread: the number of lines of the log that were not understood.
-        run: the id of the run, or None if the stretch was not imported.
-        why: why it was not imported, or "" if it was or would be imported.
-        left: the number of calls that were not imported, keyed by reason.
-        incomplete: the number of results that are not what the tools returned.
-    """
-
-    conversation: str
-    time: str
-    calls: int
-    modules: tuple[str, ...]
-    title: str
-    unread: int
-    run: str | None = None
-    why: str = ""
-    left: Counter[str] = field(default_factory=Counter[str])
-    incomplete: int = 0
-
-    def to_json(self) -> JSONObject:
-        """Return the attributes as JSON."""
-        return {
-            "conversation": self.conversation,
-            "time": self.time,
-            "calls": self.calls,
-            "modules": [*self.modules],
-            "title": self.title,
-            "unread_lines": self.unread,
-            "run": self.run,
-            "why": self.why,
-            "left": {**self.left},
-            "incomplete": self.incomplete,
-        }
-
-
-@dataclass(slots=True)
-class HistoryReport:
-    """What an import stored, or would store.
-
-    Attributes:
-        runs: the new stretches, oldest log first.
-        read: the logs that were read.
-        known: the number of calls that an earlier import stored.
-        unread: the number of lines of all logs that were not understood, keyed by reason.
-        repaired: the number of damaged lines of which records were read.
-        others: the number of MCP calls to servers that are not modules, keyed by server.
-        failed: why a log could not be read, keyed by log.
-    """
-
-    runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
-    read: set[Path] = field(default_factory=set[Path])
-    known: int = 0
-    unread: Counter[str] = field(default_factory=Counter[str])
-    repaired: int = 0
-    others: Counter[str] = field(default_factory=Counter[str])
-    failed: dict[Path, str] = field(default_factory=dict[Path, str])
-
-    @property
-    def logs(self) -> int:
-        """The number of logs that were read."""
-        return len(self.read)
-
-    def to_json(self) -> JSONObject:
-        """Return the attributes as JSON."""
-        return {
-            "runs": [run.to_json() for run in self.runs],
-            "logs": self.logs,
-            "known_calls": self.known,
-            "unread_lines": {**self.unread},
-            "repaired_lines": self.repaired,
-            "other_servers": {**self.others},
-            "failed": [f"{log}: {reason}" for log, reason in self.failed.items()],
-        }
-
-
-_UNREAD_HOSTS: Final[Mapping[str, str]] = {
-    "claude-desktop": "it has no log of them in its documentation",
-    "cursor": "they are in a database of the editor, whose content is not documented",
-    "vscode": "they are in files of the editor, whose content is not documented",
-    "windsurf": "they are in binary files, whose format is not documented",
-}
-"""What is known of the conversations of hosts that cannot be read."""
-
-
-def _unread(host: str) -> str:
-    why = _UNREAD_HOSTS.get(host)
-    return f" The conversations of {host} cannot be read: {why}" if why else ""
-
 
 _GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
 _RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
-
-
-@dataclass(frozen=True, slots=True)
-class PatientStore:
-    """A store, and how to write into it while other processes do.
-
-    Attributes:
-        store: the store.
-        write: runs a job that writes, and waits until the store takes it.
-    """
-
-    store: Store
-    write: Callable[[Callable[[], None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,74 +63,47 @@ class HistoryImport:
     """One import of a host's logs.
 
     Args:
-        host: one of `HISTORIES`.
-        runs: receives the runs.
+        logs: the logs.
+        write: runs a job that writes into the store, and waits until the store takes it.
         configuration: only calls to its modules are imported.
         secrets: calls that contain one are refused, and results are redacted.
         offer: knows the tools of the modules.
-        caller: the owner of the runs.
-        modules: the module for each name in the log, for servers that have another name in the
-            host.
 
     Attributes:
-        folders: where the host keeps its logs.
-        logs: the logs that were found, none of which is read yet.
-        modules: the names of the configured modules that are not disabled.
+        logs: the logs.
         now: the current time in seconds since 1970.
         report: what was found so far.
         done: the number of logs that were dealt with so far.
-
-    Raises:
-        HistoryError: there is no such host or module.
     """
 
     def __init__(
         self,
-        host: str,
-        runs: PatientStore,
+        logs: HostLogs,
+        write: Callable[[Callable[[], None]], Awaitable[None]],
         configuration: Configuration,
         secrets: Secrets,
         offer: Offer,
-        *,
-        caller: str,
-        modules: Mapping[str, str] | None = None,
     ) -> None:
-        history = HISTORIES.get(host)
-        if history is None:
-            hosts = ", ".join(HISTORIES)
-            raise HistoryError(
-                f"unknown host {host[:100]!r}; there are {hosts}.{did_you_mean(host, HISTORIES)}"
-                f"{_unread(host)}"
-            )
-
-        self._name = host
-        self._host = history
-        self._read_log = history.read
-        self._store = runs.store
-        self._write = runs.write
+        self.logs = logs
+        self._read_log = logs.read
+        self._store = logs.store
+        self._write = write
         self._configuration = configuration
         self._secrets = secrets
         self._offer = offer
         self._screen = Screen(secrets)
         self._fingerprint = fingerprint(configuration)
-        self._caller = caller
-        self.modules = [
-            name for name, module in configuration.modules.items() if not module.disabled
-        ]
+        self._caller = logs.caller
         self.now = time.time()
-        self._names = Names(self.modules, modules)
-        self.folders = history.folders(Path.home(), os.environ)
-        self.logs: Logs = find_logs(self.folders, history.patterns, deep=history.deep)
         self.report = HistoryReport()
         self.done = 0
-        self._renamed: JSON = dict(modules or {})
 
     @cached_property
     def _imported(self) -> set[str]:
         """The digests of the calls in the store."""
         return {
             str(digest)
-            for origin in self._store.runs.origins(self._caller, self._name)
+            for origin in self._store.runs.origins(self._caller, self.logs.name)
             for digest in list_or_empty(origin.get("calls"))
         }
 
@@ -286,11 +113,6 @@ class HistoryImport:
         that copies a conversation may change the times.
         """
         return {digest[:16] for digest in self._imported}
-
-    @property
-    def title(self) -> str:
-        """The host's name for people."""
-        return self._host.title
 
     async def survey(self) -> HistoryReport:
         """Read the logs, and return what `take` would store, as far as the logs show. This stores
@@ -333,20 +155,14 @@ class HistoryImport:
                 count = sum(1 for _ in log.calls)
                 self._remembered.add(log.path, log.stamp, LogCounts.of(log.conversations, count))
 
-        files = self.logs.files
-        await self._write(lambda: self._remembered.save(files, self._imported_count()))
+        files = self.logs.found.files
+        await self._write(lambda: self._remembered.save(files, self.logs.imported_runs))
         return self.report
 
     def _begin(self) -> None:
         self.report = HistoryReport()
         self.done = 0
-        names: JSON = [[*sorted(self.modules)], self._renamed]
-        self._remembered = RememberedLogs(
-            self._store, self._name, self._caller, names, self._imported_count()
-        )
-
-    def _imported_count(self) -> int:
-        return self._store.runs.imported_count(self._caller, self._name)
+        self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
         """Return why modules are not up, or "" if they are. `away` holds the reasons known so far,
@@ -367,7 +183,7 @@ class HistoryImport:
         the calls of their originals are known.
         """
         with_copies: list[Path] = []
-        for path in self.logs.files:
+        for path in self.logs.found.files:
             stamp = stamp_of(path)
             counts = self._remembered.find(path, stamp)
             if counts is not None:
@@ -392,7 +208,7 @@ class HistoryImport:
     async def _read(self, path: Path, stamp: Stamp | None) -> _ReadLog | None:
         """Read a log in a thread. Return None if it cannot be read."""
         try:
-            conversations = await compute_in_thread(self._read_log, path, self._names)
+            conversations = await compute_in_thread(self._read_log, path, self.logs.names)
         except OSError as error:
             self.report.failed[path] = error.strerror or str(error)
             self.done += 1
@@ -406,11 +222,7 @@ class HistoryImport:
 
     def _count(self, path: Path, counts: LogCounts) -> None:
         """Count what is not imported of a log."""
-        self.report.read.add(path)
-        self.report.known += counts.known
-        self.report.unread += counts.unread
-        self.report.others += counts.others
-        self.report.repaired += counts.repaired
+        self.report.count(path, counts)
         self.done += 1
 
     def _is_imported(self, call: HistoryCall) -> bool:
@@ -462,7 +274,7 @@ class HistoryImport:
         if not recording.calls:
             return dataclasses.replace(entry, why="none of its calls can be taken")
 
-        run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
+        run_id = f"run_{_id_of(stretch, self.logs.name, self._caller)}"
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
         except (JournalError, SecretGivenError) as error:
@@ -513,7 +325,7 @@ class HistoryImport:
             recording.ended,
             settings_under(self._configuration),
             self._prompt(stretch),
-            f"imported from a log of {self._host.title}",
+            f"imported from a log of {self.logs.title}",
         )
         run.events = self._screen.admit(run.events)
         return run

@@ -1,10 +1,11 @@
-"""Remembered logs: what earlier imports found in logs that have not changed since, so that nobody
-need read them again.
+"""Remembered logs: what earlier imports found in logs that have not changed since, so that no
+import has to read them again.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -17,19 +18,27 @@ from ideabridge.bridge.history.conversation import Conversation
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """Changes when the readers find more in the same log than before."""
 
 _MOST: Final = 64 * 1024 * 1024
 """Maximum size, in bytes, of what is remembered."""
 
-Stamp: TypeAlias = tuple[int, int]
-"""The size of a log in bytes, and the time of its last change in nanoseconds."""
+_GRANULARITY: Final = 2_000_000_000
+"""How exact the time of a change is, in nanoseconds, on the least exact file systems. A log that
+changed so recently may change again without another time.
+"""
+
+Stamp: TypeAlias = tuple[int, ...]
+"""What changes with the content of a log: for each of its files the number of the file, its size in
+bytes, and the times of the last change of its content and of its state, in nanoseconds. A program
+can set the first of these times back, for example when it restores a file, but not the second.
+"""
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return the stamp of a log, or None if it cannot be read. Changes of a database may be in the
-    file beside it.
+    """Return the stamp of a log, or None if it cannot be read, or has just changed. Changes of a
+    database may be in the file beside it.
     """
     try:
         states = [log.stat(follow_symlinks=False)]
@@ -37,7 +46,13 @@ def stamp_of(log: Path) -> Stamp | None:
             states.append(log.with_name(f"{log.name}-wal").stat(follow_symlinks=False))
     except OSError:
         return None
-    return sum(state.st_size for state in states), max(state.st_mtime_ns for state in states)
+
+    stamp: list[int] = []
+    for state in states:
+        stamp += [state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+        if abs(time.time_ns() - state.st_mtime_ns) < _GRANULARITY:
+            return None
+    return tuple(stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +131,14 @@ class RememberedLogs:
     def find(self, log: Path, stamp: Stamp | None) -> LogCounts | None:
         """Return what a log has, or None if it must be read."""
         entry = self._logs.get(str(log))
-        if entry is None or stamp is None or entry[:2] != [*stamp]:
+        if entry is None or stamp is None or entry[0] != [*stamp]:
             return None
-        return LogCounts.from_json(entry[2:])
+        return LogCounts.from_json(entry[1:])
 
     def add(self, log: Path, stamp: Stamp | None, counts: LogCounts) -> None:
         """Remember a log that was read."""
         if stamp is not None:
-            self._logs[str(log)] = [*stamp, *counts.to_json()]
+            self._logs[str(log)] = [[*stamp], *counts.to_json()]
             self._is_changed = True
 
     def save(self, logs: Sequence[Path], runs: int) -> None:
@@ -131,9 +146,9 @@ class RememberedLogs:
         if not self._is_changed:
             return
 
-        there = {str(log) for log in logs}
-        kept = {log: entry for log, entry in self._logs.items() if log in there}
-        content = json.dumps({"head": self._head, "runs": runs, "logs": kept})
+        present = {str(log) for log in logs}
+        remembered = {log: entry for log, entry in self._logs.items() if log in present}
+        content = json.dumps({"head": self._head, "runs": runs, "logs": remembered})
         if len(content) <= _MOST:
             self._store.settings.set(self._key, zlib.compress(content.encode()))
             self._is_changed = False

@@ -41,7 +41,7 @@ class Connecting:
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        self._left = [name for name, entry in configuration.modules.items() if not entry.disabled]
+        self._left = configuration.enabled_modules
         self._began = time.monotonic()
         self._live: Live | None = None
 

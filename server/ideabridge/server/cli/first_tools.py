@@ -75,15 +75,15 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
 
 def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
     """Return the histories of clients that have logs, from which nothing was imported yet."""
-    from ideabridge.bridge.history.importer import HISTORIES
+    from ideabridge.bridge.history.host_logs import HISTORIES
     from ideabridge.bridge.store.users import LOCAL
 
-    modules = [name for name, entry in bridge.configuration.modules.items() if not entry.disabled]
+    modules = bridge.configuration.enabled_modules
     histories: list[HistoryImport] = []
     for host in HISTORIES:
         names = {name: server for name, server in plan.names_in(host).items() if server in modules}
         history = bridge.history(host, modules=names)
-        if modules and history.logs.files and not bridge.store.runs.origins(LOCAL, host):
+        if modules and history.logs.found.files and not bridge.store.runs.origins(LOCAL, host):
             histories.append(history)
 
     return histories
@@ -94,8 +94,8 @@ def _say_histories(histories: list[HistoryImport]) -> None:
 
     say("")
     for history in histories:
-        logs = counted(len(history.logs.files), "log")
-        _tell(f"{history.title} has {logs} of what it did, in {near(history.folders[0])}")
+        logs = counted(len(history.logs.found.files), "log")
+        _tell(f"{history.logs.title} has {logs} of what it did, in {near(history.logs.folders[0])}")
     _tell(
         "ideabridge saves the calls of your servers, their results and what you asked for in your "
         "own store. What was done repeatedly can become a tool."
@@ -103,14 +103,14 @@ def _say_histories(histories: list[HistoryImport]) -> None:
 
 
 async def _take(history: HistoryImport) -> None:
-    with working(f"reading the logs of {history.title}"):
+    with working(f"reading the logs of {history.logs.title}"):
         imported = await history.take()
 
     for path, why in imported.failed.items():
         report(f"{path}: {why}")
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
-    _tell(f"{history.title}: {counted(len(new), 'run')} with {calls} saved", "green")
+    _tell(f"{history.logs.title}: {counted(len(new), 'run')} with {calls} saved", "green")
 
 
 async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,9 @@ from ideabridge.server.views.text import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.history.importer import HistoryImport, HistoryReport, HistoryRun
+    from ideabridge.bridge.history.host_logs import HostLogs
+    from ideabridge.bridge.history.importer import HistoryImport
+    from ideabridge.bridge.history.report import HistoryReport, HistoryRun
 
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
 
@@ -35,6 +38,14 @@ _SHOWN_ID = 13
 time, so a few characters would not distinguish them."""
 
 _SERVERS = 8
+"""How many servers that are not configured are named."""
+
+_MOST_ROWS = 20
+"""Up to how many runs the table shows. More would leave the summary as the only line of interest,
+pages below."""
+
+_REASONS = 5
+"""How many reasons are named for which runs were not saved."""
 
 
 @app.callback()
@@ -76,7 +87,8 @@ async def import_history(
     had asked for are saved. Calls that were imported before are not imported again. Exit code 1 if
     a log could not be read.
     """
-    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.history.host_logs import HostLogs
+    from ideabridge.bridge.store.users import LOCAL
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
@@ -84,33 +96,52 @@ async def import_history(
 
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))
-        bridge = Bridge(options.configuration(), store=store)
-        history = bridge.history(host, modules=names)
-        if not history.modules:
+        modules = options.configuration().enabled_modules
+        logs = HostLogs(host, store, modules, caller=LOCAL, renamed=names)
+        if not logs.modules:
             raise UsageError(
                 "no servers are configured, so there is nothing to take "
                 "(`ideabridge servers import HOST`)"
             )
 
-        if not history.logs.files:
-            folders = ", ".join(map(str, history.folders))
-            raise UsageError(f"{history.title} has no logs here: there are none in {folders}")
-        if not yes and not _may_read(history):
+        if not logs.found.files:
+            folders = ", ".join(map(str, logs.folders))
+            raise UsageError(f"{logs.title} has no logs here: there are none in {folders}")
+        if not yes and not _may_read(logs):
             say("nothing was read")
             return 0
 
-        if dry_run:
-            with working(_progress("reading logs", history), quiet=options.json):
-                report = await history.survey()
-        else:
-            report = await _take(history, bridge, stack, quiet=options.json)
+        # The bridge takes a second to start, and is needed only if there is a log to read.
+        report = logs.report_unchanged()
+        if report is None:
+            report = await _read(options, logs, names, stack, dry_run=dry_run)
 
     if options.json:
-        print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": history.logs.unread})
+        print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": logs.found.unread})
     else:
-        _print(history, report, dry_run=dry_run)
+        _print(logs, report, dry_run=dry_run)
 
     return 1 if report.failed else 0
+
+
+async def _read(
+    options: Options,
+    logs: HostLogs,
+    names: dict[str, str],
+    stack: AsyncExitStack,
+    *,
+    dry_run: bool,
+) -> HistoryReport:
+    """Read the logs that have changed, and import their calls unless this is a dry run."""
+    from ideabridge.bridge.bridge import Bridge
+
+    bridge = Bridge(options.configuration(), store=logs.store)
+    history = bridge.history(logs.name, modules=names)
+    if not dry_run:
+        return await _take(history, bridge, stack, quiet=options.json)
+
+    with working(_progress("reading logs", history), quiet=options.json):
+        return await history.survey()
 
 
 async def _take(
@@ -135,7 +166,7 @@ async def _take(
 
 
 def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
-    total = len(history.logs.files)
+    total = len(history.logs.found.files)
     return lambda: f"{task}: {history.done:,} of {counted(total, 'log')}"
 
 
@@ -163,54 +194,52 @@ def _names(words: list[str]) -> dict[str, str]:
     return names
 
 
-def _may_read(history: HistoryImport) -> bool:
+def _may_read(logs: HostLogs) -> bool:
     folders = [
         str(folder)
-        for folder in history.folders
-        if any(log.is_relative_to(folder) for log in history.logs.files)
+        for folder in logs.folders
+        if any(log.is_relative_to(folder) for log in logs.found.files)
     ]
-    modules = ", ".join(history.modules)
     say(
-        f"{counted(len(history.logs.files), 'log')} of {history.title} in {', '.join(folders)}",
+        f"{counted(len(logs.found.files), 'log')} of {logs.title} in {', '.join(folders)}",
         "bold",
     )
     say(
-        f"taken are calls of {modules}, their results, and what you had asked "
+        f"taken are calls of {', '.join(logs.modules)}, their results, and what you had asked "
         "for; they stay in your store"
     )
     return confirm("Read the logs?")
 
 
-def _print(history: HistoryImport, imported: HistoryReport, *, dry_run: bool) -> None:
-    if imported.runs:
+def _print(logs: HostLogs, imported: HistoryReport, *, dry_run: bool) -> None:
+    if 0 < len(imported.runs) <= _MOST_ROWS:
         titles = ["conversation", "time (UTC)", "calls", "servers", "unread", "run"]
         print_table(titles, [_row(run, dry_run=dry_run) for run in imported.runs])
 
-    for run in imported.runs:
-        for reason, count in run.left.items():
-            say(f"  {_shown_id(run)}: {counted(count, 'call')} {reason} left out", "yellow")
-        if run.incomplete:
-            say(
-                f"  {_shown_id(run)}: {counted(run.incomplete, 'result')} "
-                "not as the tool returned it",
-                "yellow",
-            )
+    for line in _incomplete(imported.runs):
+        say(line, "yellow")
 
     for log, reason in imported.failed.items():
         report(f"{log}: {reason}")
 
-    for line in _counts(history, imported):
+    for line in _counts(logs, imported):
         say(line, "dim")
 
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
     if not new:
         say("nothing is new" if imported.known else "there are no calls of configured servers")
-    elif dry_run:
-        say(f"would be saved: {counted(len(new), 'run')} with {calls}")
-    else:
-        say(f"saved: {counted(len(new), 'run')} with {calls}", "green")
-        show_line(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
+        return
+
+    runs = f"{counted(len(new), 'run')} with {calls}{_period(new)}"
+    if dry_run:
+        say(f"would be saved: {runs}")
+        return
+
+    say(f"saved: {runs}", "green")
+    if len(imported.runs) > _MOST_ROWS:
+        show_line(fit("`ideabridge runs list` shows the newest; --json prints all"))
+    show_line(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
 
 
 def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
@@ -225,7 +254,52 @@ def _shown_id(run: HistoryRun) -> str:
     return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
-def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
+def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
+    """Return sentences that say what runs do not have of their conversations: one for each run, or
+    if there are many, one for each reason.
+    """
+    if len(runs) <= _MOST_ROWS:
+        return [
+            f"  {_shown_id(run)}: {sentence}"
+            for run in runs
+            for sentence in _incomplete_sentences(run.left, run.incomplete)
+        ]
+
+    left: Counter[str] = Counter()
+    not_saved: Counter[str] = Counter()
+    for run in runs:
+        left += run.left
+        if run.why:
+            not_saved[run.why] += 1
+
+    sentences = _incomplete_sentences(left, sum(run.incomplete for run in runs))
+    for reason, count in not_saved.most_common(_REASONS):
+        sentences.append(f"not saved: {reason} ({counted(count, 'run')})")
+
+    if len(not_saved) > _REASONS:
+        others = not_saved.total() - sum(count for _, count in not_saved.most_common(_REASONS))
+        sentences.append(f"not saved for other reasons: {counted(others, 'run')}")
+    return sentences
+
+
+def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
+    sentences = [f"{counted(count, 'call')} {reason} left out" for reason, count in left.items()]
+    if incomplete:
+        sentences.append(f"{counted(incomplete, 'result')} not as the tool returned it")
+    return sentences
+
+
+def _period(runs: Sequence[HistoryRun]) -> str:
+    """Return the first and the last day of many runs, or "" for few, which the table shows."""
+    days = sorted(run.time[:10] for run in runs if run.time)
+    if len(runs) <= _MOST_ROWS or not days:
+        return ""
+    if days[0] == days[-1]:
+        return f", of {days[0]}"
+    return f", of {days[0]} to {days[-1]}"
+
+
+def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
     """Return sentences that say what was not imported, and how often."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
@@ -251,9 +325,9 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
         )
 
     for count, text in (
-        (history.logs.links, "link not followed"),
-        (history.logs.compressed, "compressed log not read without the package backports.zstd"),
-        (history.logs.left_off, "older log not read"),
+        (logs.found.links, "link not followed"),
+        (logs.found.compressed, "compressed log not read without the package backports.zstd"),
+        (logs.found.left_off, "older log not read"),
     ):
         if count:
             noun, _, reason = text.partition(" not ")

@@ -323,7 +323,7 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     files = " over ".join(str(layer.file) for layer in reversed(configuration.layers))
     say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
-    names = [name for name, entry in configuration.modules.items() if not entry.disabled]
+    names = configuration.enabled_modules
     if names:
         say(f"connecting to servers: {', '.join(names)}", "dim")
     else:

@@ -1,0 +1,140 @@
+"""Host logs: the logs that a host keeps on this machine, and what earlier imports found in them.
+
+An import that finds only logs that have not changed needs nothing else: neither the servers nor
+the readers. So this file imports little.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.history import claude_code, codex, copilot, gemini, opencode
+from ideabridge.bridge.history.conversation import (
+    Conversation,
+    HistoryError,
+    Logs,
+    Names,
+    find_logs,
+)
+from ideabridge.bridge.history.remembered import RememberedLogs, stamp_of
+from ideabridge.bridge.history.report import HistoryReport
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    title: str
+    patterns: tuple[str, ...]
+    folders: Callable[[Path, Mapping[str, str]], list[Path]]
+    read: Callable[[Path, Names], list[Conversation]]
+    deep: bool = True
+
+
+HISTORIES: Final[Mapping[str, _Host]] = {
+    claude_code.NAME: _Host(
+        "Claude Code", claude_code.PATTERNS, claude_code.folders, claude_code.read_log
+    ),
+    codex.NAME: _Host("Codex", codex.PATTERNS, codex.folders, codex.read_log),
+    copilot.NAME: _Host("Copilot CLI", copilot.PATTERNS, copilot.folders, copilot.read_log),
+    gemini.NAME: _Host("Gemini CLI", gemini.PATTERNS, gemini.folders, gemini.read_log),
+    opencode.NAME: _Host(
+        "opencode", opencode.PATTERNS, opencode.folders, opencode.read_log, deep=False
+    ),
+}
+"""The hosts whose logs can be read."""
+
+
+_UNREAD_HOSTS: Final[Mapping[str, str]] = {
+    "claude-desktop": "it has no log of them in its documentation",
+    "cursor": "they are in a database of the editor, whose content is not documented",
+    "vscode": "they are in files of the editor, whose content is not documented",
+    "windsurf": "they are in binary files, whose format is not documented",
+}
+"""What is known of the conversations of hosts that cannot be read."""
+
+
+def _unread(host: str) -> str:
+    why = _UNREAD_HOSTS.get(host)
+    return f" The conversations of {host} cannot be read: {why}" if why else ""
+
+
+class HostLogs:
+    """The logs that a host keeps on this machine, none of which is read yet.
+
+    Args:
+        host: one of `HISTORIES`.
+        store: has the imported runs, and what is remembered of the logs.
+        modules: the names of the modules whose calls are imported.
+        caller: the owner of the runs.
+        renamed: the module for each name in the logs, for servers that have another name in the
+            host.
+
+    Attributes:
+        name: the host's name on the command line.
+        title: the host's name for people.
+        folders: where the host keeps its logs.
+        found: the logs that were found.
+        read: reads one log.
+        modules: the names of the modules whose calls are imported.
+        names: maps the servers in the logs to modules.
+
+    Raises:
+        HistoryError: there is no such host or module.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        store: Store,
+        modules: Sequence[str],
+        *,
+        caller: str,
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
+        history = HISTORIES.get(host)
+        if history is None:
+            hosts = ", ".join(HISTORIES)
+            raise HistoryError(
+                f"unknown host {host[:100]!r}; there are {hosts}.{did_you_mean(host, HISTORIES)}"
+                f"{_unread(host)}"
+            )
+
+        self.name = host
+        self.title = history.title
+        self.read = history.read
+        self.store = store
+        self.modules = list(modules)
+        self.caller = caller
+        self.names = Names(self.modules, renamed)
+        self.folders = history.folders(Path.home(), os.environ)
+        self.found: Logs = find_logs(self.folders, history.patterns, deep=history.deep)
+        self._renamed: JSON = dict(renamed or {})
+
+    @property
+    def imported_runs(self) -> int:
+        """The number of runs in the store that were imported from this host."""
+        return self.store.runs.imported_count(self.caller, self.name)
+
+    def remembered(self) -> RememberedLogs:
+        """Return what earlier imports found in logs whose calls are all in the store."""
+        names: JSON = [[*sorted(self.modules)], self._renamed]
+        return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
+
+    def report_unchanged(self) -> HistoryReport | None:
+        """Return the report of an import that reads no log, because none has changed since earlier
+        imports. Return None if there is a log to read.
+        """
+        remembered = self.remembered()
+        report = HistoryReport()
+        for path in self.found.files:
+            counts = remembered.find(path, stamp_of(path))
+            if counts is None:
+                return None
+            report.count(path, counts)
+        return report
