@@ -1,7 +1,10 @@
-"""`ideabridge solve --model`, stopped while the model is slow."""
+"""Commands that ask a model: `ideabridge solve --model`, stopped while the model is slow, and
+`ideabridge ideas suggest`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.minds.fake import endpoint, say
+from tests.minds.fake import Fail, Say, endpoint, say
 from tests.server.test_ending import STUBBORN, is_there
 from tests.trusting import write_trusted
 
@@ -90,3 +93,35 @@ async def test_solve_tells_which_model_answers_and_no_key(project: Path, ideabri
     place = fake.base_url.removeprefix("http://").partition("/")[0]
     assert f"mind: model (openai:tiny-1 at {place} is configured here)" in done.stderr
     assert key not in done.stderr
+
+
+async def test_the_model_names_what_is_suggested(project: Path, ideabridge: Run) -> None:
+    letter = {
+        "_tool": "template",
+        "text": "Dear {name}",
+        "values": {"name": "†input.name"},
+        "_outputPath": "letter",
+    }
+    count = {"_tool": "count", "items": ["†state.letter"]}
+    (project / "plan.json").write_text(json.dumps({"calls": [letter, count]}))
+    write_trusted(project, {"store": "store.sqlite"})
+    for name in ("Ada", "Bo"):
+        assert ideabridge("run", "plan.json", "-i", f"name={name}").returncode == 0
+
+    async def suggested(answer: Say | Fail) -> tuple[str, list[str]]:
+        async with endpoint(answer) as fake:
+            model = {"name": "openai:tiny-1", "base_url": fake.base_url, "retries": 0}
+            write_trusted(project, {"store": "store.sqlite", "model": model})
+            done = await anyio.to_thread.run_sync(lambda: ideabridge("ideas", "suggest", "--json"))
+
+        assert (done.returncode, done.stderr) == (0, "")
+        told = json.loads(done.stdout)
+        (suggestion,) = told["suggestions"]
+        return suggestion["name"], told["notes"]
+
+    solution = '{"calls": [], "output": {"names": ["write_letter"]}}'
+    assert await suggested(say(solution)) == ("write_letter", [])
+    name, (note,) = await suggested(Fail(401))
+    assert name == "template_and_count"
+    assert "because the model gave none: " in note
+    assert "the model endpoint answered 401: no" in note

@@ -4,12 +4,14 @@ tool it would make.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, Request
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.publishing.suggested_names import name_suggestions
 from ideabridge.bridge.publishing.suggestions import Suggestion
 from ideabridge.bridge.runs.stretch import store_part
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -249,3 +251,93 @@ async def test_a_suggestion_that_is_not_plain_says_what_is_open(home: Path) -> N
         assert one.to_json()["open"] == [point.to_json() for point in one.open]
         schema = await publish_as_the_command_says(bridge, one)
         assert promised(one) == kept(schema)
+
+
+# -- names by a mind -------------------------------------------------------------------------------
+
+
+async def named(home: Path, answer: str) -> tuple[list[str], list[str], list[Request]]:
+    """Two suggestions with the names of a mind that answers so: the names, the notes, and the
+    Requests.
+    """
+    requests: list[Request] = []
+
+    def mind(request: Request) -> str:
+        requests.append(request)
+        return answer
+
+    configuration = configured(approval="allow_all")
+    store = home / "store.sqlite"
+    tools = Toolbox(find, describe, send)
+    async with Bridge(configuration, toolbox=tools, store=store, mind=mind) as bridge:
+        for customer in ("ann", "bob"):
+            await did(bridge, *looked_up(customer))
+            await did(
+                bridge,
+                {"_tool": "send", "to": customer, "text": "secret words"},
+                {"_tool": "find", "customer": customer},
+            )
+        suggestions = bridge.suggest()
+        result = await name_suggestions(bridge, suggestions, "local")
+
+    names = [suggestion.name for suggestion in result.suggestions]
+    for suggestion in result.suggestions:
+        assert f" {suggestion.name} " in suggestion.command
+        assert suggestion.signature.startswith(f"{suggestion.name}(")
+    return names, result.notes, requests
+
+
+def solution(*names: object) -> str:
+    return json.dumps({"calls": [], "output": {"names": names}})
+
+
+async def test_a_mind_names_suggestions_in_one_request(home: Path) -> None:
+    names, notes, requests = await named(home, solution("mail_orders", "greet_customer"))
+    assert (names, notes) == (["mail_orders", "greet_customer"], [])
+    (request,) = requests
+    text = str(request.texts)
+    assert "find" in text
+    assert "customer" in text
+    # Nothing that people or servers wrote leaves the store.
+    assert "ann" not in text
+    assert "secret words" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("i_i_i", "has no word"),
+        ("Mail Orders", "is not 1 to 48 of a-z, 0-9 and _, beginning with a letter"),
+        ("rm -rf", "is not 1 to 48 of a-z, 0-9 and _, beginning with a letter"),
+        ("x" * 49, "is not 1 to 48 of a-z, 0-9 and _, beginning with a letter"),
+        ("", "is not 1 to 48 of a-z, 0-9 and _, beginning with a letter"),
+        ("run_plan", "is in use"),
+        ("send_and_find", "is in use"),
+    ],
+)
+async def test_a_name_that_no_tool_can_have_is_refused_alone(
+    home: Path, name: str, problem: str
+) -> None:
+    names, notes, _ = await named(home, solution(name, "greet_customer"))
+    assert names == ["find_and_send", "greet_customer"]
+    assert notes == [
+        f"find_and_send is made of the tools, because the model's name {name[:64]!r} {problem}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        solution("only_one"),
+        solution("one_name", "two_names", "three_names"),
+        solution(1, 2),
+        "I would call them mail_orders and greet_customer.",
+        json.dumps({"calls": [{"_tool": "send", "to": "x", "text": "y"}], "output": None}),
+    ],
+)
+async def test_without_an_answer_names_are_made_of_the_tools(home: Path, answer: str) -> None:
+    names, notes, requests = await named(home, answer)
+    assert names == ["find_and_send", "send_and_find"]
+    (note,) = notes
+    assert note.startswith("the names are made of the tools, because the model gave none: ")
+    assert len(requests) == 1

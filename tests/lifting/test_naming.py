@@ -6,11 +6,19 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.lifting.naming import Filled, first_sentence, parameter_names, tool_name
+from ideabridge.bridge.lifting.naming import (
+    Filled,
+    first_sentence,
+    has_word,
+    parameter_names,
+    tool_name,
+)
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import safe_name
 
 
 def path(tool: str, value: JSON, key: str = "path") -> Filled:
@@ -154,6 +162,47 @@ def test_a_tool_has_the_names_of_the_tools_that_it_calls() -> None:
     assert tool_name(["git_log", "render", "write_file"], ["path"]) == "git_log_and_write_file"
     assert tool_name(["write_file", "write_file"], []) == "write_file"
     assert tool_name(["API.listIssues", "send"], []) == "api_list_issues_and_send"
+
+
+@pytest.mark.parametrize(
+    ("tools", "name"),
+    [
+        (["git_status", "git_add", "git_commit"], "git_status_and_commit"),
+        (["browser_navigate", "browser_snapshot"], "browser_navigate_and_snapshot"),
+        (["API-post-search", "API-retrieve-a-page"], "api_post_search_and_retrieve_a_page"),
+        (["get_issue", "get_issue_comments"], "get_issue_and_get_issue_comments"),
+        (["do_it", "do_it_again"], "do_it_and_do_it_again"),
+        (["s3_put_object"], "s3_put_object"),
+        (["k8s_get_pods", "k8s_logs"], "k8s_get_pods_and_logs"),
+        (["getIssueV2", "addComment"], "get_issue_v2_and_add_comment"),
+        (["AWS_EC2_DescribeInstances"], "aws_ec2_describe_instances"),
+        (["HTTPRequest", "parseJSON"], "http_request_and_parse_json"),
+        (["bestellung_pr\u00fcfen"], "bestellung_prufen"),
+        (
+            ["list_pull_request_review_comments_for_repo", "create_pull_request_review_reply"],
+            "list_pull_request_review_and_create_pull_request",
+        ),
+        (
+            ["notion_retrieve_a_page_property", "notion_update_a_block_of_children"],
+            "notion_retrieve_a_page_and_update_a_block",
+        ),
+    ],
+)
+def test_names_of_tools_read_well(tools: list[str], name: str) -> None:
+    assert tool_name(tools, []) == name
+    assert safe_name(name) == name
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.text(max_size=60) | st.from_regex(r"[A-Za-z0-9_.-]{1,99}"), min_size=1, max_size=3),
+    st.lists(st.text(max_size=20), max_size=2),
+)
+def test_every_name_of_a_tool_has_a_word(tools: list[str], parameters: list[str]) -> None:
+    name = safe_name(tool_name(tools, parameters))
+    assert re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name)
+    assert has_word(name)
+    assert not name.endswith("_")
 
 
 def test_the_first_parameter_tells_tools_with_equal_names_apart() -> None:

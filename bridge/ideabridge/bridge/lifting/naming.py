@@ -18,6 +18,7 @@ from typing import Final
 
 from ideabridge.bridge.context.references import Path
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import MAX_NAME
 
 LONGEST_PARAMETER: Final = 64
 """Maximum length, in characters, of a parameter's name."""
@@ -48,7 +49,15 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Maximum number of words in the name of a tool."""
+"""Maximum number of words that a tool's name takes from the name of a tool that it calls."""
+
+_WORD_WITH_DIGITS: Final = re.compile(
+    r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+(?:[0-9]+[a-z]*)*|[0-9]+[a-z]*"
+)
+_LETTERS: Final = re.compile(r"[a-z]{2}")
+_PREPOSITIONS: Final = frozenset(
+    {"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
+)
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
@@ -280,11 +289,14 @@ def _named_keys(keys: Path) -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a string in lower-case ASCII, without accents."""
-    plain = text
-    if not text.isascii():
-        decomposed = unicodedata.normalize("NFKD", text)
-        plain = "".join(char for char in decomposed if not unicodedata.combining(char))
-    return [word.lower() for word in _WORD.findall(plain)]
+    return [word.lower() for word in _WORD.findall(_without_accents(text))]
+
+
+def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -301,25 +313,80 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
         taken: names that it must not have.
 
     Returns:
-        Words joined by `_`. The result may still need `safe_name`.
+        Words joined by `_`, of at most 48 characters. The result may still need `safe_name`.
     """
-    names = [name for name in map(_in_words, dict.fromkeys(tools)) if name]
+    names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
     if not names:
         # Names in other scripts than the Latin one, or of single letters.
-        names = [name for name in map(_in_words, parameters) if name] or ["repeated_calls"]
+        names = [words for words in map(_words_of_tool, parameters) if words][:1]
 
-    name = names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
+    first = names[0] if names else ["repeated", "calls"]
+    last = names[-1] if len(names) > 1 else []
+    name = _joined(first, _without_beginning(last, first))
+    if not has_word(name):
+        name = "repeated_calls"
     if name in taken and parameters:
-        return f"{name}_by_{_in_words(parameters[0]) or 'value'}"
+        by = _words_of_tool(parameters[0]) or ["value"]
+        return _joined(name.split("_"), by, "by")
     return name
 
 
-def _in_words(name: str) -> str:
-    """Return the first words of a name, or "" if none has two letters."""
-    words = words_of(name)
-    if not any(len(word) > 1 and word.isalpha() for word in words):
-        return ""
-    return "_".join(words[:_WORDS])
+def has_word(name: str) -> bool:
+    """Return whether a name has a word of two letters, so that it says something to people."""
+    return any(_LETTERS.search(word) for word in _words_with_digits(name))
+
+
+def _words_of_tool(name: str) -> list[str]:
+    """Return the first words of a name, or nothing if none of them has two letters."""
+    all_words = _words_with_digits(name)
+    words = all_words[:_WORDS]
+    if len(words) < len(all_words):
+        words = _without_prepositions(words)
+    return words if has_word("_".join(words)) else []
+
+
+def _without_prepositions(words: list[str]) -> list[str]:
+    """Return words without prepositions and articles at their end, which lead to words that were
+    left out.
+    """
+    while len(words) > 1 and words[-1] in _PREPOSITIONS:
+        words = words[:-1]
+    return words
+
+
+def _words_with_digits(name: str) -> list[str]:
+    """Return the words of a name in lower-case ASCII. Digits belong to the word before them: `s3`,
+    `k8s`, `v2`.
+    """
+    return [word.lower() for word in _WORD_WITH_DIGITS.findall(_without_accents(name))]
+
+
+def _without_beginning(words: list[str], others: list[str]) -> list[str]:
+    """Return words without those with which others begin, too: `git_add` and `git_commit` become
+    `git_add_and_commit`. If the others have no further words, return all words.
+    """
+    same = 0
+    for word, other in zip(words[:-1], others, strict=False):
+        if word != other:
+            break
+        same += 1
+    return words if same == len(others) else words[same:]
+
+
+def _joined(first: list[str], last: list[str], between: str = "and") -> str:
+    """Join words to a name of at most 48 characters. If they are too long, leave out the last words
+    of the longer half, and prepositions that would be left at its end.
+    """
+    while True:
+        name = f"_{between}_".join("_".join(words) for words in (first, last) if words)
+        if len(name) <= MAX_NAME or max(len(first), len(last)) < 2:
+            return name
+
+        is_first_longer = len("_".join(first)) > len("_".join(last))
+        if len(last) < 2 or (is_first_longer and len(first) > 1):
+            first = _without_prepositions(first[:-1])
+        else:
+            last = _without_prepositions(last[:-1])
 
 
 # -- descriptions ----------------------------------------------------------------------------------

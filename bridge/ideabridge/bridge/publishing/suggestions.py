@@ -171,7 +171,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     runs = _Runs(store)
     drafts = _Drafts(store, caller)
     used_steps: set[_Step] = set()
-    names: set[str] = {*RESERVED, *store.publications.names(caller)}
+    names = names_in_use(store, caller)
     suggestions: list[Suggestion] = []
     until = time.monotonic() + _SECONDS
     for repeated in _repeated(lines, least):
@@ -196,6 +196,11 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
             used_steps |= free.steps()
 
     return suggestions
+
+
+def names_in_use(store: Store, caller: str) -> set[str]:
+    """Return the names that no suggested tool may have."""
+    return {*RESERVED, *store.publications.names(caller)}
 
 
 # -- repetitions -----------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ async def _take(history: HistoryImport) -> None:
 
 async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) -> None:
     """Show the tools that the runs suggest, and publish those that the person chooses."""
+    from ideabridge.bridge.publishing.suggested_names import name_suggestions
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL
 
@@ -122,6 +123,14 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
     if not suggestions:
         _tell("nothing was done repeatedly that could become a tool")
         return
+
+    if bridge.mind is not None:
+        with working("the model names the tools"):
+            named = await name_suggestions(bridge, suggestions, LOCAL)
+
+        suggestions = named.suggestions
+        for note in named.notes:
+            _tell(note, "yellow")
 
     say("")
     say("These could become tools, which every client can call:")

@@ -33,6 +33,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import readable_json, visible
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.publishing.suggested_names import NamedSuggestions
+    from ideabridge.bridge.publishing.suggestions import Suggestion
     from ideabridge.bridge.publishing.written import WrittenIdea
     from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, StoredIdea
     from ideabridge.bridge.store.ideas import IdeaFilter
@@ -372,7 +374,7 @@ def _published(store: Store, ref: str) -> Publication | None:
 
 @app.command("suggest")
 @command("config", "project", "store", "json")
-def suggest_ideas(
+async def suggest_ideas(
     options: Options,
     least: Annotated[
         int,
@@ -389,17 +391,31 @@ def suggest_ideas(
 
     Calls count as repeated if the same tools were called in the same order without errors, either
     with different arguments or at least three times. A single call counts only if it may change
-    something. Exit code 1 if there is nothing.
+    something. A configured model names the tools; it is shown the names of the tools that were
+    called and of their parameters. Exit code 1 if there is nothing.
     """
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL
 
+    notes: list[str] = []
     with open_store(options) as store:
         suggestions = suggest(store, LOCAL, least=least, limit=limit)
+        if suggestions and options.configuration().model is not None:
+            named = await _named_by_model(options, store, suggestions)
+            suggestions = named.suggestions
+            notes = named.notes
 
     if options.json:
-        print_json({"suggestions": [suggestion.to_json() for suggestion in suggestions]})
+        print_json(
+            {
+                "suggestions": [suggestion.to_json() for suggestion in suggestions],
+                "notes": [*notes],
+            }
+        )
         return 0 if suggestions else 1
+
+    for note in notes:
+        say(note, "yellow")
 
     for suggestion in suggestions:
         show_line(fit(f"done {suggestion.times} times: would be {suggestion.signature}", 4), "bold")
@@ -418,6 +434,25 @@ def suggest_ideas(
         say("nothing was done repeatedly that is not a tool already")
 
     return 0 if suggestions else 1
+
+
+async def _named_by_model(
+    options: Options, store: Store, suggestions: list[Suggestion]
+) -> NamedSuggestions:
+    """Let the configured model name suggestions. No server is started."""
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.errors import ModelSetupError
+    from ideabridge.bridge.publishing.suggested_names import name_suggestions, unnamed
+    from ideabridge.bridge.store.users import LOCAL
+
+    try:
+        bridge = Bridge(options.configuration(), store=store, only=())
+    except ModelSetupError as error:
+        return unnamed(suggestions, error)
+
+    async with bridge:
+        with working("the model names the tools", quiet=options.json):
+            return await name_suggestions(bridge, suggestions, LOCAL)
 
 
 @app.command("tag")
