@@ -1,0 +1,191 @@
+"""ConfigurationChange: what another content of the configuration files means for a running bridge.
+
+`change_between` compares two configurations and starts nothing. For each server it decides:
+
+    keep      its entry, its folders and its variables are the same, so its process stays
+    adjust    only settings of its calls differ (`timeout`, `retry`, ...), so its process stays
+    start     only the new configuration has it, or it was disabled
+    stop      only the old configuration has it, or it is now disabled
+    replace   anything else differs: a new process starts, and calls that run end on the old one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.modules.settings import ModuleConfiguration
+
+_ADJUSTABLE: Final = ("timeout", "connect_timeout", "order", "read_only", "retry", "record")
+"""Keys of a server's entry that are read for each call or connection."""
+
+AT_NEXT_START: Final = (
+    "store",
+    "durability",
+    "auth",
+    "users",
+    "retention",
+    "model",
+    "sampling",
+)
+"""Keys at the top that a running process does not change: they decide who may use the server, where
+it stores what it does, and which model it asks.
+"""
+
+_LIMITS_AT_NEXT_START: Final = ("result_bytes", "run_bytes")
+"""The members of `limits` that are part of every connection and every run in memory."""
+
+_AT_ONCE: Final = (
+    "approval",
+    "order",
+    "limits",
+    "thought_process",
+    "shown",
+    "programs",
+    "program_mind",
+    "own_tools",
+    "schemas",
+    "expose",
+    "sessions",
+    "listed_ideas",
+)
+"""Keys at the top whose new values hold for what begins after the change."""
+
+Step = Literal["keep", "adjust", "start", "stop", "replace"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationChange:
+    """What differs between two configurations.
+
+    Attributes:
+        servers: what happens to each server of either configuration, keyed by name, in the order of
+            the new configuration.
+        tool_files: the absolute paths of the tool files that only one of them names.
+        settings: the keys at the top whose new values hold for what begins from now on.
+        at_next_start: the keys at the top whose new values hold after the next start.
+    """
+
+    servers: dict[str, Step]
+    tool_files: tuple[str, ...]
+    settings: tuple[str, ...]
+    at_next_start: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        steps = set(self.servers.values()) - {"keep"}
+        return not (steps or self.tool_files or self.settings or self.at_next_start)
+
+    def servers_to(self, *steps: Step) -> list[str]:
+        """Return the names of the servers to which one of these steps applies."""
+        return [name for name, step in self.servers.items() if step in steps]
+
+    def lines(self) -> list[str]:
+        """Return a line for each thing that differs, for people. The lines contain names and paths,
+        and no other values of the files.
+        """
+        past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
+        lines = [
+            f"server {name}: {past[step]}" for name, step in self.servers.items() if step in past
+        ]
+        lines += [f"tool file {path}" for path in self.tool_files]
+        lines += [f"{key}: holds from now on" for key in self.settings]
+        lines += [f"{key}: holds after the next start" for key in self.at_next_start]
+        return lines
+
+
+def change_between(before: Configuration, now: Configuration) -> ConfigurationChange:
+    """Return what differs between the configuration in force and a new one."""
+    names = dict.fromkeys([*now.modules, *before.modules])
+    servers: dict[str, Step] = {name: _step_of(name, before, now) for name in names}
+    files = set(before.tools) ^ set(now.tools)
+    settings = [key for key in _AT_ONCE if _differs(key, before, now)]
+    at_next_start = [key for key in AT_NEXT_START if getattr(before, key) != getattr(now, key)]
+    at_next_start += [
+        f"limits.{key}"
+        for key in _LIMITS_AT_NEXT_START
+        if getattr(before.limits, key) != getattr(now.limits, key)
+    ]
+    return ConfigurationChange(
+        servers,
+        tuple(file for file in dict.fromkeys([*before.tools, *now.tools]) if file in files),
+        tuple(settings),
+        tuple(at_next_start),
+    )
+
+
+def applicable(before: Configuration, now: Configuration) -> Configuration:
+    """Return the new configuration as far as a running process can follow it: everything that holds
+    only after the next start is as before.
+    """
+    unchanged: dict[str, Any] = {key: getattr(before, key) for key in AT_NEXT_START}
+    limits = {key: getattr(before.limits, key) for key in _LIMITS_AT_NEXT_START}
+    return now.model_copy(
+        update={
+            **unchanged,
+            "limits": now.limits.model_copy(update=limits),
+            "embedded": before.embedded,
+        }
+    )
+
+
+def _differs(key: str, before: Configuration, now: Configuration) -> bool:
+    if key == "approval":
+        return before.approval_setting != now.approval_setting
+    if key == "limits":
+        return _limits_of_runs(before) != _limits_of_runs(now)
+    if key == "expose":
+        return (before.expose, before.unexposed) != (now.expose, now.unexposed)
+    return getattr(before, key) != getattr(now, key)
+
+
+def _limits_of_runs(configuration: Configuration) -> dict[str, Any]:
+    return configuration.limits.model_dump(exclude={*_LIMITS_AT_NEXT_START})
+
+
+def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
+    old = before.modules.get(name)
+    new = now.modules.get(name)
+    is_old = old is not None and not old.disabled
+    is_new = new is not None and not new.disabled
+    if old is None or new is None or not is_old or not is_new:
+        if is_old:
+            return "stop"
+        return "start" if is_new else "keep"
+
+    if _surroundings(name, before) != _surroundings(name, now):
+        return "replace"
+    if _process_of(old) != _process_of(new):
+        return "replace"
+    return "keep" if old == new else "adjust"
+
+
+def _process_of(entry: ModuleConfiguration) -> ModuleConfiguration:
+    """Return an entry with the defaults for everything that its process does not depend on."""
+    fields = ModuleConfiguration.model_fields
+    defaults = {key: fields[key].get_default(call_default_factory=True) for key in _ADJUSTABLE}
+    return entry.model_copy(update=defaults)
+
+
+def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]:
+    """Return everything outside a server's entry that its process depends on."""
+    return (
+        configuration.folder_of(name),
+        configuration.working_folder_of(name),
+        _named_variables(name, configuration),
+        configuration.secret_owner_of(name),
+        configuration.log_file_of(name),
+        configuration.exposes(name),
+        configuration.unusable.get(name),
+    )
+
+
+def _named_variables(name: str, configuration: Configuration) -> frozenset[str] | None:
+    """Return the variables that a server's entry names and may use, or None if it may use all."""
+    variables = configuration.variables_of(name)
+    if variables is None:
+        return None
+    text = configuration.modules[name].model_dump_json()
+    return frozenset(variable for variable in variables.names if f"${{{variable}" in text)
