@@ -127,6 +127,7 @@ LAYERS = (
     ("modules", "minds"),
     ("settings_check",),
     ("configuration",),
+    ("configuration_change",),
     ("loop",),
     ("plan", "screen", "programs", "standing_rules"),
     ("arguments", "checking", "reading"),

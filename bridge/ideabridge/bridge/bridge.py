@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
@@ -34,6 +35,11 @@ from ideabridge.bridge.arguments import (
     read_schema,
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
+from ideabridge.bridge.configuration_change import (
+    ConfigurationChange,
+    applicable,
+    change_between,
+)
 from ideabridge.bridge.context.messages import Handlers, read_context, title_of, with_instances
 from ideabridge.bridge.context.mind import TURNS, Mind
 from ideabridge.bridge.context.request import Request
@@ -48,7 +54,8 @@ from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
-from ideabridge.bridge.loop.policy import embedded_tools
+from ideabridge.bridge.loop.policy import ApprovalSetting, embedded_tools
+from ideabridge.bridge.loop.rules_in_force import RulesInForce
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, MindName, choose
@@ -100,7 +107,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError, ToolFileError
 from ideabridge.tools.names import printable_line
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.toolbox import Toolbox, load_tool_file
+from ideabridge.tools.tool_files import load_tool_file
+from ideabridge.tools.toolbox import Toolbox
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """Environment variable with the bearer token that the HTTP server requires."""
@@ -157,6 +165,11 @@ class Bridge:
         standing_rules: whether tools that people have allowed always run without a question. The
             server and the commands of ideabridge set it. A program decides by itself.
 
+    Attributes:
+        session_begun: returns when the client of the current request connected, as
+            `time.monotonic` counts, or None if that is not known. Rules that became looser after
+            that do not hold for the request.
+
     Raises:
         ArgumentError: an argument has the wrong type.
         ModelSetupError: pydantic-ai is not installed.
@@ -198,11 +211,13 @@ class Bridge:
         model = self.configuration.model
         self.mind = as_mind(mind) or (None if model is None else ModelMind(model, self.secrets))
         self.approver = approver
-        self.toolbox = builtin_toolbox()
-        self._load_tool_files()
+        self._file_tools = self._load_tool_files()
+        self._program_tools = Toolbox()
         if toolbox is not None:
-            self.toolbox.update(toolbox)
+            self._program_tools.update(toolbox)
 
+        self.toolbox = builtin_toolbox()
+        self.toolbox.become(self._all_tools())
         self.handlers.add_missing(self.toolbox.handlers)
         self._role: Role = role
         here = self.configuration if only is None else self.configuration.with_only(only)
@@ -219,6 +234,8 @@ class Bridge:
         self._only = only
         self._has_standing_rules = standing_rules
         self.standing_rules: StandingRules | None = None
+        self._rules = RulesInForce(self.configuration.approval_setting, time.monotonic)
+        self.session_begun: Callable[[], float | None] = lambda: None
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
@@ -229,14 +246,15 @@ class Bridge:
             self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration
         )
 
-    def _load_tool_files(self) -> None:
-        """Load the configured files of tools. One that cannot be loaded is left out, and named by
-        `tool_faults` of the configuration.
+    def _load_tool_files(self) -> dict[str, Toolbox]:
+        """Load the configured files of tools, and return their tools by path. A file that cannot be
+        loaded is left out, and named by `tool_faults` of the configuration.
         """
+        loaded: dict[str, Toolbox] = {}
         faults: list[str] = []
         for file in self.configuration.tools:
             try:
-                self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
+                loaded[file] = load_tool_file(file, self.configuration.digest_of(file))
             except ToolFileError as error:
                 faults.append(printable_line(str(error)))
                 logger.warning("a file of tools is left out: %s", faults[-1])
@@ -245,6 +263,97 @@ class Bridge:
             self.configuration = self.configuration.model_copy(
                 update={"tool_faults": tuple(faults)}
             )
+
+        return loaded
+
+    def _all_tools(self) -> Toolbox:
+        """Return the built-in tools, those of the tool files, and those of the program. A later
+        one replaces an earlier one of the same name.
+        """
+        toolbox = builtin_toolbox()
+        for file in self.configuration.tools:
+            if file in self._file_tools:
+                toolbox.update(self._file_tools[file])
+
+        toolbox.update(self._program_tools)
+        return toolbox
+
+    def add_tools(self, toolbox: Toolbox) -> None:
+        """Add tools whose calls ask for approval like those of tool files."""
+        self._program_tools.update(toolbox)
+        self.toolbox.update(toolbox)
+
+    @property
+    def loaded_tool_files(self) -> list[str]:
+        """The paths of the configured tool files whose tools can be called."""
+        return [file for file in self.configuration.tools if file in self._file_tools]
+
+    async def reconfigure(
+        self, configuration: Configuration, tools: Mapping[str, Toolbox] | None = None
+    ) -> ConfigurationChange:
+        """Follow another configuration while runs and calls are under way.
+
+        Servers whose entries differ start, stop or are replaced; a call that runs ends on the
+        server that it was sent to. What holds only after the next start is left as it is (see
+        `applicable`). Rules that are stricter now hold at once for everything that has not run yet.
+        Looser ones hold for clients that connect from now on; see `session_begun`.
+
+        Args:
+            configuration: the new configuration.
+            tools: the tools of tool files that have been loaded again, by path. Other files keep
+                their tools.
+
+        Raises:
+            ConfigurationError: this process runs only some servers, and the configuration lacks one
+                of them.
+        """
+        change = change_between(self.configuration, configuration)
+        configuration = applicable(self.configuration, configuration)
+        here = configuration if self._only is None else configuration.with_only(self._only)
+
+        self.configuration = configuration
+        self.fingerprint = fingerprint(configuration)
+        self._learn_secrets()
+        self._follow_tool_files(tools or {})
+        self._follow_modules(here, change)
+        self.offer.follow(configuration)
+        if self.standing_rules is not None:
+            self.standing_rules.follow(configuration)
+
+        self._rules.change(configuration.approval_setting)
+        await self._open_runs.follow_configuration(configuration)
+        if self._on_tools_changed is not None:
+            self._on_tools_changed()
+
+        return change
+
+    def _follow_tool_files(self, tools: Mapping[str, Toolbox]) -> None:
+        configured = {*self.configuration.tools}
+        current = {**self._file_tools, **tools}
+        self._file_tools = {file: current[file] for file in current if file in configured}
+        before = dict(self.toolbox.handlers)
+        self.toolbox.become(self._all_tools())
+        self.handlers.replace(before, self.toolbox.handlers)
+
+    def _follow_modules(self, here: Configuration, change: ConfigurationChange) -> None:
+        replaced = change.servers_to("start", "stop", "replace")
+        created = self.modules.change(here, replaced)
+        if self._lists is not None:
+            self._lists.follow(here, [module.name for module in created])
+
+        if self._shares_limits:
+            self._share_limits()
+        self.modules.connect(created)
+
+    @property
+    def _shares_limits(self) -> bool:
+        """Whether several processes count their calls of one module together."""
+        return self.store.notifier.can_notify or self._role != "alone"
+
+    def _share_limits(self) -> None:
+        self.modules.share_limits(
+            self._open_runs.shared_calls.place, partial(module_fingerprint, self.configuration)
+        )
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)
@@ -316,10 +425,8 @@ class Bridge:
         ):
             self._group.start_soon(task)
 
-        if self._store.notifier.can_notify or self._role != "alone":
-            self.modules.share_limits(
-                self._runs.shared_calls.place, partial(module_fingerprint, self.configuration)
-            )
+        if self._shares_limits:
+            self._share_limits()
 
         return self
 
@@ -977,7 +1084,16 @@ class Bridge:
             thought_process=thought_process,
             shown=asked if choice is None else {**choice.shown, **asked},
         )
-        return dataclasses.replace(found, activities=tuple(self.toolbox.activities))
+        return dataclasses.replace(
+            found, approval=self.approval, activities=tuple(self.toolbox.activities)
+        )
+
+    @property
+    def approval(self) -> ApprovalSetting:
+        """The rules under which a run or a direct call begins now: those of the configuration and,
+        for a client that connected under other rules, those too. The strictest applies.
+        """
+        return self._rules.since(self.session_begun())
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
         """Return how many runs of a caller this process currently drives. Runs that wait for

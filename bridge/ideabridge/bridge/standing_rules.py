@@ -469,6 +469,12 @@ class StandingRules:
         self._file = _RuleFile()
         self._reported = ""
 
+    def follow(self, configuration: Configuration) -> None:
+        """Use another configuration of the same process. Rules for servers that start differently
+        now, and for tools of files that have changed, no longer hold.
+        """
+        self._servers = servers_of(configuration)
+
     def covering(self, caller: str, tool: StandingTool) -> StandingRule | None:
         """Return the caller's rule that covers a tool, or None. If the rules cannot be read, none
         of them holds.

@@ -135,7 +135,7 @@ def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
     calls of its tools would not ask for approval.
     """
     if toolbox is not None:
-        bridge.toolbox.update(toolbox)
+        bridge.add_tools(toolbox)
     return bridge
 
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
-from ideabridge.bridge.loop.policy import direct_policy, policy_named
+from ideabridge.bridge.loop.policy import ApprovalSetting, direct_policy, policy_named
 from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleProtocolError, ModuleToolError
 from ideabridge.bridge.modules.module_call import ModuleCall
 from ideabridge.bridge.modules.views import is_for_views_only
@@ -84,6 +84,21 @@ class UncertainCallError(IdeabridgeError):
     """A direct call returned no result, but may have taken effect."""
 
 
+class _Rules:
+    """What the rules in force say about calls of one exposed tool.
+
+    Attributes:
+        approval: the rules.
+        direct: judges direct calls.
+        in_run: judges calls of runs.
+    """
+
+    def __init__(self, approval: ApprovalSetting, name: str) -> None:
+        self.approval = approval
+        self.direct = direct_policy(approval, name)
+        self.in_run = policy_named(approval)
+
+
 class ExposedTool:
     """A tool of a tool file or a module, under its name on this server. A tool of a module has no
     activity.
@@ -121,9 +136,7 @@ class ExposedTool:
         self._running = running
         self._record = record
         self._waiting = record.waiting
-        approval = self._bridge.configuration.approval_setting
-        self._policy = direct_policy(approval, name)
-        self._in_run = policy_named(approval)
+        self._rules = _Rules(self._bridge.approval, name)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
         # A module itself checks the results of its tools.
@@ -203,7 +216,11 @@ class ExposedTool:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
             offered = dataclasses.replace(tool, name=named.name, remote_name=named.remote_name)
 
-        verdict = self._policy(offered, arguments)
+        if self._rules.approval != self._bridge.approval:
+            self._rules = _Rules(self._bridge.approval, self.name)
+
+        rules = self._rules
+        verdict = rules.direct(offered, arguments)
         if verdict.verdict == "allow" and tool.annotations.read_only:
             return await self._called(tool, arguments, request, entry)
 
@@ -226,7 +243,7 @@ class ExposedTool:
                 f"{self.name} is denied by the configuration of ideabridge: {verdict.why}"
             )
 
-        if self._in_run(offered, arguments).verdict == "allow":
+        if rules.in_run(offered, arguments).verdict == "allow":
             # A run of this call would not ask, because the rules for runs do not match exposed
             # names.
             raise DirectCallError(

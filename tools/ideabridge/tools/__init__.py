@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ideabridge.tools.tool import Definition as Definition
     from ideabridge.tools.tool import Tool as Tool
     from ideabridge.tools.tool import ToolKey as ToolKey
+    from ideabridge.tools.tool_files import load_tool_file as load_tool_file
     from ideabridge.tools.toolbox import Toolbox as Toolbox
-    from ideabridge.tools.toolbox import load_tool_file as load_tool_file
 
 _HOMES: Final = {
     "builtins": ("builtin_toolbox",),
@@ -86,7 +86,8 @@ _HOMES: Final = {
         "Tool",
         "ToolKey",
     ),
-    "toolbox": ("Toolbox", "load_tool_file"),
+    "tool_files": ("load_tool_file",),
+    "toolbox": ("Toolbox",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,24 +1,18 @@
 """Toolbox: the registries of tools and activities. This file also reads the constants in a tool's
-definition, and files of tools.
+definition.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType, ModuleType, NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Final, TypeVar, cast
 
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import (
     ArgumentError,
     ToolDefinitionError,
-    ToolFileError,
     UnknownToolError,
 )
 from ideabridge.tools.message import MessageHandler, handled_by
@@ -201,6 +195,14 @@ class Toolbox:
         self._activities.update(other.activities)
         self._handlers.update(other.handlers)
 
+    def become(self, other: Toolbox) -> None:
+        """Replace everything in this toolbox by what is in `other`. Whoever holds this toolbox sees
+        the new tools; calls that run keep the activities that they began with.
+        """
+        self._tools = dict(other.tools)
+        self._activities = dict(other.activities)
+        self._handlers = dict(other.handlers)
+
     @property
     def tools(self) -> Mapping[str, Tool]:
         """The tools by name, in the order they were first added."""
@@ -264,110 +266,3 @@ def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Regi
     if name not in registry:
         raise UnknownToolError(f"unknown {kind} {name!r}.{did_you_mean(name, registry)}")
     return registry[name]
-
-
-# -- files of tools --------------------------------------------------------------------------------
-
-
-def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file and return the tools and message handlers at its top level. Its code must
-    be trusted.
-
-    The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
-    or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
-    module each time. It can import modules from its folder; installed modules take precedence.
-    Whatever it prints goes to standard error, because standard output may carry a protocol. If
-    `digest` is given, the file must have this SHA-256 (in hex).
-
-    Raises:
-        ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
-            The message is one line with file, line and cause.
-    """
-    file = Path(path)
-    try:
-        source = file.read_bytes()
-    except OSError as error:
-        raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
-
-    if digest is not None and hashlib.sha256(source).hexdigest() != digest:
-        raise ToolFileError(
-            f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it"
-        )
-
-    module = _run(file.resolve(), source)
-    toolbox = Toolbox()
-    exported = getattr(module, "__all__", ())
-    for name, value in list(vars(module).items()):
-        if isinstance(value, Tool | Activity):
-            toolbox.add(value)
-        elif isinstance(value, Toolbox):
-            toolbox.update(value)
-        else:
-            definition = definition_of(value)
-            kind = handled_by(value)
-            if getattr(value, "__module__", None) != module.__name__ and name not in exported:
-                continue
-            if definition is not None:
-                toolbox.add(definition.tool, definition.activity)
-            elif kind is not None:
-                toolbox.add(value)
-
-    if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
-        raise ToolFileError(
-            f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools"
-        )
-
-    return toolbox
-
-
-def _run(file: Path, source: bytes) -> ModuleType:
-    name = (
-        f"_ideabridge_tools_{hashlib.sha256(str(file).encode('utf-8', 'replace')).hexdigest()[:16]}"
-    )
-    module = ModuleType(name)
-    module.__file__ = str(file)
-    folder = str(file.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-
-    before = sys.modules.get(name)
-    # Annotations are evaluated in the module of this name, so the module is registered before it
-    # runs.
-    sys.modules[name] = module
-    try:
-        code = compile(source, str(file), "exec", dont_inherit=True)
-        with contextlib.redirect_stdout(sys.stderr):
-            exec(code, module.__dict__)  # noqa: S102 - running the user's own file is what this is for
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a file of tools can fail in any way
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
-        # The message about a wrong definition already says where it is.
-        if isinstance(error, ToolDefinitionError):
-            where = file
-        else:
-            where = f"{file}{_line(error, file)}"
-        raise ToolFileError(f"{where}: {_cause(error)}") from None
-
-    return module
-
-
-def _line(error: BaseException, file: Path) -> str:
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(file)
-    ]
-    if isinstance(error, SyntaxError) and error.filename == str(file):
-        lines = [error.lineno]
-    return f", line {lines[-1]}" if lines and lines[-1] else ""
-
-
-def _cause(error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg}"
-    text = " ".join(str(error).split())
-    if isinstance(error, ToolDefinitionError):
-        return text[:500]
-    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -663,6 +663,18 @@ class Handlers:
             if self._by_kind.get(kind) is BUILT_IN.get(kind):
                 self.register(kind, handler)
 
+    def replace(self, before: Mapping[str, Handler], now: Mapping[str, Handler]) -> None:
+        """Replace the handlers that tool files have defined by those that they define now."""
+        for kind, handler in before.items():
+            if self._by_kind.get(kind) is not handler:
+                continue
+            if kind in BUILT_IN:
+                self._by_kind[kind] = BUILT_IN[kind]
+            else:
+                del self._by_kind[kind]
+
+        self.add_missing(now)
+
     def assemble(
         self,
         context: ContextParts,

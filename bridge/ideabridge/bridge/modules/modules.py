@@ -10,13 +10,25 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
     ready   it is up; raises an error otherwise, and never connects by itself
     reach   it is up; connects at once if it is not, and raises an error if that fails
     current one tool's current definition; connects like `reach` if the tools are not listed yet
-    follow  every change of its state, until it cannot change any more
+    follow  every change of its state
+
+The configuration may change while modules are in use (`change`): a module whose entry is different
+is replaced by a new one, and ends as soon as the calls that still use it have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -151,35 +163,98 @@ class Modules:
         self._modules: dict[str, Module] = {}
         self._on_change = on_change
         self._changed = anyio.Event()
-        if configuration.modules:
-            # Importing the SDK takes longer than anything else, and is not needed without modules.
-            from ideabridge.bridge.modules.module import Module, ModuleSurroundings
-            from ideabridge.bridge.modules.server_log import ServerLog
-
-            for name, entry in configuration.modules.items():
-                log_file = configuration.log_file_of(name)
-                surroundings = ModuleSurroundings(
-                    unusable="; ".join(configuration.unusable.get(name, ())) or None,
-                    folder=configuration.folder_of(name),
-                    working_folder=configuration.working_folder_of(name),
-                    variables=configuration.variables_of(name),
-                    read_secrets=partial(stored_values, configuration, name),
-                    secrets=self.secrets,
-                    result_bytes=configuration.limits.result_bytes,
-                    exposed=configuration.exposes(name),
-                    quotes=lambda: self.quotes(),
-                    log=None if log_file is None else ServerLog(log_file),
-                    authorize=self._authorize,
-                    on_change=self._note_change,
-                    on_event=lambda module, event: self.on_event(module, event),
-                )
-                self._modules[name] = Module(name, entry, surroundings)
+        for name in configuration.modules:
+            self._modules[name] = self._created(configuration, name)
 
         self._group: anyio.abc.TaskGroup | None = None
         self._of_users: UserModules | None = None
         self._store_key = ""
         self._running = 0
-        self._all_ended = anyio.Event()
+        self._one_ended = anyio.Event()
+        # How many calls use each module, and the modules that end with their last call.
+        self._uses: Counter[Module] = Counter()
+        self._retired: set[Module] = set()
+
+    def _created(self, configuration: ModuleSource, name: str) -> Module:
+        """Return the module of a name, not connected yet."""
+        # Importing the SDK takes longer than anything else, and is not needed without modules.
+        from ideabridge.bridge.modules.module import Module, ModuleSurroundings
+        from ideabridge.bridge.modules.server_log import ServerLog
+
+        log_file = configuration.log_file_of(name)
+        surroundings = ModuleSurroundings(
+            unusable="; ".join(configuration.unusable.get(name, ())) or None,
+            folder=configuration.folder_of(name),
+            working_folder=configuration.working_folder_of(name),
+            variables=configuration.variables_of(name),
+            read_secrets=partial(stored_values, configuration, name),
+            secrets=self.secrets,
+            result_bytes=configuration.limits.result_bytes,
+            exposed=configuration.exposes(name),
+            quotes=lambda: self.quotes(),
+            log=None if log_file is None else ServerLog(log_file),
+            authorize=self._authorize,
+            on_change=self._note_change,
+            on_event=lambda module, event: self.on_event(module, event),
+        )
+        return Module(name, configuration.modules[name], surroundings)
+
+    def change(self, configuration: ModuleSource, replaced: Collection[str]) -> list[Module]:
+        """Follow another configuration. Modules that it no longer has, and those in `replaced`,
+        take no new calls, and end when the calls that use them have ended.
+
+        Args:
+            configuration: the new configuration.
+            replaced: the names of modules of both configurations that need a new connection.
+
+        Returns:
+            The new modules, which connect when they are passed to `connect`.
+        """
+        before = self._modules
+        self._modules = {}
+        created: list[Module] = []
+        for name, entry in configuration.modules.items():
+            module = before.get(name)
+            if module is None or name in replaced:
+                module = self._created(configuration, name)
+                created.append(module)
+            else:
+                module.configuration = entry
+            self._modules[name] = module
+
+        for name, module in before.items():
+            if self._modules.get(name) is not module:
+                self._retire(module)
+
+        self._wake()
+        return created
+
+    def connect(self, modules: Iterable[Module]) -> None:
+        """Let new modules connect in the background."""
+        for module in modules:
+            self._start(module.run, module)
+
+    def _retire(self, module: Module) -> None:
+        if self._of_users is not None:
+            self._of_users.retire(module.name)
+        if self._uses[module]:
+            self._retired.add(module)
+        else:
+            module.stop()
+
+    @contextmanager
+    def _counted(self, module: Module) -> Generator[None]:
+        """Count a call that uses a module. The last call of a retired module ends it."""
+        self._uses[module] += 1
+        try:
+            yield
+        finally:
+            self._uses[module] -= 1
+            if not self._uses[module]:
+                del self._uses[module]
+                if module in self._retired:
+                    self._retired.discard(module)
+                    module.stop()
 
     def share_limits(
         self,
@@ -203,6 +278,10 @@ class Modules:
     def _note_change(self, name: str) -> None:
         if self._on_change is not None:
             self._on_change(name)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the tasks that wait for a change of any module."""
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()
@@ -237,8 +316,7 @@ class Modules:
         group = anyio.create_task_group()
         await group.__aenter__()
         self._group = group
-        for module in self._modules.values():
-            self._start(module.run, module)
+        self.connect(self._modules.values())
         return self
 
     def _start(self, run: Callable[[], Coroutine[object, object, None]], module: Module) -> None:
@@ -247,8 +325,9 @@ class Modules:
                 await run()
             finally:
                 self._running -= 1
-                if not self._running:
-                    self._all_ended.set()
+                ended = self._one_ended
+                self._one_ended = anyio.Event()
+                ended.set()
 
         assert self._group is not None
         self._running += 1
@@ -271,7 +350,8 @@ class Modules:
         """
         module = self[name]
         if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
-            yield module
+            with self._counted(module):
+                yield module
             return
 
         if self._of_users is None:
@@ -292,16 +372,16 @@ class Modules:
     ) -> None:
         group = self._group
         assert group is not None
-        for module in self._modules.values():
+        for module in (*self._modules.values(), *self._retired):
             module.stop()
 
         if self._of_users is not None:
             self._of_users.stop()
 
         # Shielded, so that HTTP sessions and inputs are closed even if this task is cancelled.
-        if self._running:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
-                await self._all_ended.wait()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+            while self._running:
+                await self._one_ended.wait()
 
         group.cancel_scope.cancel()
         await group.__aexit__(None, None, None)
@@ -359,7 +439,7 @@ class Modules:
         tools. Return False after `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
-            for module in self._modules.values() if name is None else [self[name]]:
+            for module in list(self._modules.values()) if name is None else [self[name]]:
                 await module.know()
             return True
         return False
@@ -428,12 +508,19 @@ class Modules:
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each later
-        change, until this is cancelled or no module can change any more. `down` is not reported,
-        because the next call reconnects.
+        change, until this is cancelled. `down` is not reported, because the next call reconnects.
+        Modules of a later configuration are followed, too.
         """
+        followed: set[Module] = set()
         async with anyio.create_task_group() as group:
-            for module in self._modules.values():
-                group.start_soon(module.follow, report)
+            while True:
+                for module in self._modules.values():
+                    if module not in followed:
+                        followed.add(module)
+                        group.start_soon(module.follow, report)
+
+                followed &= {*self._modules.values()}
+                await self._changed.wait()
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
         """Connect the modules that are not up; see `Module.reach`. Return False if a module is

@@ -62,6 +62,8 @@ class UserModules:
         self._start = start
         # The connections, most recently used last.
         self._open: dict[_Key, _SharedModule] = {}
+        # Connections to modules whose configuration has changed. They end with their last call.
+        self._retired: set[_SharedModule] = set()
 
     @asynccontextmanager
     async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
@@ -87,7 +89,13 @@ class UserModules:
             file = None
 
         key = (module.name, None if file is None else user)
-        shared = self._open.pop(key, None) or self._begin(key, module, file)
+        shared = self._open.pop(key, None)
+        if shared is not None and shared.configured is not module:
+            self._retire(key, shared)
+            shared = None
+        if shared is None:
+            shared = self._begin(key, module, file)
+
         self._open[key] = shared
         try:
             with shared:
@@ -102,14 +110,31 @@ class UserModules:
             # The module lists its tools only to users who have signed in.
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
         finally:
-            if shared.is_idle and shared.module.state == "failed":
-                # Set at once, so that the next call creates a new connection.
+            if shared.is_idle and (shared in self._retired or shared.module.state == "failed"):
+                # End it at once, so that the next call creates a new connection.
                 self._end(key, shared)
+
+    def retire(self, module: str) -> None:
+        """End the connections of all users to a module whose configuration has changed. A
+        connection in use ends with the last call that uses it.
+        """
+        for key, shared in list(self._open.items()):
+            if key[0] == module:
+                del self._open[key]
+                self._retire(key, shared)
+
+    def _retire(self, key: _Key, shared: _SharedModule) -> None:
+        if shared.is_idle:
+            self._end(key, shared)
+        else:
+            self._retired.add(shared)
 
     def stop(self) -> None:
         """End all connections. Calls in flight fail."""
         for key, shared in list(self._open.items()):
             self._end(key, shared)
+        for shared in self._retired:
+            shared.module.stop()
 
     def _begin(self, key: _Key, module: Module, file: SignInFile | None) -> _SharedModule:
         if len(self._open) >= MOST_CONNECTIONS:
@@ -123,7 +148,7 @@ class UserModules:
 
             self._end(idle_key, self._open[idle_key])
 
-        shared = _SharedModule(module.for_another(partial(self._authorize, file)))
+        shared = _SharedModule(module, module.for_another(partial(self._authorize, file)))
         self._start(partial(self._run, key, shared), shared.module)
         return shared
 
@@ -146,13 +171,20 @@ class UserModules:
     def _end(self, key: _Key, shared: _SharedModule) -> None:
         if self._open.get(key) is shared:
             del self._open[key]
+        self._retired.discard(shared)
         shared.module.stop()
 
 
 class _SharedModule:
-    """A module and the number of calls that currently use it."""
+    """A module and the number of calls that currently use it.
 
-    def __init__(self, module: Module) -> None:
+    Attributes:
+        configured: the module that everybody else uses.
+        module: the same module over users' own connection.
+    """
+
+    def __init__(self, configured: Module, module: Module) -> None:
+        self.configured = configured
         self.module = module
         self._count = 0
         self.idle = anyio.Event()

@@ -42,6 +42,10 @@ class MissingTools:
         self._modules = modules
         self._own = own
 
+    def follow(self, configuration: Configuration) -> None:
+        """Use another configuration of the same process."""
+        self._configuration = configuration
+
     def sentences(self, calls: Iterable[JSONObject] = ()) -> str:
         """Return why tools may be missing, for errors about unknown tools: the project file is not
         used, or modules are not up. Each sentence begins with a space; the result is "" if there is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
@@ -36,18 +37,26 @@ class ModuleLists:
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
         self._modules = modules
         self._memory = store.tool_memory
-        self._fingerprints = {
-            name: module_fingerprint(configuration, name)
-            for name, module in configuration.modules.items()
-            if not module.disabled
-        }
+        self._fingerprints = _fingerprints(configuration)
 
-    def recall(self) -> None:
-        """Pass the stored lists to the modules before they connect. If a module's configuration has
+    def follow(self, configuration: Configuration, created: Iterable[str]) -> None:
+        """Use another configuration, and pass the stored lists to the modules that it created."""
+        self._fingerprints = _fingerprints(configuration)
+        self.recall(created)
+
+    def recall(self, names: Iterable[str] | None = None) -> None:
+        """Pass the stored lists to modules before they connect. If a module's configuration has
         changed, it does not get its list, but the names stay reserved for it.
+
+        Args:
+            names: the names of the modules, or None for all.
         """
         secrets = self._modules.secrets
-        for name, fingerprint in self._fingerprints.items():
+        for name in self._fingerprints if names is None else names:
+            fingerprint = self._fingerprints.get(name)
+            if fingerprint is None:
+                continue
+
             module = self._modules[name]
             self._recall_way(module, fingerprint)
             # A value may have become secret after its list was stored.
@@ -114,6 +123,15 @@ class ModuleLists:
         tools: list[JSON] = [{**tool.to_json(), "wire": tool.wire} for tool in listed]
         self._memory.keep_tools(fingerprint, name, tools)
         self._memory.keep_instructions(fingerprint, name, module.instructions)
+
+
+def _fingerprints(configuration: Configuration) -> dict[str, str]:
+    """Return the key of each enabled module's list, by the name of the module."""
+    return {
+        name: module_fingerprint(configuration, name)
+        for name, module in configuration.modules.items()
+        if not module.disabled
+    }
 
 
 def _tools_in(listed: list[JSON]) -> list[Tool]:

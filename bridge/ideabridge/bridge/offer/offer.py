@@ -106,8 +106,19 @@ class Offer:
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
         self._known_catalogue: Catalogue | None = None
-        for tool in toolbox:
-            if tool.module is None or tool.in_room or tool.module in configuration.modules:
+        self._report_unoffered()
+
+    def follow(self, configuration: Configuration) -> None:
+        """Use another configuration, after the toolbox and the modules have followed it."""
+        self.configuration = configuration
+        self.missing.follow(configuration)
+        self._by_name = allows_by_name(configuration.approval_setting)
+        self.forget()
+        self._report_unoffered()
+
+    def _report_unoffered(self) -> None:
+        for tool in self._toolbox:
+            if tool.module is None or tool.in_room or tool.module in self.configuration.modules:
                 continue
             logger.warning(
                 "tool %s is not offered: no server %r is configured", tool.name, tool.module

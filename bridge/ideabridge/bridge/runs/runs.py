@@ -17,6 +17,7 @@ journals of runs that another process drives and that somebody here waits for.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import secrets
 import time
@@ -121,6 +122,8 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
+
+logger: Final = logging.getLogger(__name__)
 
 LISTENS_SECONDS: Final = 0.5
 """How often, in seconds, this process checks for requests from other processes."""
@@ -1399,6 +1402,28 @@ class Runs:
             return None
         approval = strictest_of(settings.approval, self._approval)
         return ConfigurationChanged(self.fingerprint, approval, RULES)
+
+    async def follow_configuration(self, configuration: Configuration) -> None:
+        """Use another configuration. Runs that this process drives follow its rules at once; others
+        follow them before the next decision. Calls of servers that start differently now, and of
+        Python tools with another definition, fail with the reason.
+        """
+        self.users = configuration.users
+        self.fingerprint = fingerprint(configuration)
+        self.definitions = start_definitions(configuration)
+        self._approval = configuration.approval_setting
+        for run in list(self._runs.values()):
+            if run.machine.ended or run.runner.lost is not None:
+                continue
+
+            self._bind(run)
+            if run.parent is None and run.driver.epoch is not None:
+                try:
+                    await self.writer.patiently(run.follow_configuration)
+                except (InterruptedRunError, StoreError) as error:
+                    # Another process drives the run, or the store fails. The run follows the
+                    # rules when it is next decided about.
+                    logger.warning("run %s: the new configuration waits: %s", run.id, error)
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run

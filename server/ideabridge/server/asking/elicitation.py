@@ -104,7 +104,6 @@ class Deciding:
         self.commands = commands
         self.changed: Callable[[], None] = lambda: None
         self._store = bridge.store
-        self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
         # The sessions that have declined at once. For clients without a session, the runs whose
         # forms were declined.
@@ -239,13 +238,13 @@ class Deciding:
 
     def offers(self, request: ToolRequest) -> bool:
         """Return whether the client's model is offered `decide_approval`."""
-        return not self._only_persons and not self.shows_forms(request)
+        return not only_persons(self.bridge.approval) and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
         """Return how the person decides, or None if the assistant may decide."""
         if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands_of(request).places)
-        if self._only_persons or only_persons(run.machine.settings.approval):
+        if only_persons(self.bridge.approval) or only_persons(run.machine.settings.approval):
             return BY_CONFIGURATION.format(self.commands_of(request).places)
         if self._store.settings.get(_setting(run.root.id)):
             return ELSEWHERE.format(self.commands_of(request).places)

@@ -273,7 +273,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
 
 def check_tool_files(findings: Findings, configuration: Configuration) -> None:
     """Load the files of tools, which runs their code."""
-    from ideabridge.tools.toolbox import load_tool_file
+    from ideabridge.tools.tool_files import load_tool_file
 
     for file in configuration.tools:
         try:

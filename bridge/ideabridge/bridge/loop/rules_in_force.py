@@ -1,0 +1,43 @@
+"""RulesInForce: the approval settings of a process whose configuration changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
+
+
+class RulesInForce:
+    """The approval settings of a process, each with the time from which it was in force.
+
+    An assistant may have changed the configuration. So rules that became looser do not hold for a
+    client that connected before: each call gets the strictest verdict of all settings that were in
+    force since then.
+
+    Args:
+        setting: the setting at the start of the process.
+        now: returns the current time, on a clock that never goes back.
+    """
+
+    def __init__(self, setting: ApprovalSetting, now: Callable[[], float]) -> None:
+        self._now = now
+        self._settings: list[tuple[float, ApprovalSetting]] = [(now(), setting)]
+
+    def change(self, setting: ApprovalSetting) -> None:
+        """Note that another setting is in force from now on."""
+        if setting != self._settings[-1][1]:
+            self._settings.append((self._now(), setting))
+
+    def since(self, begun: float | None) -> ApprovalSetting:
+        """Return the setting for a client that connected at a time, or at the start of the process
+        if the time is None.
+        """
+        current = self._settings[-1][1]
+        strictest = current
+        for number in range(len(self._settings) - 2, -1, -1):
+            ended = self._settings[number + 1][0]
+            if begun is not None and ended <= begun:
+                break
+            strictest = strictest_of(strictest, self._settings[number][1])
+
+        return strictest

@@ -1,0 +1,241 @@
+"""Tool files: Python files whose top level defines tools, activities and message handlers.
+
+`load_tool_file` runs a file. `load_tool_files_anew` runs files of one folder again, while calls may
+still run the code of an earlier load: a file and the modules of its folder become new module
+objects, and the old ones stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterable
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from ideabridge.tools.errors import ToolDefinitionError, ToolFileError
+from ideabridge.tools.message import handled_by
+from ideabridge.tools.tool import Activity, Tool, definition_of
+from ideabridge.tools.toolbox import Toolbox
+
+_TOOL_FILE_NAME: Final = "_ideabridge_tools_"
+
+
+def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
+    """Run a Python file and return the tools and message handlers at its top level. Its code must
+    be trusted.
+
+    The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
+    or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
+    module each time. It can import modules from its folder; installed modules take precedence.
+    Whatever it prints goes to standard error, because standard output may carry a protocol. If
+    `digest` is given, the file must have this SHA-256 (in hex).
+
+    Raises:
+        ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
+            The message is one line with file, line and cause.
+    """
+    file = Path(path)
+    try:
+        source = file.read_bytes()
+    except OSError as error:
+        raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
+
+    if digest is not None and hashlib.sha256(source).hexdigest() != digest:
+        raise ToolFileError(
+            f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it"
+        )
+
+    module = _run(file.resolve(), source)
+    return _tools_of(module, file)
+
+
+def _tools_of(module: ModuleType, file: Path) -> Toolbox:
+    toolbox = Toolbox()
+    exported = getattr(module, "__all__", ())
+    for name, value in list(vars(module).items()):
+        if isinstance(value, Tool | Activity):
+            toolbox.add(value)
+        elif isinstance(value, Toolbox):
+            toolbox.update(value)
+        else:
+            definition = definition_of(value)
+            kind = handled_by(value)
+            if getattr(value, "__module__", None) != module.__name__ and name not in exported:
+                continue
+            if definition is not None:
+                toolbox.add(definition.tool, definition.activity)
+            elif kind is not None:
+                toolbox.add(value)
+
+    if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
+        raise ToolFileError(
+            f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools"
+        )
+
+    return toolbox
+
+
+def _run(file: Path, source: bytes) -> ModuleType:
+    digest = hashlib.sha256(str(file).encode("utf-8", "replace")).hexdigest()
+    name = f"{_TOOL_FILE_NAME}{digest[:16]}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    folder = str(file.parent)
+    _foreign.setdefault(folder, frozenset(sys.modules))
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+    before = sys.modules.get(name)
+    # Annotations are evaluated in the module of this name, so the module is registered before it
+    # runs.
+    sys.modules[name] = module
+    try:
+        code = compile(source, str(file), "exec", dont_inherit=True)
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(code, module.__dict__)  # noqa: S102 - running the user's own file is what this is for
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a file of tools can fail in any way
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        # The message about a wrong definition already says where it is.
+        if isinstance(error, ToolDefinitionError):
+            where = file
+        else:
+            where = f"{file}{_line(error, file)}"
+        raise ToolFileError(f"{where}: {_cause(error)}") from None
+
+    return module
+
+
+def _line(error: BaseException, file: Path) -> str:
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(file)
+    ]
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        lines = [error.lineno]
+    return f", line {lines[-1]}" if lines and lines[-1] else ""
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    text = " ".join(str(error).split())
+    if isinstance(error, ToolDefinitionError):
+        return text[:500]
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+# -- loading anew ----------------------------------------------------------------------------------
+
+_foreign: Final[dict[str, frozenset[str]]] = {}
+"""The names of the modules that were imported before the first tool file of a folder, keyed by
+folder. A tool file shares them with the rest of the process, so they are never imported again.
+"""
+
+_loading: Final = threading.Lock()
+"""Held while tool files are loaded anew, because `sys.modules` and `sys.stdout` belong to the whole
+process.
+"""
+
+
+def load_tool_files_anew(
+    files: Iterable[tuple[str, str | None]],
+    is_wanted: Callable[[], bool] = lambda: True,
+    seconds: float = 0.0,
+) -> dict[str, Toolbox | ToolFileError]:
+    """Run files of one folder again, together with the modules that they import from this folder.
+    A file that fails does not change the others. If all fail, the modules of the folder stay as
+    they were.
+
+    Args:
+        files: the path of each file, and the digest that it must have; see `load_tool_file`.
+        is_wanted: returns whether the caller still waits for the result. If it does not, the
+            modules of the folder are the old ones again when this ends.
+        seconds: how long to wait for an earlier load that has not ended.
+
+    Returns:
+        The tools of each file, or why it could not be loaded, keyed by path.
+    """
+    files = list(files)
+    if not _loading.acquire(timeout=seconds):
+        why = "is not loaded: a tool file that was loaded earlier is still being imported"
+        return {path: ToolFileError(f"{path}: {why}") for path, _ in files}
+
+    try:
+        folders = {Path(path).resolve().parent for path, _ in files}
+        before = _take_out(folders)
+        loaded: dict[str, Toolbox | ToolFileError] = {}
+        for path, digest in files:
+            try:
+                loaded[path] = load_tool_file(path, digest)
+            except ToolFileError as error:
+                loaded[path] = error
+
+        if not is_wanted() or all(isinstance(tools, ToolFileError) for tools in loaded.values()):
+            _take_out(folders)
+            sys.modules.update(before)
+        return loaded
+    finally:
+        _loading.release()
+
+
+def helpers_of(folder: Path) -> list[Path]:
+    """Return the files of the modules that tool files have imported from their folder."""
+    files = [getattr(module, "__file__", None) for module in _helpers([folder]).values()]
+    return [Path(file) for file in files if file is not None]
+
+
+def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
+    """Remove the modules that belong to tool files of these folders from `sys.modules`, so that
+    they are imported again. Return them.
+    """
+    helpers = _helpers(folders)
+    for name, module in helpers.items():
+        sys.modules.pop(name, None)
+        file = getattr(module, "__file__", None)
+        if file is not None:
+            # Python compares stored bytecode with its source by size and whole seconds alone.
+            with contextlib.suppress(OSError, NotImplementedError):
+                Path(cache_from_source(file)).unlink()
+
+    importlib.invalidate_caches()
+    return helpers
+
+
+def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
+    """Return the modules that tool files have imported from these folders, keyed by name.
+
+    What lies deeper, such as the packages of a virtual environment, counts only if its topmost
+    package lies directly in the folder.
+    """
+    places = {str(folder) for folder in folders}
+    foreign = {name for place in places for name in _foreign.get(place, ())}
+    helpers: dict[str, ModuleType] = {}
+    for name, module in list(sys.modules.items()):
+        topmost = name.partition(".")[0]
+        if name in foreign or topmost in foreign or topmost.startswith(_TOOL_FILE_NAME):
+            continue
+        if _places_of(sys.modules.get(topmost)) & places:
+            helpers[name] = module
+
+    return helpers
+
+
+def _places_of(topmost: ModuleType | None) -> set[str]:
+    """Return the folders that contain a module or package."""
+    if topmost is None:
+        return set()
+    packages = [str(path) for path in getattr(topmost, "__path__", ())]
+    file = getattr(topmost, "__file__", None)
+    places = packages or ([file] if isinstance(file, str) else [])
+    return {str(Path(place).resolve().parent) for place in places}
