@@ -10,6 +10,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.server import running
 from ideabridge.server.own_tools import LISTED, OWN_TOOLS, own_tools
 from ideabridge.server.server import Front
 from ideabridge.tools.builtins import builtin_toolbox
@@ -319,6 +320,22 @@ async def test_a_plan_can_be_saved_as_a_tool_when_done(client: Client) -> None:
     assert again["saved"] == told["saved"]
 
 
+async def test_an_answer_waits_as_long_for_the_tool_of_a_run_as_for_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "_SAVED_S", 0.0)
+    async with (
+        Bridge(Configuration(), store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+        Client(Front(bridge, group, "0").server) as client,
+    ):
+        calls = [{"_tool": "count", "items": "†input.rows", "_outputPath": "n"}]
+        told = await call(client, "run_plan", calls=calls, input={"rows": [1]}, save_as="count_up")
+        assert told["saved"]["version"] == 1
+        assert await call(client, "count_up", rows=[1, 2]) == {"n": 2}
+        group.cancel_scope.cancel()
+
+
 async def test_a_plan_of_constants_is_saved_with_them_as_parameters(client: Client) -> None:
     told = await call(
         client,
@@ -426,7 +443,7 @@ async def test_cancelling_the_request_cancels_the_run(
             await client.call_tool("run_plan", plan, progress_callback=on_progress)
 
         group.start_soon(run)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await started.wait()
 
         group.cancel_scope.cancel()

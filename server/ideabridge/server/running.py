@@ -318,7 +318,8 @@ _SAVE_AS: Final = "save_as."
 """The prefix of the settings that store the names under which runs are to be published."""
 
 _SAVED_S: Final = 3.0
-"""How long, in seconds, a request waits for the publication of its run after the run has ended."""
+"""How long, in seconds, a request waits at least for the publication of its run after the run has
+ended. If more is left of the time for which the request waits, it waits for that."""
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
@@ -414,6 +415,7 @@ class Running:
         """
         forms = self.deciding.shows_forms(request, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, request))
+        ends = anyio.current_time() + seconds
         async with self.deciding.holding(run, request) if forms else nullcontext():
             if not asks:
                 await _with_progress(run, request, seconds, run.wait)
@@ -426,7 +428,8 @@ class Running:
 
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
-            with anyio.move_on_after(_SAVED_S):
+            # A client that calls the new tool right after this answer is to find it.
+            with anyio.move_on_after(max(_SAVED_S, ends - anyio.current_time())):
                 await self._save_soon(run).wait()
 
         return run.status
