@@ -30,7 +30,7 @@ async def served(*options: str) -> AsyncGenerator[tuple[str, Any]]:
     command = preloaded.python(SERVERS / "sdk.py", "--http", *options)
     async with await anyio.open_process(command, stdin=None, stderr=None) as process:
         assert process.stdout is not None
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             port = int(await process.stdout.receive())
         try:
             yield f"http://127.0.0.1:{port}", process
@@ -43,7 +43,7 @@ async def no_longer_served(base: str) -> None:
     """Wait for the end of a script that is killed, which follows that of the process
     which started it.
     """
-    with anyio.fail_after(5), suppress(httpx.TransportError):
+    with anyio.fail_after(20), suppress(httpx.TransportError):
         while True:
             async with httpx.AsyncClient() as client:
                 await client.get(f"{base}/forget")
@@ -64,7 +64,7 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
             "headers": {"Authorization": "Bearer wrong-and-long"},
         }
         async with modules_of({"web": entry, "refused": refused}, changes) as modules:
-            await modules.settled(10)
+            await modules.settled(30)
             status = modules["web"].status()
             assert status.error is None
             assert status.era == ("legacy" if legacy else "modern")
@@ -74,8 +74,8 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
 
             assert await modules["web"].call("who", {}) == "who"
             with pytest.raises(ModuleTimeoutError):
-                await modules["web"].call("slow", {}, timeout=0.3)
-            with anyio.fail_after(5):
+                await modules["web"].call("slow", {}, timeout=1)
+            with anyio.fail_after(20):
                 # Over HTTP the server hears of it on another connection, so a little later.
                 while await modules["web"].call("log", {}) != '["started", "cancelled"]':
                     continue
@@ -145,7 +145,7 @@ async def test_the_older_transport() -> None:
             "headers": {"Authorization": "Bearer sesame-open-now"},
         }
         async with modules_of({"old": entry}) as modules:
-            await modules.settled(10)
+            await modules.settled(30)
             status = modules["old"].status()
             assert status.error is None
             assert (status.kind, status.era) == ("sse", "legacy")
@@ -228,7 +228,7 @@ async def test_a_stream_that_ends_again_and_again_is_not_opened_without_a_pause(
     try:
         entry = {"type": "http", "url": f"http://127.0.0.1:{server.server_address[1]}/mcp"}
         async with modules_of({"hasty": entry}) as modules:
-            await modules.settled(10)
+            await modules.settled(30)
             assert modules["hasty"].status().error is None
             assert await modules["hasty"].call("look", {}) == "seen"
     finally:

@@ -21,7 +21,11 @@ from tests.modules.conftest import SERVERS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
-MUTE = ModuleConfiguration(command=sys.executable, args=("-c", "import sys; sys.stdin.read()"))
+MUTE = ModuleConfiguration(
+    command=sys.executable, args=("-c", "import sys; sys.stdin.read()"), connect_timeout=600
+)
+"""Is still connecting when a test ends, however slow the machine is."""
+
 GONE = ModuleConfiguration(command="no-such-command-here")
 OFF = ModuleConfiguration(command=sys.executable, args=(str(SERVERS / "raw.py"),), disabled=True)
 LOGIN = "needs you to sign in: ideabridge servers login tickets"

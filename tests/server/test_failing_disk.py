@@ -1,6 +1,4 @@
-"""A served payment on a disk that fails for five seconds: nothing is lost, paid twice,
-or asked about.
-"""
+"""A served payment on a disk that fails in between: nothing is lost, paid twice, or asked about."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ PLAN: dict[str, Any] = {
 }
 
 
-async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path) -> None:
+async def test_errors_of_the_disk_in_the_middle_of_a_payment(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     configuration = configured(tmp_path, tools=["shop.py"], approval="allow_all")
     disk = Disk(tmp_path / "disk")
@@ -90,15 +88,16 @@ async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path)
         with anyio.fail_after(20):
             assert await anyio.Path(tmp_path / "paying").read_text() == "paying\n"
 
-        disk.fail(errno.EIO, seconds=5)
+        disk.fail(errno.EIO)
         gate.open()
         # The result of the payment could not be journaled, and will be.
         await anyio.to_thread.run_sync(disk.wait_for_hits, 3)
         assert (tmp_path / "ledger").read_text() == "paid 7\n"
-        with anyio.fail_after(2):
+        with anyio.fail_after(20):
             assert "pay" in json.dumps(await call(client, "search_tools", words="pay"))
 
         assert not answers
+        disk.heal()
 
     gate.close()
     (answer,) = answers
