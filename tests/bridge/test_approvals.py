@@ -191,7 +191,7 @@ async def test_rules_hold_in_a_run() -> None:
     approval: JSON = {"rules": [{"tool": "send", "then": "deny", "why": "nothing leaves"}]}
     async with Bridge(configured(approval), toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada"))
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         assert "nothing leaves" in str(run.errors())
         assert SENT == []
 
@@ -199,7 +199,7 @@ async def test_rules_hold_in_a_run() -> None:
 async def test_a_decision_about_another_call_is_refused() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada"), message("eve"))
-        assert await run.wait(5) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         digests = [one.approval.digest for one in run.calls() if one.approval is not None]
         with pytest.raises(JournalError, match="bound to another call"):
             run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
@@ -213,7 +213,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
 async def test_an_error_about_an_approval_names_a_few_that_are_pending() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, *(message(f"p{number}") for number in range(100)))
-        assert await run.wait(5) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         with pytest.raises(DecisionError) as refused:
             run.decide("none", "approve", by="somebody")
         names = ", ".join(one["approval"] for one in pending(run)[:5])
@@ -249,7 +249,7 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
 
     async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
         run = await started(bridge, message("ada"), message("eve"))
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         assert SENT == ["ada: hello"]
         assert [error["call"]["to"] for error in cast("list[Any]", run.errors())] == ["eve"]
         assert "denied by Ann: nobody knows her" in str(run.errors())
@@ -278,7 +278,7 @@ async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
         run = await started(
             bridge, *(message(to) for to in ("edited", "unfit", "raises", "nothing"))
         )
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         assert SENT == ["edited: bye"]
         unfit, raises, nothing = (str(error["error"]) for error in run.errors())
         assert "its decision does not hold" in unfit
@@ -298,7 +298,7 @@ async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(
     monkeypatch.setattr(Run, "settle", refuse)
     async with Bridge(toolbox=Toolbox(send), approver=approve) as bridge:
         run = await started(bridge, message("anybody"))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await run.wait()
         assert "the machine does not take it" in (run.runner.lost or "")
 
@@ -317,13 +317,13 @@ async def test_a_run_that_waited_for_a_callback_asks_the_next_process(tmp_path: 
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=Toolbox(send), store=store, approver=silent) as bridge:
         run = await started(bridge, message("ada"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await asked.wait()
         assert run.status == "running"
 
     async with Bridge(toolbox=Toolbox(send), store=store, approver=kind) as bridge:
         again = await bridge.run(run.id)
-        assert await again.wait(5) == "done"
+        assert await again.wait(30) == "done"
         assert SENT == ["ada: hello"]
 
 
@@ -340,10 +340,10 @@ async def test_a_decision_made_elsewhere_ends_the_callback() -> None:
 
     async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
         run = await started(bridge, message("ada"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await asked.wait()
             run.decide(pending(run)[0]["approval"], "approve", by="Ann")
-            assert await run.wait(5) == "done"
+            assert await run.wait(30) == "done"
             await ended.wait()
 
 
@@ -355,10 +355,10 @@ async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
         configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send)
     ) as bridge:
         run = await started(bridge, message("ada", _outputPath="sent || refused"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not run.machine.ended:
                 await run.runner.wait_changed()
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         state: Any = run.answer()["state"]
         assert state["refused"]["message"] == "denied by the time-out: nobody decided within 0.05 s"
         assert SENT == []
@@ -376,7 +376,7 @@ async def test_a_time_out_ends_the_callback_too() -> None:
         approver=approver,
     ) as bridge:
         run = await started(bridge, message("ada"))
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         assert "nobody decided within" in str(run.errors())
 
 
@@ -388,7 +388,7 @@ async def test_a_time_out_runs_on_over_a_restart(
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         early = await started(bridge, message("ada"))
         late = await started(bridge, message("eve"), {**message("bob"), "_after": []})
-        assert await late.wait(5) == "needs_approval"
+        assert await late.wait(30) == "needs_approval"
         late_approvals = [one["approval"] for one in pending(late)]
 
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
@@ -396,13 +396,13 @@ async def test_a_time_out_runs_on_over_a_restart(
         run = await bridge.run(early.id)
         assert run.status == "needs_approval"
         run.decide(pending(run)[0]["approval"], "approve", by="Ann")
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
 
     now = people.time.time()
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         run = await bridge.run(late.id)
-        assert await run.wait(5) == "done"
+        assert await run.wait(30) == "done"
         assert [error["error"]["kind"] for error in cast("list[Any]", run.errors())] == [
             "denied",
             "denied",

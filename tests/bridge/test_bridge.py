@@ -248,7 +248,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
                 ]
             },
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert run.value("†state.third") == 3, "what is well formed runs beside what is not"
         assert [one["place"] for one in run.errors()] == [0, 1, 2]
         run_id = run.id
@@ -264,12 +264,12 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         run.submit(
             1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
 
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         run.submit(2, {"calls": [], "output": {"half": "†state.half"}})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == {"half": 4.5}
         assert len(bridge.store.ideas.of_run(run_id)) == 3, "every Request is an idea"
         # The same again is answered the same; another one is refused.
@@ -289,7 +289,7 @@ async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() 
         run.submit(
             0, {"calls": [{"_tool": "shout", "text": "one"}, {"_tool": "shout", "text": "two"}]}
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         failing: JSON = {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "half"}
         reading: JSON = {"_tool": "shout", "text": "†state.half"}
         run.submit(
@@ -303,7 +303,7 @@ async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() 
                 ]
             },
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         malformed = run.errors()[-1]
         assert (malformed["place"], malformed["in_solution"]) == (5, 3)
         told = json.dumps(run.answer()["requests"], ensure_ascii=False)
@@ -335,7 +335,7 @@ async def test_a_later_request_tells_results_by_reference() -> None:
             {"_tool": "remember", "text": "the milk"},
         ]
         run.submit(0, {"calls": calls})
-        await run.wait(10)
+        await run.wait(30)
         text = json.dumps(run.answer()["requests"], ensure_ascii=False)
         assert '\\"shortened\\": \\"†state.log\\"' in text
         assert "SHORT" in text
@@ -405,7 +405,7 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
             by="Ann",
             call={"_tool": "send", "to": "Ben", "text": "hello"},
         )
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "sent to Ben: hello"
 
 
@@ -416,7 +416,7 @@ async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(
     async with Bridge(ASKS, toolbox=toolbox(), store=path, lease_seconds=0.05) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
         await run.result()
-        with closing(sqlite3.connect(path)) as reader, anyio.fail_after(5):
+        with closing(sqlite3.connect(path)) as reader, anyio.fail_after(20):
             # Another program sees no event of ours.
             while not reader.execute("SELECT tool FROM call_list").fetchall():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
@@ -430,7 +430,7 @@ async def test_a_denial_is_an_error_with_the_reason() -> None:
         (pending,) = run.approvals()
         assert isinstance(pending, dict)
         run.decide(str(pending["approval"]), "deny", by="Ann", reason="not now")
-        assert await run.wait(10) == "failed"
+        assert await run.wait(30) == "failed"
         assert "denied by Ann: not now" in str(run.errors())
 
 
@@ -496,14 +496,14 @@ async def test_what_was_in_flight_runs_again_only_where_that_is_safe(
         configuration, toolbox=blocking(started, log, read_only=read_only), store=store
     ) as bridge:
         run = await bridge.run(run_id)
-        await run.wait(10)
+        await run.wait(30)
         assert log.count("first") == 1, "a finished call never runs again"
         if read_only:
             assert run.answer()["output"] == "one two"
         else:
             assert run.status == "needs_approval"
             skip_unknown(run)
-            assert await run.wait(10) == "failed"
+            assert await run.wait(30) == "failed"
             assert log.count("second") == 1
             assert "outcome unknown" in str(run.errors())
 
@@ -519,11 +519,11 @@ async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(
         run = await one.solve("x", output_schema={"type": "string"})
         other = await two.run(run.id)
         other.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
-        await other.wait(10)
+        await other.wait(30)
         back = await one.run(run.id)
         assert back.turn == 1
         back.submit(1, {"calls": [], "output": "†state.a"})
-        assert await back.wait(10) == "done"
+        assert await back.wait(30) == "done"
         assert (await two.run(run.id)).answer()["output"] == "A"
 
 
@@ -546,7 +546,7 @@ async def test_events_can_be_watched() -> None:
         run = await bridge.solve("x")
         run.runner.watchers.append(seen.append)
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a"}]})
-        await run.wait(10)
+        await run.wait(30)
         assert any(isinstance(event, CallStarted) for event in seen)
 
 
@@ -574,7 +574,7 @@ async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path)
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         replay = await bridge.start_idea("halve", {"n": 5, "by": 4})
         assert replay.run is not None
-        await replay.run.wait(10)
+        await replay.run.wait(30)
         assert replay.run.answer()["output"] == {"half": 1.25}
         with pytest.raises(ValueMismatchError, match="n"):
             await bridge.start_idea("halve", {"n": "five", "by": 4})
@@ -617,9 +617,9 @@ async def test_a_run_of_several_requests_is_a_plan_that_says_what_it_assumes() -
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", input={"a": 1}, output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
-        await run.wait(10)
+        await run.wait(30)
         run.submit(1, {"calls": [], "output": "†state.a"})
-        await run.wait(10)
+        await run.wait(30)
         published = await bridge.publish(run.id, "later", answer="plan")
         assert published.plan is not None
         replay = await bridge.start_idea("later", {"a": 2})
@@ -802,7 +802,7 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
         monkeypatch.setattr(bridge.store.runs, "append", busy)
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
         assert run.status == "running"
-        assert await run.wait(10) == "interrupted"
+        assert await run.wait(30) == "interrupted"
         assert "could not be written: locked" in run.answer()["reason"]
         monkeypatch.setattr(bridge.store.runs, "append", append)
         again = await bridge.run(run.id)
@@ -811,7 +811,7 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
             0,
             {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}], "output": "†state.a"},
         )
-        assert await again.wait(10) == "done"
+        assert await again.wait(30) == "done"
 
 
 async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> None:
@@ -847,7 +847,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
             return renew(run_id, epoch, ttl_s, now)
 
         monkeypatch.setattr(bridge.store.leases, "renew", sometimes)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await renewed.wait()
 
         assert run.status == "running"
@@ -875,7 +875,7 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
             return renew(run_id, epoch, ttl_s, now)
 
         monkeypatch.setattr(bridge.store.leases, "renew", sometimes)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await failed.wait()
 
         after = bridge.store.runs.get(run.id)
@@ -908,7 +908,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
 
         monkeypatch.setattr(bridge.store.leases, "release", sometimes)
         run.runner.fail(StoreBusyError("locked"))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await released.wait()
 
         record = bridge.store.runs.get(run.id)
@@ -939,7 +939,7 @@ async def test_edits_that_cannot_run_are_refused_and_the_run_still_waits(call: J
             run.decide(str(pending["approval"]), "approve", by="Ann", reason="\ud800")
         assert run.status == "needs_approval"
         run.decide(str(pending["approval"]), "approve", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
 
 async def test_an_unknown_outcome_is_not_caught_as_a_failure(tmp_path: Path) -> None:
@@ -964,9 +964,9 @@ async def test_an_unknown_outcome_is_not_caught_as_a_failure(tmp_path: Path) -> 
         configuration, toolbox=blocking(started, log, read_only=False), store=store
     ) as bridge:
         run = await bridge.run(run.id)
-        await run.wait(10)
+        await run.wait(30)
         skip_unknown(run)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert log.count("second") == 1, "nothing may be done about what nobody knows"
         assert "outcome unknown" in str(run.errors())
 
@@ -986,7 +986,7 @@ async def test_a_resumed_plan_is_the_same_idea(tmp_path: Path) -> None:
         configuration, toolbox=blocking(started, log, read_only=True), store=store
     ) as bridge:
         resumed = await bridge.run(run.id)
-        await resumed.wait(10)
+        await resumed.wait(30)
         undisturbed = await plan(bridge, CHAIN)
         assert resumed.idea is not None
         assert resumed.idea == undisturbed.idea
@@ -1011,7 +1011,7 @@ async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(note, shout)) as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "note", "text": "milk"}]})
-        await run.wait(10)
+        await run.wait(30)
         assert "†data.notes" in json.dumps(run.answer()["requests"], ensure_ascii=False)
         run.submit(
             1,
@@ -1020,7 +1020,7 @@ async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
                 "output": "†state.n",
             },
         )
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "MILK"
 
 
@@ -1039,7 +1039,7 @@ async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_it
         run = await bridge.solve("x", tools=[], context=context, output_schema={"type": "array"})
         calls: list[JSON] = [{"_tool": "judge", "_output": "fine"}, {"_tool": "shout", "text": "a"}]
         run.submit(0, {"calls": calls, "output": ["†results.0"]})
-        assert await run.wait(10) == "needs_approval", "a tool that says nothing of itself asks"
+        assert await run.wait(30) == "needs_approval", "a tool that says nothing of itself asks"
         with pytest.raises(IdeabridgeError, match="needs a tool with a name"):
             await bridge.solve("x", context=[{"type": "tool", "tool": {}}])
         with pytest.raises(IdeabridgeError, match="nonsense"):

@@ -262,7 +262,7 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
             await decide(bridge, run, "note", "approve")
 
         await decide(bridge, run, "note", "deny")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert "denied" in str(run.errors())
 
 
@@ -285,7 +285,7 @@ async def test_the_python_tools_of_another_project_do_not_answer(
             await decide(bridge, run, "note", "approve")
 
         await decide(bridge, run, "note", "deny")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
 
 async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(
@@ -356,7 +356,7 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(
         await bridge.decide(run, shown["a"], Decision("deny", by=PERSON))
         assert run.status == "interrupted"
         await bridge.decide(run, shown["o"], Decision("skip", by=PERSON))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
     assert modules.calls("mail") == []
 

@@ -321,7 +321,7 @@ def test_whatever_is_listed_routes_the_same_whole_and_streamed(listed: list[JSON
             whole.submit(0, solution)
             runs = [whole, await bridge.solve("x")]
             for run in runs:
-                assert await run.wait(10) == "done"
+                assert await run.wait(30) == "done"
             return [[(one.status.value, one.value) for one in run.calls()] for run in runs]
 
     whole, streamed = anyio.run(outcomes)

@@ -86,14 +86,14 @@ async def test_the_next_solution_of_such_a_run_asks_before_other_code_runs() -> 
         async with Bridge(toolbox=BOX, store=store) as bridge:
             run = await stored(bridge, "other_code")
             run.submit(1, OTHER_CODE)
-            assert await run.wait(10) == "needs_approval"
+            assert await run.wait(30) == "needs_approval"
             assert DELETED == []
         async with Bridge(toolbox=BOX, store=store) as bridge:
             again = await bridge.run(run.id)
             assert again.status == "needs_approval"
             [approval] = again.questions()
             again.decide(approval.approval, "approve", by="the test")
-            assert await again.wait(10) == "needs_solution"
+            assert await again.wait(30) == "needs_solution"
             assert DELETED == ["all"]
 
 
@@ -103,12 +103,12 @@ async def test_a_fork_of_such_a_run_goes_on_under_the_rules_of_today() -> None:
         fork = await bridge.fork(run.id, at=len(JOURNALS["other_code"]))
         assert fork.state == run.state
         fork.submit(1, OTHER_CODE)
-        assert await fork.wait(10) == "needs_approval"
+        assert await fork.wait(30) == "needs_approval"
         events = bridge.store.runs.events(fork.id)
         second = await bridge.fork(fork.id, at=len(list(events)))
-        assert (await second.wait(10), second.state) == ("needs_approval", run.state)
+        assert (await second.wait(30), second.state) == ("needs_approval", run.state)
         other = await bridge.fork(run.id, at=2, solution=OTHER_CODE)
-        assert await other.wait(10) == "needs_approval"
+        assert await other.wait(30) == "needs_approval"
         assert DELETED == []
 
 
@@ -118,7 +118,7 @@ async def test_a_result_that_a_mind_has_written_stays_what_it_is() -> None:
         assert run.state == {"j": {"k": 1}}
         judged: JSONObject = {"_tool": "judge", "q": "b", "_output": {"k": 2}}
         run.submit(1, {"calls": [judged]})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert "_output: expected text" in str(run.errors())
         again = await bridge.fork(run.id, at=len(list(bridge.store.runs.events(run.id))))
         assert again.state == {"j": {"k": 1}}
@@ -132,7 +132,7 @@ async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_
     newer: JSONObject = {"event": "from_the_future", "x": 1}
     async with Bridge(toolbox=BOX) as bridge:
         good = await bridge.run_plan({"calls": [{"_tool": "show", "path": "a"}]})
-        assert await good.wait(10) == "done"
+        assert await good.wait(30) == "done"
         for name, event, why in (
             ("other_code", strange, "the run is asking, not solving"),
             ("written_result", newer, "unknown event 'from_the_future'"),

@@ -64,7 +64,7 @@ def sending(to: str = "ada", **more: JSON) -> JSONObject:
 
 async def waiting(bridge: Bridge, *calls: JSON) -> tuple[Run, str]:
     run = await bridge.run_plan(read_plan({"calls": list[JSON](calls)}))
-    assert await run.wait(10) == "needs_approval"
+    assert await run.wait(30) == "needs_approval"
     return run, pending(run)["approval"]
 
 
@@ -82,7 +82,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         call: JSONObject = {**pending(run)["call"], "_tool": "shred", "what": "†state.secret"}
         del call["to"]
         run.decide(approval, "edit", by="Ann", call=call, reason="safer")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert office.ran == ["shred †state.secret", "draft gone"]
         assert run.answer()["state"] == {"ada": "gone", "about": "a draft of gone"}
         [decided] = [event async for event in run.events() if isinstance(event, CallDecided)]
@@ -101,10 +101,10 @@ async def test_the_mind_is_told_what_was_proposed_what_ran_by_whom_and_why() -> 
     async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
         run = await bridge.solve("send it")
         run.submit(0, {"calls": [sending()], "output": None})
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         call: JSON = {"_tool": "shred", "what": "it"}
         run.decide(pending(run)["approval"], "edit", by="Ann", call=call, reason="better so")
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         request: Any = run.answer()["requests"]
         context = request[0]["context"]
 
@@ -136,7 +136,7 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
         run, asked = await waiting(bridge, sending())
         solved = await bridge.solve("send it", tools=["send"], context=[latent])
         solved.submit(0, {"calls": [sending()], "output": None})
-        assert await solved.wait(10) == "needs_approval"
+        assert await solved.wait(30) == "needs_approval"
         cases: list[tuple[Run, JSONObject, str]] = [
             (run, {"_tool": "shred", "what": "x"}, "denied by policy: nothing is destroyed here"),
             (run, {"_tool": "draft", "titel": "x"}, "titel"),
@@ -166,7 +166,7 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
 
         assert run.status == "needs_approval"
         run.decide(asked, "approve", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
     assert office.ran == ["send ada"]
 
@@ -179,7 +179,7 @@ async def test_a_call_by_each_is_replaced_item_by_item() -> None:
         )
         call: JSON = {"_tool": "shred", "_each": [{"what": "a"}, {"what": "b"}, {"what": "c"}]}
         run.decide(approval, "edit", by="Ann", call=call)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["state"] == {"all": ["gone", "gone", "gone"]}
 
     assert sorted(office.ran) == ["shred a", "shred b", "shred c"]
@@ -193,7 +193,7 @@ async def test_an_approver_may_put_another_call_in_its_place() -> None:
 
     async with Bridge(toolbox=office.toolbox, approver=approver) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [sending()]}))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
     assert office.ran == ["shred ada"]
 
@@ -216,7 +216,7 @@ async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_unti
 
     office.gate.set()
     async with Bridge(ASKS, toolbox=office.toolbox, store=store) as bridge:
-        assert await (await bridge.resume(run.id)).wait(10) == "done"
+        assert await (await bridge.resume(run.id)).wait(30) == "done"
 
     assert office.ran == ["draft it", "draft it"]
     # What has run needs its tool no more.
@@ -242,7 +242,7 @@ async def test_an_edited_room_still_sees_what_its_call_imports() -> None:
                 }
             )
         )
-        assert await made.wait(10) == "done"
+        assert await made.wait(30) == "done"
         await bridge.publish(made.id, "report")
         call: JSONObject = {
             "_tool": "report",
@@ -255,5 +255,5 @@ async def test_an_edited_room_still_sees_what_its_call_imports() -> None:
             run.decide(asked, "edit", by="Ann", call={"_tool": "draft", "title": "x"})
 
         run.decide(asked, "edit", by="Ann", call={**call, "title": "new"})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["state"] == {"r": "a draft of new"}

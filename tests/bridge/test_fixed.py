@@ -94,7 +94,7 @@ async def test_a_call_may_open_the_clean_room_for_code_itself() -> None:
     ]
     async with Bridge(toolbox=Toolbox(loud, telling)) as bridge:
         run = await bridge.run_plan(read_plan({"calls": calls}))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.value("†state.one.paths") == []
         assert run.value("†state.two.paths") == ["two"]
         assert "a clean room adds nothing" in str(run.errors())

@@ -61,7 +61,7 @@ async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> Non
         assert standing(run) == []
         assert "†state.name" in plan_text(run)
         run.submit(0, {"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]})
-        await run.wait(10)
+        await run.wait(30)
         assert standing(run) == [
             "0 look -> name: done",
             "1 look -> seen || missed: not done",
@@ -72,7 +72,7 @@ async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> Non
             *CALLS[2:],
         ]
         run.submit(1, {"calls": made})
-        await run.wait(10)
+        await run.wait(30)
         assert standing(run) == [
             "0 look -> name: done",
             "1 look -> seen || missed: done",

@@ -46,7 +46,7 @@ class Scripted:
 
 async def publish(bridge: Bridge, name: str, plan: JSONObject = SHOUT, **options: Any) -> None:
     run = await bridge.run_plan(plan, caller=options.get("caller", "local"))
-    assert await run.wait(10) == "done", run.answer()
+    assert await run.wait(30) == "done", run.answer()
     await bridge.publish(run.id, name, **options)
 
 

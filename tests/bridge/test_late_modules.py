@@ -99,7 +99,7 @@ KINDS = pytest.mark.parametrize("kind", ["stdio", "http"])
 @KINDS
 async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: Path) -> None:
     async with late(kind, tmp_path) as bank, Bridge(bank.configuration()) as bridge:
-        await bridge.modules.settled(10)
+        await bridge.modules.settled(30)
         status = await until(bridge, lambda status: bool(status.next_try))
         assert status.state == "failed"
         assert status.why.endswith("; next try in 1 s"), status.why
@@ -146,7 +146,7 @@ async def test_people_are_told_when_it_failed_and_when_it_came_up(tmp_path: Path
 async def test_a_plan_and_a_call_have_it_tried_and_wait(kind: str, tmp_path: Path) -> None:
     ran: list[Any] = []
     async with late(kind, tmp_path) as bank, Bridge(bank.configuration()) as bridge:
-        await bridge.modules.settled(10)
+        await bridge.modules.settled(30)
         with pytest.raises(ModuleConnectError, match=r"next try in|is tried now"):
             # A call outside of a run waits for one try only, where the module never was up.
             await bridge.modules["bank"].call("pay", {"to": "Ada"})
@@ -200,7 +200,7 @@ async def test_a_run_that_is_taken_up_too_early_waits(kind: str, tmp_path: Path)
 
         gate.set()
         async with Bridge(bank.configuration(), toolbox=toolbox, store=store) as bridge:
-            await bridge.modules.settled(10)
+            await bridge.modules.settled(30)
             again = await bridge.resume(run.id)
             # Two tries have failed, and the run waits for another.
             for _ in range(2):
@@ -232,7 +232,7 @@ async def test_what_refuses_us_is_not_hammered(tmp_path: Path) -> None:
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, refuse)
         async with Bridge(configuration) as bridge:
-            await bridge.modules.settled(10)
+            await bridge.modules.settled(30)
             status = await until(bridge, lambda status: status.state == "failed")
             assert "sign in" in status.why
             # Nothing changes before a person signs in.

@@ -81,7 +81,7 @@ def context(run: Run) -> str:
 async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> None:
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         entry = only(run)
         plan = entry["plan"]
         assert (plan["calls"], plan["output"]) == (CALLS, "†state.sent")
@@ -92,7 +92,7 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         assert run.plan.draw("mermaid") == await bridge.draw(read_plan(PLAN))
         assert (run.calls(), RAN) == ([], [])
         run.decide(entry["approval"], "approve", by="Ann")
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         # Accepting a plan is no blanket approval: what changes things asks with its
         # references resolved.
         asked = only(run)
@@ -100,7 +100,7 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         assert RAN == ["look Ada"]
         assert run.plan is None
         run.decide(asked["approval"], "approve", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "sent Ada"
         assert (await bridge.publish(run.id, "lazily")).plan is not None
 
@@ -109,7 +109,7 @@ async def test_a_denied_plan_without_a_mind_ends_the_run() -> None:
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         run.decide(only(run)["approval"], "deny", by="Ann", reason="too early")
-        assert await run.wait(10) == "cancelled"
+        assert await run.wait(30) == "cancelled"
         assert run.answer()["reason"] == "the plan was denied by Ann: too early"
         assert RAN == []
         with pytest.raises(RunFailedError, match="too early"):
@@ -139,7 +139,7 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         ]
         # Without an output of its own, the plan's stays.
         run.decide(approval, "edit", by="Ann", plan={"calls": edited})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert (run.answer()["output"], RAN) == ("Bob", ["look ['Bob']", "look Bob"])
         [idea] = bridge.store.ideas.of_run(run.id)
         assert bridge.store.ideas.get(idea.id, caller=SEES_ALL).idea.solution == {
@@ -149,7 +149,7 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         await bridge.publish(run.id, "edited", answer="plan")
         replay = await bridge.start_idea("edited", {})
         assert replay.run is not None
-        assert await replay.run.wait(10) == "done"
+        assert await replay.run.wait(30) == "done"
         assert replay.run.answer()["output"] == "Bob"
 
 
@@ -159,20 +159,20 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         assert "accepted it as a whole" in context(run)
         # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
         run.submit(0, {"calls": [{"_tool": "look", "at": "Bob"}, {"_tool": "sned"}]})
-        assert (await run.wait(10), run.turn, RAN) == ("needs_solution", 1, [])
+        assert (await run.wait(30), run.turn, RAN) == ("needs_solution", 1, [])
         assert "unknown tool 'sned'" in context(run)
         run.submit(1, PLAN)
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         with pytest.raises(SettledTurnError):
             run.submit(1, {"calls": [CALLS[0]]})
         assert run.submit(1, PLAN) == []
         run.decide(only(run)["approval"], "deny", by="Ann", reason="look first")
-        assert (await run.wait(10), run.turn, RAN) == ("needs_solution", 2, [])
+        assert (await run.wait(30), run.turn, RAN) == ("needs_solution", 2, [])
         told = context(run)
         assert "look first" in told
         assert '"ran": null' in told
         run.submit(2, {"calls": [CALLS[0]]})
-        await run.wait(10)
+        await run.wait(30)
         first = only(run)["approval"]
         run.decide(
             first,
@@ -180,13 +180,13 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
             by="Ann",
             plan={"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]},
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         told = context(run)
         assert '"at": "Eve"' in told
         assert '"at": "Ada"' in told
         # An output alone holds no calls: there is nothing to accept.
         run.submit(3, {"calls": [], "output": "†state.name"})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "Eve"
         assert [one.meta.outcome for one in bridge.store.ideas.of_run(run.id)] == [
             "open",
@@ -206,11 +206,11 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
     )
     async with Bridge(ASKS, toolbox=TOOLS, mind=mind) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         assert run.calls() == []
         first = only(run)["approval"]
         run.decide(first, "deny", by="Ann", reason="no letters")
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         # The second was malformed and the third broke off: nothing of either ran, and
         # nobody was asked.
         assert len(mind.requests) == 4
@@ -222,7 +222,7 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         assert "the answer broke off" in said[3]
         assert RAN == []
         run.decide(only(run)["approval"], "approve", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert (run.answer()["output"], RAN) == ("Ada", ["look Ada"])
 
 
@@ -235,9 +235,9 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         run.submit(0, PLAN)
         first = only(run)
         run.decide(first["approval"], "deny", by="Ann")
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         run.submit(1, PLAN)
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         # The same plan, proposed again, is another question.
         assert only(run)["approval"] != first["approval"]
         run_id, second = run.id, only(run)
@@ -254,7 +254,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
     async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(second["approval"], "approve", by="Ann")
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         assert RAN == ["look Ada"]
         run.cancel()
         names = [type(event) async for event in run]
@@ -275,7 +275,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
 
     async with Bridge(toolbox=TOOLS, approver=approver) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "Ada"
         [request] = asked
         assert request.plan is not None
@@ -290,7 +290,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run.id)
-        assert await run.wait(10) == "cancelled"
+        assert await run.wait(30) == "cancelled"
         assert "denied by the time-out" in str(run.answer()["reason"])
 
 
@@ -311,13 +311,13 @@ async def test_a_stream_cut_off_by_a_crash_is_no_plan(tmp_path: Path) -> None:
     half = ['{"calls": [' + json.dumps(CALLS[0]) + ', {"_tool"', hang]
     async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=Scripted([*half])) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await begun.wait()
 
     mind = Scripted(solution([], "nothing"))
     async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=mind) as bridge:
         run = await bridge.run(run.id)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert "broke off" in str(mind.requests[0].texts)
         assert (run.answer()["output"], RAN) == ("nothing", [])
 

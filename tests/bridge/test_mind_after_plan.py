@@ -237,7 +237,7 @@ async def test_a_run_is_published_with_the_permission_that_a_mind_goes_on() -> N
             "Greet somebody.", input={"name": "ann"}, output_schema=OUTPUT, mind="turns"
         )
         run.submit(0, {"calls": [{"_tool": "find", "name": "†input.name"}]})
-        await run.wait(10)
+        await run.wait(30)
         send_to = {
             "_tool": "send",
             "to": "†results.0.people.0.mail",

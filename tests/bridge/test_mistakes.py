@@ -64,7 +64,7 @@ def told_of(run: Run, what: str) -> list[Any]:
 
 async def output_of(bridge: Bridge, *calls: JSON, output: JSON, **more: JSON) -> JSON:
     run = await bridge.run_plan(read_plan({"calls": list(calls), "output": output, **more}))
-    assert await run.wait(10) == "done"
+    assert await run.wait(30) == "done"
     assert run.errors() == []
     return run.answer()["output"]
 
@@ -122,7 +122,7 @@ async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_me
         # No schema describes the result, so it is text.
         assert "_output: expected text" in await refused(bridge, {**call, "_output": 1})
         run = await bridge.run_plan({"calls": [{**call, "_output": "†input.n"}], "input": {"n": 1}})
-        await run.wait(10)
+        await run.wait(30)
         [read] = told_of(run, "errors")
         assert "_output of anything: found 1, expected text" in str(read)
         assert "Did you mean '_outputPath'?" in await refused(bridge, {**call, "_ouputPath": "x"})
@@ -132,17 +132,17 @@ async def test_the_same_holds_by_turns_streamed_and_in_edits() -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("say it")
         run.submit(0, {"calls": [{"_tool": "echo", "text": "a", "time": 2}], "output": None})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert "Did you mean 'times'" in str(run.errors())
         run.submit(1, {"calls": [{"_tool": "send", "to": "ada"}], "output": "sent"})
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         [approval] = [str(one["approval"]) for one in told_of(run, "approvals")]
         with pytest.raises(DecisionError, match=r"too: found .*Did you mean 'to'"):
             run.decide(approval, "edit", by="Ann", call={"_tool": "send", "too": "bob"})
         with pytest.raises(DecisionError, match="time: found 3"):
             run.decide(approval, "edit", by="Ann", call={"_tool": "echo", "text": "a", "time": 3})
         run.decide(approval, "approve", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
 
 async def test_a_reference_inside_a_longer_text_is_refused_and_names_template() -> None:
@@ -262,7 +262,7 @@ async def test_text_that_holds_no_json_says_what_it_begins_with_and_what_takes_i
             "output": "†state.author",
         }
         run = await bridge.run_plan(read_plan(plan))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == "Author: Ada"
         told = str(run.errors()[0]["error"])
         assert "†state.log is text that begins with" in told
@@ -276,13 +276,13 @@ async def test_a_latent_output_is_held_to_the_schema_of_its_tool() -> None:
         for written in list[JSON]([{"n": 5}, "plain", None]):
             call: JSONObject = {"_tool": "numbered", "_output": written}
             run = await bridge.run_plan(read_plan({"calls": [call]}))
-            assert await run.wait(10) == "done"
+            assert await run.wait(30) == "done"
             assert "the _output of numbered: " in str(run.errors()[0]["error"])
         good: JSONObject = {"_tool": "numbered", "_output": {"n": "†input.n"}}
         assert await output_of(bridge, good, output="†results.0", input={"n": "5"}) == {"n": "5"}
         run = await bridge.solve("number it")
         run.submit(0, {"calls": [{"_tool": "numbered", "_output": {"n": 5}}], "output": None})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert "n: found 5, expected text" in str(run.answer()["requests"])
 
 
@@ -295,11 +295,11 @@ async def test_a_latent_result_written_in_a_room_is_held_to_the_schema_too(
         run = await bridge.run_plan(
             read_plan({"calls": [{"_tool": "numbered", **where}], "output": "†results.0"})
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         request = told_of(run, "requests")[0]
         room = await bridge.run(str(request["run"]))
         room.submit(request["turn"], {"calls": [], "output": {"n": 5}})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert "n: found 5, expected text" in str(told_of(run, "requests"))
 
 
@@ -347,7 +347,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         # A class of its own with one member `result` stays what it is.
         assert told == ["hello Ada", "Grace", {"result": "x"}, "hello Ada"]
         run = await bridge.run_plan({"calls": calls, "output": ["†state.hello.result"]})
-        await run.wait(10)
+        await run.wait(30)
         assert "call 0 (greet) gives as 'result'; leave '.result' out" in str(run.errors())
         by_name = {one.name: one for one in bridge.modules.tools()}
         assert by_name["greet"].output == {"type": "string"}

@@ -138,7 +138,7 @@ class World:
         self.value = value
         calls: list[JSON] = [{"_tool": tool}]
         run = await bridge.run_plan(read_plan({"calls": calls}), caller=caller)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
 
 def seen(bridge: Bridge, caller: str = "local", name: str = "ask_it") -> JSONObject | None:
@@ -196,7 +196,7 @@ async def test_of_many_calls_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
         world.value = 1
         calls: list[JSON] = [{"_tool": "ask_it"} for _ in range(50)]
         run = await bridge.run_plan(read_plan({"calls": calls}))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
 
     assert looked == [1]
 

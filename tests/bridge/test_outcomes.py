@@ -69,7 +69,7 @@ async def cut_off(
     payments.expected = calls
     async with Bridge(configuration, toolbox=payments.toolbox, store=store) as bridge:
         run = await bridge.run_plan(read_plan(plan))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
         return run.id
 
@@ -92,7 +92,7 @@ async def test_a_person_is_asked_what_came_of_a_call_in_flight(tmp_path: Path) -
         assert entry["choices"] == ["retry", "skip", "value"]
         assert run.answer()["approvals"] == [entry]
         run.decide(entry["approval"], "retry", by="Ann")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert (payments.paid, run.answer()["output"]) == (["Ada"], 1)
 
 
@@ -107,7 +107,7 @@ async def test_a_skipped_one_fails_as_unknown_and_is_not_caught(tmp_path: Path) 
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(only(run)["approval"], "skip", by="Ann", reason="ask the bank")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         errors: list[Any] = [*run.errors()]
         assert [error["error"]["kind"] for error in errors] == ["unknown", "dependency"]
         assert bridge.store.runs.calls_with_an_error(run_id) == {0}
@@ -139,7 +139,7 @@ async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema
 
         assert run.status == "needs_approval"
         run.decide(approval, "value", by="Ann", value={"receipt": 7})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["output"] == 7
 
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
@@ -162,7 +162,7 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(asked[0], "retry", by="Ann")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
 
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
@@ -174,7 +174,7 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
             run.decide(asked[0], "skip", by="Ann")
 
         run.decide(again, "skip", by="Ann")
-        assert await run.wait(10) == "failed"
+        assert await run.wait(30) == "failed"
         kinds = [type(event) async for event in run]
         assert kinds.count(OutcomeAsked) == kinds.count(OutcomeDecided) == 2
 
@@ -212,7 +212,7 @@ async def test_items_of_each_are_asked_about_one_by_one(tmp_path: Path) -> None:
         run.decide(second, "retry", by="Ann")
         run.decide(first, "value", by="Ann", value={"receipt": 10})
         run.decide(third, "value", by="Ann", value={"receipt": 30})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}, {"receipt": 30}]}
         assert payments.paid == ["Bob"]
 
@@ -232,7 +232,7 @@ async def test_the_items_behind_one_whose_outcome_is_unknown_wait_for_the_answer
         assert only(run)["item"] == 0
         assert payments.paid == []
         run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 10})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert payments.paid == ["Bob"]
         assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}]}
 
@@ -252,7 +252,7 @@ async def test_nobody_in_time_skips_and_never_retries(
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
-        assert await run.wait(10) == "failed"
+        assert await run.wait(30) == "failed"
         assert "skipped by the time-out: nobody decided within 3600 s" in str(run.errors())
         assert payments.paid == []
 
@@ -272,7 +272,7 @@ async def test_the_approver_is_asked_and_its_failure_skips(tmp_path: Path) -> No
     payments = Payments()
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path, approver=approver) as bridge:
         run = await bridge.run(run_id)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert {(one.kind, one.choices) for one in asked} == {
             ("outcome", ("retry", "skip", "value"))
         }
@@ -287,7 +287,7 @@ async def test_a_mind_is_told_instead(tmp_path: Path) -> None:
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.solve("Pay Ada.")
         run.submit(0, {"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]})
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
 
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
@@ -302,7 +302,7 @@ async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: P
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert (await bridge.publish(run_id, "pay_ada", answer="plan")).answer == "plan"
 
 
@@ -343,7 +343,7 @@ async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(
     payments = Payments(open=False)
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=tmp_path / "store") as bridge:
         run = await bridge.run_plan(read_plan(PLAN))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
         names = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         fork = await bridge.fork(run.id, len(names))
@@ -382,7 +382,7 @@ async def test_a_run_that_is_ended_says_which_calls_may_have_happened(
     toolbox.update(payments.toolbox)
     async with Bridge(ALLOW, toolbox=toolbox, store=tmp_path / "store") as bridge:
         run = await bridge.run_plan(read_plan(plan))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
             await begun.wait()
 

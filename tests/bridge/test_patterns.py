@@ -105,7 +105,7 @@ class Desk:
             self.gates.setdefault(name, anyio.Event()).set()
 
     async def until(self, *names: str, stopped: bool = False) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not set(names) <= set(self.stopped if stopped else self.begun):
                 await self.changed.wait()
 
@@ -216,7 +216,7 @@ async def test_all_give_their_values_in_order_and_write_as_one() -> None:
         await desk.until("reader")
         desk.open("reader")
         run = session.underlying
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not run.calls()[2].settled:
                 await run.runner.wait_changed()
         assert session.state == {"city": "Oslo"}
@@ -224,7 +224,7 @@ async def test_all_give_their_values_in_order_and_write_as_one() -> None:
         with pytest.raises(UnknownPathError):
             session.value("†state.quick")
         desk.open("slow")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not given:
                 await run.runner.wait_changed()
         assert given == [["slow", "quick", "quick"]]
@@ -241,7 +241,7 @@ async def test_results_without_a_path_are_not_seen_before_the_commit_either() ->
         await desk.until("a", "b")
         desk.open("a")
         run = session.underlying
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not run.calls()[0].settled:
                 await run.runner.wait_changed()
         assert "results" not in run.answer()
@@ -324,7 +324,7 @@ async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
             group.start_soon(run_any)
             await desk.until("bad", "late", "good", "same")
             desk.open("bad")
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 while not run.calls()[0].settled:
                     await run.runner.wait_changed()
             # Two end in the same moment: one of them counts.
@@ -453,7 +453,7 @@ async def test_cancelling_the_run_commits_nothing_of_a_group() -> None:
         await desk.until("a", "b")
         desk.open("a")
         run = session.underlying
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not run.calls()[0].settled:
                 await run.runner.wait_changed()
         run.cancel("enough")
@@ -480,7 +480,7 @@ async def test_a_group_asks_and_what_waits_for_a_person_is_called_off_with_it() 
     ):
         calls: list[dict[str, JSON]] = [{"_tool": "send", "to": "Ann"}, held("quick", "quick")]
         group.start_soon(session.run_any, calls)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await asked.wait()
             assert len(session.underlying.approvals()) == 1
             desk.open("quick")
@@ -638,7 +638,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge,
         bridge.session(run_id=run_id) as session,
     ):
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             assert await script(session) == ["first", "a", "b"]
 
         assert session.state == {"first": "first", "a": "a", "b": "b"}
@@ -687,7 +687,7 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
         Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge,
         bridge.session(run_id=run_id) as session,
     ):
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             assert await script(session) == ["c", "c", "a", "b"]
         assert again.begun == ["b"]
 
@@ -749,7 +749,7 @@ async def _abandoned(
         await desk.until("a", "b")
         desk.open("a")
         runner = session.underlying.runner
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not any(
                 one.call.raw.get("name") == "a" and one.settled
                 for one in session.underlying.calls()

@@ -159,10 +159,10 @@ async def test_a_step_that_was_not_the_last_is_a_plan_of_its_calls() -> None:
     async with bridge() as here:
         run = await here.solve("x", output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
-        await run.wait(10)
+        await run.wait(30)
         first = run.idea
         run.submit(1, {"calls": [], "output": "†state.a"})
-        await run.wait(10)
+        await run.wait(30)
         assert first is not None
         with pytest.raises(
             PublicationError, match="it cannot be 'recorded': its solution has no output"
@@ -181,7 +181,7 @@ async def solved(
 ) -> Run:
     run = await here.solve("x", input={"n": 8}, context=context, output_schema=schema)
     run.submit(0, {"calls": calls, "output": output})
-    assert await run.wait(10) == "done"
+    assert await run.wait(30) == "done"
     return run
 
 
@@ -324,7 +324,7 @@ async def test_what_a_person_denied_is_not_replayed() -> None:
     async with bridge() as here:
         run = await plan(here, SENDING)
         run.decide(run.questions()[0].approval, "deny", by="me")
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         with pytest.raises(PublicationError, match=r"calls\.0 \(send\): it was denied"):
             await here.publish(run.id, "sends", answer="plan")
 
@@ -338,7 +338,7 @@ async def test_what_a_person_changed_is_a_parameter_with_their_value() -> None:
             by="me",
             call={"_tool": "send", "to": "eve", "text": "x"},
         )
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         published = await here.publish(run.id, "sends", answer="plan")
         assert published.input_schema is not None
         properties = published.input_schema["properties"]
@@ -370,7 +370,7 @@ async def sent(here: Bridge, second: JSONObject) -> Run:
         for one in run.machine.history:
             if one.approval is not None:
                 run.decide(one.approval.approval, "approve", by="me")
-        await run.wait(10)
+        await run.wait(30)
 
     return run
 

@@ -47,9 +47,9 @@ async def recorded(store: Store) -> str:
             "Shout.", input={"text": "hello"}, output_schema=SCHEMA, tools=["shout"]
         )
         run.submit(0, {"calls": [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}]})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         run.submit(1, SECOND)
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         return run.id
 
 
@@ -58,7 +58,7 @@ async def replayed(mind: Recorded, text: str = "hello", schema: JSONObject = SCH
         run = await bridge.solve(
             "Shout.", input={"text": text}, output_schema=schema, tools=["shout"]
         )
-        await run.wait(10)
+        await run.wait(30)
         for idea in bridge.store.ideas.of_run(run.id):
             assert idea.meta.mind == "recorded"
         return run.answer()
@@ -214,12 +214,12 @@ async def test_a_run_in_which_values_were_read_is_answered_again() -> None:
         async with Bridge(toolbox=Toolbox(page), store=store) as bridge:
             run = await bridge.solve("Read.", tools=["page"], shown={"value": 1000})
             run.submit(0, {"calls": [{"_tool": "page", "size": 5000}]})
-            assert await run.wait(10) == "needs_solution"
+            assert await run.wait(30) == "needs_solution"
             run.submit(1, {"calls": [{"_tool": "read", "reference": "†results.0", "find": "end"}]})
-            assert await run.wait(10) == "needs_solution"
+            assert await run.wait(30) == "needs_solution"
             run.submit(2, {"calls": [], "output": "the end"})
-            assert await run.wait(10) == "done"
+            assert await run.wait(30) == "done"
         async with Bridge(toolbox=Toolbox(page), mind=Recorded(store)) as bridge:
             again = await bridge.solve("Read.", tools=["page"])
-            assert await again.wait(10) == "done", again.answer()
+            assert await again.wait(30) == "done", again.answer()
             assert again.answer()["idea"] == run.answer()["idea"]

@@ -70,7 +70,7 @@ def publish(
 
 
 async def until(run: Run, condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         while not condition():
             await run.runner.wait_changed()
 
@@ -91,7 +91,7 @@ async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
         # Both are with the module before it is asked anything else.
         assert isinstance(await bridge.modules["raw"].call("echo", {}), str)
         run.cancel("enough")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while len(json.loads(str(await bridge.modules["raw"].call("cancelled", {})))) < 2:
                 await anyio.lowlevel.checkpoint()
         assert {one.status for one in bridge.store.runs.rooms(run.id)} == {"cancelled"}

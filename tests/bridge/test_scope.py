@@ -84,7 +84,7 @@ async def test_a_definition_names_the_server_and_the_tool_that_answer_its_calls(
         assert await run.result() == "hello Ada"
         wrong = await bridge.solve("Welcome.", tools=["welcome"], context=context, mind="turns")
         wrong.submit(0, {"calls": [{**CALL, "name": "Eve"}], "output": None})
-        await wrong.wait(10)
+        await wrong.wait(30)
         assert 'found "Eve", expected one of "Ada", "Grace"' in str(wrong.errors())
 
     shown: Any = named(model, "welcome")
@@ -110,7 +110,7 @@ async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_a
                 ]
             }
         )
-        await both.wait(10)
+        await both.wait(30)
         assert [both.value(f"†results.{place}") for place in (0, 1)] == ["hello you", "hello Grace"]
         await bridge.publish(run.id, "hello", answer="plan")
         program = (
@@ -129,7 +129,7 @@ async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_a
     rule = {"then": "deny", "module": "people", "tool": "greet", "why": "not today"}
     async with Bridge(configuration(file, approval={"rules": [rule]})) as bridge:
         run = await bridge.run_plan({"calls": [CALL]})
-        await run.wait(10)
+        await run.wait(30)
         assert "not today" in str(run.errors())
 
 
@@ -197,7 +197,7 @@ async def test_the_result_satisfies_the_schema_that_the_definition_adds(tmp_path
     async with Bridge(configuration()) as bridge:
         run = await bridge.solve("x", context=[{"type": "tool", "tool": numbers}])
         run.submit(0, {"calls": [{"_tool": "numbers", "name": "Ada"}]})
-        await run.wait(10)
+        await run.wait(30)
         assert "the result of numbers" in str(run.errors())
 
 

@@ -51,7 +51,7 @@ async def test_what_is_well_formed_runs_beside_what_is_not_whole_and_streamed() 
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         whole = await bridge.solve("x")
         whole.submit(0, {"calls": MIXED, "output": "†state.nowhere"})
-        assert await whole.wait(10) == "needs_solution"
+        assert await whole.wait(30) == "needs_solution"
         assert (whole.turn, whole.machine.state) == (1, {"one": "ONE", "four": "ONE"})
         assert failures(whole) == {**KINDS, None: "output"}
         told = whole.errors()
@@ -105,7 +105,7 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x", input={"n": 1})
         run.submit(0, {"calls": [{"_tool": "shuot", "text": text, "_outputPath": "loud"}]})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         request = run.runner.request
         assert request is not None
         [kept] = [message.value for message in request.context if message.type == "error"]
@@ -139,7 +139,7 @@ async def test_every_error_of_a_step_reaches_the_mind(calls: int) -> None:
         run.submit(
             0, {"calls": [{"_tool": "shuot", "text": f"text {number}"} for number in range(calls)]}
         )
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         shown = context(run)
         assert all(f"text {number}" in shown for number in range(calls))
         assert "more calls failed" not in shown
@@ -152,7 +152,7 @@ async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> Non
             {"_tool": "shuot", "text": f"text {number} {'x' * 900}"} for number in range(100)
         ]
         run.submit(0, {"calls": calls, "output": "†state.nowhere"})
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         shown = context(run)
         assert len(shown) < 60_000
         assert "text 20" in shown

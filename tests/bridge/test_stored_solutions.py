@@ -184,16 +184,16 @@ def test_solutions_that_are_handed_in_by_turns(
             context = [*CONTEXT, *(TWO if instances else [])]
             run = await bridge.solve("x", context=context, output_schema=output, planning=planning)
             for answer in answers:
-                if await run.wait(5) != "needs_solution":
+                if await run.wait(30) != "needs_solution":
                     break
                 try:
                     run.submit(run.turn, answer)
                 except IdeabridgeError:
                     continue
-                await run.wait(5)
+                await run.wait(30)
                 for waiting in run.pending():
                     await bridge.decide(run, waiting.approval, Decision("approve"))
-                    await run.wait(5)
+                    await run.wait(30)
             await run.wait(0)
             run.cancel()
             check(bridge.store, run.id)
@@ -216,7 +216,7 @@ def test_solutions_that_stream_in_and_break_off(
             configuration(thoughts=thoughts), toolbox=toolbox(), handlers=handlers(), mind=writer
         ) as bridge:
             run = await bridge.solve("x", context=CONTEXT, output_schema=output)
-            await run.wait(5)
+            await run.wait(30)
             assert check(bridge.store, run.id) >= 1
 
     run_async(main)
@@ -248,7 +248,7 @@ def test_plans(calls: JSON, output: JSON, schema: JSONObject | None, instances: 
             except IdeabridgeError:
                 return
 
-            await run.wait(5)
+            await run.wait(30)
             run.cancel()
             check(bridge.store, run.id)
 

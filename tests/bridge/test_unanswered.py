@@ -44,7 +44,7 @@ class Bank:
 
     async def release(self) -> None:
         """Let a call that hangs pay, and wait until it has."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await anyio.to_thread.run_sync((self.folder / "release").write_text, "now")
             await anyio.to_thread.run_sync((self.folder / "released").read_text)
 
@@ -361,7 +361,7 @@ async def test_an_activity_may_say_that_it_does_not_know() -> None:
     }
     async with Bridge(Configuration(approval="allow_all"), toolbox=Toolbox(pay, look)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         assert "the bank of Ada did not answer" in only(run)["why"]
 
 
@@ -400,7 +400,7 @@ async def test_tries_end_with_the_time_of_the_call(tmp_path: Path) -> None:
         Bridge(bank.configuration(retry={"*": 10})) as bridge,
     ):
         await bridge.modules["bank"].ready(20)
-        with pytest.raises(ModuleDownError, match="exit code 3"), anyio.fail_after(10):
+        with pytest.raises(ModuleDownError, match="exit code 3"), anyio.fail_after(20):
             await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"}, timeout=1.0)
         assert 1 <= len(bank.ledger) < 10
 

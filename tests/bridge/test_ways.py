@@ -146,9 +146,9 @@ async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
             await bridge.start_idea("see", {"at": 5}, mind="turns")
         replay = await bridge.start_idea("see", {"at": "cog"}, mind="turns")
         assert replay.run is not None
-        assert await replay.run.wait(10) == "needs_solution"
+        assert await replay.run.wait(30) == "needs_solution"
         replay.run.submit(0, {"calls": [], "output": 7})
-        assert await replay.run.wait(10) == "needs_solution"
+        assert await replay.run.wait(30) == "needs_solution"
         assert "7" in json.dumps(replay.run.errors())
         replay.run.submit(1, {"calls": [], "output": "seen"})
         assert await replay.run.result() == "seen"
@@ -168,7 +168,7 @@ async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None
         await bridge.publish(await looked(bridge), "see", answer="solve")
         replay = await bridge.start_idea("see", {"at": "cog"})
         assert replay.run is not None
-        assert await replay.run.wait(10) == "limit"
+        assert await replay.run.wait(30) == "limit"
 
 
 async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -> None:
@@ -318,7 +318,7 @@ async def test_auto_without_a_plan_asks_a_mind() -> None:
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         context: list[JSON] = [{"type": "data", "kind": "where", "data": "here"}]
         run = await bridge.solve("See.", input={"at": "anvil"}, context=context, tools=["look"])
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         told = await bridge.publish(run.id, "see")
         assert (told.answer, told.plan) == ("auto", None)
         assert "A model solves it anew" in told.description

@@ -104,7 +104,7 @@ def process(command: list[str], pipe: str) -> Generator[str]:
             yield line.split()[-1]
         finally:
             started.send_signal(signal.SIGTERM)
-            started.communicate(timeout=10)
+            started.communicate(timeout=30)
 
 
 @contextmanager

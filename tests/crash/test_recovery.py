@@ -63,7 +63,7 @@ class Desk:
         self.troubles.append((record.id, why))
 
     async def recover(self, bridge: Bridge) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await bridge.recover_runs(self.tell, lambda run: self.taken_up.append(run.id))
 
 
@@ -224,7 +224,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
             await bridge.run_plan(read_plan(PLAN)),
             await bridge.run_plan(read_plan(ASKING)),
         )
-        await done.wait(10)
+        await done.wait(30)
         # The note of how it stands comes after the event: so a kill between the two leaves it.
         for run in (done, asking):
             epoch = bridge.store.leases.acquire(run.id, "somebody", 0, 0)
@@ -276,7 +276,7 @@ async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
     desk = Desk(open=True)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), caller="somebody")
-        await run.wait(10)
+        await run.wait(30)
         with pytest.raises(FinishedRunError, match="has ended"):
             await bridge.resume(run.id, caller=SEES_ALL)
 
@@ -310,7 +310,7 @@ async def sweeping(
 
     async def times(more: int) -> None:
         before = looks
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             async with looked:
                 while looks < before + more:
                     await looked.wait()
@@ -330,7 +330,7 @@ async def sweeping(
 
 
 async def until_done(bridge: Bridge, run_id: str) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         while (record := bridge.store.runs.get(run_id)) is None or record.status != "done":  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
@@ -356,7 +356,7 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
     desk = Desk(open=True)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN))
-        await run.wait(10)
+        await run.wait(30)
 
         def note(status: str) -> None:
             epoch = bridge.store.leases.acquire(run.id, "somebody", 0, 0)
@@ -373,11 +373,11 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
         with monkeypatch.context() as patch:
             patch.setattr(Driver, "set_status", fail)
             async with sweeping(bridge, desk, monkeypatch) as looks:
-                with anyio.fail_after(10):
+                with anyio.fail_after(20):
                     while not desk.troubles:
                         await looks(1)
                 note("done")
-                with anyio.fail_after(10):
+                with anyio.fail_after(20):
                     while desk.taken_up != [run.id]:
                         await looks(1)
 
@@ -577,7 +577,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
 
         monkeypatch.setattr(bridge.store.leases, "acquire", fails_once)
         async with sweeping(bridge, desk, monkeypatch) as looks:
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 while len(desk.troubles) < 2:
                     await looks(1)
             await looks(20)

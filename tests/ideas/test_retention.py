@@ -218,7 +218,7 @@ def said_by_a_server(configuration: Path) -> Generator[str]:
         assert process.stderr is not None
         yield process.stderr.readline().decode()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
         assert process.stderr.read() == b""
 
 

@@ -151,7 +151,7 @@ async def _replay(bridge: Bridge, folder: Path, words: str, by: Decider) -> str:
     """Call the idea `noted` with new words, and approve its call."""
     run = (await bridge.start_idea("noted", {"path": str(folder / "note"), "words": words})).run
     assert run is not None
-    assert await run.wait(5) == "needs_approval"
+    assert await run.wait(30) == "needs_approval"
     [asked] = run.pending()
     run.decide(asked.approval, "approve", by=by)
     await run.result()
@@ -203,13 +203,13 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
         arguments = {"path": str(tmp_path / "note"), "words": "again"}
         run = (await bridge.start_idea("noted", arguments)).run
         assert run is not None
-        assert await run.wait(5) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         assert "its explanations differ" not in run.pending()[0].why
         run.cancel()
-        assert await run.wait(5) == "cancelled"
+        assert await run.wait(30) == "cancelled"
         assert add(run.id)[0] is None
         run = (await bridge.start_idea("noted@1", arguments)).run
         assert run is not None
-        assert await run.wait(5) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         assert "its explanations differ" in run.pending()[0].why
         run.cancel()

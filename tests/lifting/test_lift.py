@@ -558,12 +558,12 @@ async def test_what_a_person_wrote_in_place_of_a_value_is_a_parameter(bridge: Br
                 output="†results.0",
             ),
         )
-        await run.wait(10)
+        await run.wait(30)
         approval = run.questions()[0].approval
         run.decide(
             approval, "edit", by="ann", call={"_tool": "store", "key": "k", "value": "†mine"}
         )
-        await run.wait(10)
+        await run.wait(30)
         assert bridge.lift(run.id).calls == [
             {"_tool": "store", "key": "†input.key", "value": "†input.store_value"}
         ]
@@ -684,7 +684,7 @@ async def test_the_report_for_a_model_is_short_and_says_what_it_leaves_out(bridg
         run = await bridge.run_plan(
             {"calls": [{**many, "name": f"{'é' * 80}{number}"} for number in range(40)]}
         )
-        await run.wait(10)
+        await run.wait(30)
         text = report_text(report_of(bridge.lift(run.id)))
         assert len(text.encode()) <= 2_000
         assert text.startswith("self-consistent")
@@ -698,7 +698,7 @@ async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(writte
         run = await here.solve("x", input={"name": "ann"}, context=[SHORTEN], mind="turns")
         step = {**call, "_output": "a"} if written else call
         run.submit(0, turn({"_tool": "record", "name": "†input.name"}, step, output="†results.1"))
-        if await run.wait(10) == "needs_solution":
+        if await run.wait(30) == "needs_solution":
             (room,) = run.rooms.values()
             room.submit(0, turn(output="a"))
         assert await run.result() == "a"
@@ -752,7 +752,7 @@ async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:
         await bridge.publish(run.id, "stored")
         replay = await bridge.start_idea("stored", {"key": "z"})
         assert replay.run is not None
-        assert await replay.run.wait(10) == "needs_approval"
+        assert await replay.run.wait(30) == "needs_approval"
         await approved(replay.run)
         assert await replay.run.result() == "z=z"
 

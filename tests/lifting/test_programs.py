@@ -140,7 +140,7 @@ async def answers(
             replay = await bridge.start_idea("program", one)
             assert replay.run is not None
             asked = False
-            while await replay.run.wait(10) == "needs_approval":
+            while await replay.run.wait(30) == "needs_approval":
                 for question in replay.run.questions():
                     asked = asked or replay.run.calls()[question.call or 0].doubts.ask is not None
                     replay.run.decide(question.approval, "approve", by="a person")

@@ -44,7 +44,7 @@ async def replayed(bridge: Bridge, name: str, by: Decider) -> list[str]:
     replay = await bridge.start_idea("letter", {"name": name})
     assert replay.run is not None
     reasons: list[str] = []
-    while await replay.run.wait(10) == "needs_approval":
+    while await replay.run.wait(30) == "needs_approval":
         for question in replay.run.questions():
             reasons.append(question.why)
             replay.run.decide(question.approval, "approve", by=by)
@@ -114,6 +114,6 @@ async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSO
         await elsewhere.import_idea(forged, publish=True)
         replay = await elsewhere.start_idea("letter", {"name": "bob"})
         assert replay.run is not None
-        assert await replay.run.wait(10) == "needs_approval"
+        assert await replay.run.wait(30) == "needs_approval"
         [question] = replay.run.questions()
         assert "its evidence is not in the document" in question.why

@@ -388,6 +388,6 @@ async def test_runs_that_had_no_choice_show_nothing_about_a_position() -> None:
             await bridge.publish(first.id, "tool", choices={"runs": [one.id for one in others]})
             replay = await bridge.start_idea("tool", {"of": "g"})
             assert replay.run is not None
-            assert await replay.run.wait(10) == "done"
+            assert await replay.run.wait(30) == "done"
             found = [one for one in replay.run.assumed if one["at"] == "calls.1.name"]
             assert len(found) == (0 if sure else 1)

@@ -797,7 +797,7 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
         assert 'it could also be "ada@b.c" (†results.0.0.mail)' in asked["why"]
         edited = {**asked["call"], "to": "ada@b.c"} if choice == "edit" else None
         run.decide(asked["approval"], choice, by="Ann", call=edited)
-        await run.wait(5)
+        await run.wait(30)
         assert run.machine.ended
         assert sent_mails == [sent] * bool(sent)
         if sent:
@@ -812,7 +812,7 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
 
 
 async def question(run: Run) -> Any:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while not run.approvals():
             await run.runner.wait_changed()
     [asked] = run.approvals()

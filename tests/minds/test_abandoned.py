@@ -41,7 +41,7 @@ class Slow:
 
 @asynccontextmanager
 async def over_http(url: str, mode: str) -> AsyncGenerator[Client]:
-    async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=60) as client:
         yield client
 
 

@@ -68,7 +68,7 @@ async def test_the_task_of_every_mind_has_the_same_output(
         )
         with http_process(configuration) as url:
             for number, era in enumerate(ERAS, 1):
-                async with Client(url, mode=era, read_timeout_seconds=20) as client:
+                async with Client(url, mode=era, read_timeout_seconds=60) as client:
                     done = await call(client, "solve", **task)
 
                 assert done["mind"]["name"] == "model"

@@ -344,9 +344,9 @@ async def test_a_run_that_was_read_is_resumed_with_the_same_requests(tmp_path: o
     async with Bridge(toolbox=Toolbox(fetch), store=store) as bridge:
         run = await bridge.solve("Go.", output_schema=TEXT, shown={"value": 1000})
         run.submit(0, calls(fetched(1, 50_000)))
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         run.submit(1, calls({"_tool": "read", "reference": "†results.0", "find": "end1"}))
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert run.runner.request is not None
         before = run.runner.request
 
@@ -358,7 +358,7 @@ async def test_a_run_that_was_read_is_resumed_with_the_same_requests(tmp_path: o
         again.submit(
             2, calls({"_tool": "read", "reference": "†results.0"}, output="†results.2.text")
         )
-        assert await again.wait(10) == "done", again.answer()
+        assert await again.wait(30) == "done", again.answer()
         fork = await bridge.fork(run.id, 5)
         assert fork.machine.shown.value == 1000
 

@@ -36,7 +36,7 @@ class Changes:
         self._event = anyio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not condition():
                 await self._event.wait()
 

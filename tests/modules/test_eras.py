@@ -57,7 +57,7 @@ async def test_a_server_comes_up_in_the_era_that_it_speaks(
     monkeypatch.setattr(handshake, "DISCOVER_SECONDS", 0.2)
     odd = Odd(tmp_path, mode)
     async with modules_of({"m": odd.entry}) as modules:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             assert await modules["m"].call("echo", {}) == "done"
         assert modules["m"].era == era
 
@@ -79,7 +79,7 @@ async def test_what_worked_is_remembered_for_the_next_process(
     odd = Odd(tmp_path, mode)
     for number in range(3):
         async with bridge_of(tmp_path, odd.entry) as bridge:
-            await bridge.modules["m"].ready(10)
+            await bridge.modules["m"].ready(30)
 
         heard = odd.heard()
         assert heard[-1] == (
@@ -90,7 +90,7 @@ async def test_what_worked_is_remembered_for_the_next_process(
     # Another command is another server.
     other = {**odd.entry, "args": [*odd.entry["args"], "2025-06-18"]}
     async with bridge_of(tmp_path, other) as bridge:
-        await bridge.modules["m"].ready(10)
+        await bridge.modules["m"].ready(30)
 
     assert odd.heard()[0] == "server/discover"
 
@@ -106,7 +106,7 @@ async def test_the_older_transport_is_remembered(tmp_path: Path) -> None:
         for _ in range(2):
             async with bridge_of(tmp_path, entry) as bridge:
                 held = bridge.modules["m"]
-                await held.ready(10)
+                await held.ready(30)
                 assert held.status().kind == "sse"
                 assert held.way is not None
                 assert held.way.kind == "sse"
@@ -116,7 +116,7 @@ async def test_a_server_that_refuses_at_once_is_asked_each_time(tmp_path: Path) 
     odd = Odd(tmp_path, "plain")
     for _ in range(2):
         async with bridge_of(tmp_path, odd.entry) as bridge:
-            await bridge.modules["m"].ready(10)
+            await bridge.modules["m"].ready(30)
         assert odd.heard() == ["server/discover"]
 
 
@@ -129,17 +129,17 @@ async def test_a_remembered_way_that_works_no_more_is_forgotten(tmp_path: Path, 
     entry = {**odd.entry, "args": ["-I", str(script), *odd.entry["args"][2:]]}
     script.write_text(text.replace("MODE = sys.argv[1]", 'MODE = "dies_on_discover"'))
     async with bridge_of(tmp_path, entry) as bridge:
-        await bridge.modules["m"].ready(10)
+        await bridge.modules["m"].ready(30)
 
     script.write_text(text)
     odd.heard()
     async with bridge_of(tmp_path, entry) as bridge:
-        await bridge.modules["m"].ready(10)
+        await bridge.modules["m"].ready(30)
         assert bridge.modules["m"].era == "modern"
 
     assert odd.heard() == ["initialize", "server/discover"]
     async with bridge_of(tmp_path, entry) as bridge:
-        await bridge.modules["m"].ready(10)
+        await bridge.modules["m"].ready(30)
 
     assert odd.heard() == ["server/discover"]
 
@@ -153,7 +153,7 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
         with pytest.raises(
             ModuleConnectError, match="server 'm' ended with exit code 4 before it was up"
         ):
-            await modules["m"].ready(10)
+            await modules["m"].ready(30)
 
         assert odd.heard() == ["server/discover", "initialize"]
         # After that, each attempt is one process.
@@ -182,7 +182,7 @@ async def test_versions(
 ) -> None:
     odd = Odd(tmp_path, mode, *arguments)
     async with modules_of({"m": odd.entry}) as modules:
-        await modules["m"].ready(10)
+        await modules["m"].ready(30)
         status = modules["m"].status()
         assert status.protocol_version == version
         assert (note or "") in "\n".join(status.notes)
@@ -194,5 +194,5 @@ async def test_versions(
 async def test_what_a_server_says_is_told_in_its_words_and_ours(tmp_path: Path) -> None:
     async with modules_of({"m": Odd(tmp_path, "refuses").entry}) as modules:
         with pytest.raises(ModuleConnectError) as raised:
-            await modules["m"].ready(10)
+            await modules["m"].ready(30)
         assert str(raised.value) == "server 'm' did not come up: no licence (-32603)"

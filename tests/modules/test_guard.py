@@ -17,7 +17,7 @@ def test_the_guard_ends_what_is_registered_and_spares_what_was_released() -> Non
     try:
         lines = f"+{sleepers[0].pid}\n+{sleepers[1].pid}\nnonsense\n+1\n-{sleepers[1].pid}\n"
         guard.communicate(lines.encode(), timeout=5)
-        assert sleepers[0].wait(timeout=5) == -signal.SIGTERM
+        assert sleepers[0].wait(timeout=30) == -signal.SIGTERM
         assert sleepers[1].poll() is None
     finally:
         for sleeper in sleepers:
@@ -36,7 +36,7 @@ def test_a_guard_that_was_killed_is_started_again_with_all_it_watched() -> None:
         process.wait()
         guard.watch(sleepers[1].pid)
         guard.close()
-        assert [sleeper.wait(timeout=5) for sleeper in sleepers] == [
+        assert [sleeper.wait(timeout=30) for sleeper in sleepers] == [
             -signal.SIGTERM,
             -signal.SIGTERM,
         ]

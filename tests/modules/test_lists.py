@@ -98,7 +98,7 @@ async def test_a_list_of_too_many_bytes_ends_before_them() -> None:
 
 async def test_a_server_that_ignores_cursors_has_each_tool_once() -> None:
     async with modules_of({"m": lists("ignored")}) as modules:
-        await modules["m"].ready(10)
+        await modules["m"].ready(30)
         assert [tool.name for tool in modules.tools()] == ["e0", "e1"]
         notes = str(modules["m"].status().notes)
         assert "tool 'e0' is listed twice; the first one counts" in notes
@@ -111,7 +111,7 @@ async def test_the_rest_arrives_later(mode: str, changes: Changes) -> None:
     async with modules_of({"m": lists(mode)}, changes) as modules:
         modules.on_event = lambda name, _event: offered(name)
         module = modules["m"]
-        await module.ready(10)
+        await module.ready(30)
         assert [tool.name for tool in module.tools] == ["e0"]
         assert [entry["name"] for entry in await module.offered("resources")] == ["e0"]
         before = len(offered.heard)
@@ -126,7 +126,7 @@ async def test_the_rest_arrives_later(mode: str, changes: Changes) -> None:
 async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
     async with modules_of({"m": lists("first_fails")}, changes) as modules:
         module = modules["m"]
-        await module.ready(10)
+        await module.ready(30)
         status = module.status()
         assert (status.state, status.tools) == ("up", 0)
         assert (
@@ -154,7 +154,7 @@ async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
 
 async def test_no_method_is_no_tools() -> None:
     async with modules_of({"m": lists("no_method")}) as modules:
-        await modules["m"].ready(10)
+        await modules["m"].ready(30)
         assert modules["m"].listed
         assert await names_in(modules) == {kind: [] for kind in ("tools", *KINDS)}
         assert modules["m"].status().notes == ()

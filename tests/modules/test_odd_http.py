@@ -32,7 +32,7 @@ async def module_at(web: Web, type: str | None = "http", **entry: Any) -> AsyncG
     if type is not None:
         entry["type"] = type
     async with modules_of({"web": {"url": web.url, **entry}}) as modules:
-        await modules.settled(10)
+        await modules.settled(30)
         yield modules["web"]
 
 
@@ -241,7 +241,7 @@ async def test_a_request_that_is_only_accepted_is_an_error_at_once(
     async with up({"look": look}) as (module, _web):
         with (
             pytest.raises(ModuleProtocolError, match="its answer has no content"),
-            anyio.fail_after(5),
+            anyio.fail_after(20),
         ):
             await module.call("look", {})
         assert await module.call("other", {}) == "other"
@@ -255,7 +255,7 @@ async def test_what_is_neither_json_nor_events_is_an_error_at_once(body: str) ->
     async with up({"look": look}) as (module, _web):
         with (
             pytest.raises(ModuleProtocolError, match="neither JSON nor a stream of events"),
-            anyio.fail_after(5),
+            anyio.fail_after(20),
         ):
             await module.call("look", {})
 
@@ -288,7 +288,7 @@ async def test_an_accepted_request_is_answered_on_the_stream_for_the_rest() -> N
         await opened[0].write(f"data: {said(asked.id, 'look')}\n\n")
 
     async with up({"GET": listen, "look": look}) as (module, _web):
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert await module.call("look", {}) == "look"
 
 
@@ -305,7 +305,7 @@ async def test_a_stream_that_ends_without_the_answer_fails_its_call(
         await anyio.sleep_forever()
 
     async with up({"GET": listen, "look": look}, retry={"look": 1}) as (module, _web):
-        with pytest.raises(ModuleDownError, match="cut its answer off"), anyio.fail_after(5):
+        with pytest.raises(ModuleDownError, match="cut its answer off"), anyio.fail_after(20):
             await module.call("look", {})
 
 
@@ -344,7 +344,7 @@ async def test_a_fault_of_the_server_is_an_error_at_once(
         await asked.answer(500, body, kind)
 
     async with up({"look": look}, retry={"look": 1}) as (module, _web):
-        with pytest.raises(ModuleError, match=message), anyio.fail_after(5):
+        with pytest.raises(ModuleError, match=message), anyio.fail_after(20):
             await module.call("look", {})
         assert await module.call("other", {}) == "other"
 
@@ -372,7 +372,7 @@ async def test_a_call_that_hangs_ends_in_time_and_the_others_go_on(
                 await module.call("look", {}, timeout=1)
 
         group.start_soon(call)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             for _ in range(5):
                 assert await module.call("other", {}) == "other"
 
@@ -441,7 +441,7 @@ async def test_the_stream_for_the_rest_follows_every_redirect(status: int) -> No
             await redirecting("/events", status, gets_only=True)(asked)
 
     async with up({"any": redirect}) as (module, _web), anyio.create_task_group():
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await stream.wait()
         assert await module.call("look", {}) == "look"
 
@@ -664,7 +664,7 @@ class _Captured:
 async def test_without_a_type_the_older_transport_is_tried(refusal: int, endpoint: str) -> None:
     web = older(endpoint, refusal=refusal, before=": hello\n\nevent: ping\ndata: {}\n\n")
     async with serving(web), modules_of({"web": {"url": web.url}}) as modules:
-        await modules.settled(10)
+        await modules.settled(30)
         module = modules["web"]
         assert module.status().error is None
         assert module.status().kind == "sse"
@@ -699,7 +699,7 @@ async def test_a_server_that_answers_posts_with_the_older_stream_is_tried_in_the
 
     web.on["any"] = answer
     async with serving(web), module_at(web, type=None) as module:
-        with anyio.fail_after(4):
+        with anyio.fail_after(20):
             assert await module.call("look", {}) == "look"
         assert module.status().kind == "sse"
 
@@ -719,7 +719,7 @@ async def test_other_refusals_do_not_speak_of_the_older_transport(status: int) -
     async with serving(older("/messages", refusal=status)) as web:
         entry = {"url": web.url, "headers": {"Authorization": "Bearer some-long-token"}}
         async with modules_of({"web": entry}) as modules:
-            await modules.settled(10)
+            await modules.settled(30)
             assert f"answered HTTP {status}" in (modules["web"].status().error or "")
             assert web.count("GET") == 0
 
@@ -743,7 +743,7 @@ async def test_a_server_that_speaks_neither_gets_the_first_refusal(
         serving(Web({"any": answer})) as web,
         modules_of({"web": {"url": web.url}}) as modules,
     ):
-        await modules.settled(10)
+        await modules.settled(30)
         assert "answered HTTP 400 Odd: I do not like you" in (modules["web"].status().error or "")
         assert modules["web"].status().kind == "http"
 
@@ -783,7 +783,7 @@ async def test_a_post_that_an_older_server_refuses_fails_its_call_at_once() -> N
     web.on["any"] = answer
     async with serving(web), module_at(web, type="sse") as module:
         assert module.status().error is None
-        with pytest.raises(ModuleProtocolError, match="answered HTTP 503"), anyio.fail_after(5):
+        with pytest.raises(ModuleProtocolError, match="answered HTTP 503"), anyio.fail_after(20):
             await module.call("look", {})
 
 

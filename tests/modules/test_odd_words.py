@@ -24,7 +24,7 @@ ODD: dict[str, Any] = preloaded.module(
 async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
     async with modules_of({"odd": ODD}) as modules:
         odd = modules["odd"]
-        await odd.ready(10)
+        await odd.ready(30)
         assert [tool.name for tool in odd.tools] == [
             "echo", "list", "fails", "refuses", "half", "pretty", "twice", "quiet",
         ]  # fmt: skip
@@ -93,7 +93,7 @@ async def test_calls_at_once_get_their_own_answers() -> None:
 async def test_notes_hide_secrets_and_are_no_quotes_where_others_may_read_them() -> None:
     modules = Modules(configure({"odd": ODD}))
     async with modules:
-        await modules["odd"].ready(10)
+        await modules["odd"].ready(30)
         notes = "\n".join(modules["odd"].status().notes)
         assert "such as 'starting\\u001b[0m with [secret:API_TOKEN]'" in notes
         modules.quotes = lambda: False

@@ -412,7 +412,7 @@ async def test_calls_with_a_token_run_at_once() -> None:
             async def meet() -> None:
                 results.append(await modules["tickets"].call("meet", {}))
 
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 async with anyio.create_task_group() as group:
                     group.start_soon(meet)
                     group.start_soon(meet)
@@ -432,7 +432,7 @@ async def test_a_request_that_is_cancelled_while_tokens_are_renewed_does_not_los
             async def request() -> None:
                 await client.post(server.url, json={})
 
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 async with anyio.create_task_group() as group:
                     group.start_soon(request)
                     await server.provider.renewing.wait()
@@ -453,7 +453,7 @@ async def test_a_module_that_asks_for_a_sign_in_only_in_calls() -> None:
             async with Modules(
                 configure({"tickets": {"url": server.url}}), person=Browser(), at_once=True
             ) as others:
-                await others.settled(10)
+                await others.settled(30)
                 authorization = others["tickets"].authorization
                 assert authorization is not None
                 assert authorization.signed_in is not None

@@ -57,7 +57,7 @@ async def sign_in(server: Authorized, user: str | None, store: str = STORE) -> N
     async with Modules(
         configure({"tickets": {"url": server.url}}), person=Browser(), user=whose
     ) as modules:
-        await modules.settled(10)
+        await modules.settled(30)
         assert modules["tickets"].status().error is None
 
 
@@ -117,7 +117,7 @@ async def test_a_module_that_asks_for_a_sign_in_only_in_calls_gets_no_token_of_a
         server.is_open = True
         async with Modules(configure({"tickets": {"url": server.url}})) as modules:
             modules.identify_store = lambda: STORE
-            await modules.settled(10)
+            await modules.settled(30)
             # The owner signs in while the calls of bob are refused, which look for a token again.
             with pytest.raises(ModuleSignInError, match="--user bob"):
                 await whoami(modules, "bob")
@@ -277,7 +277,7 @@ async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatc
             async with modules.using("tickets", "alice") as first:
                 assert await first.call("whoami", {}) == "you are alice"
                 connection = await first.reach()
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 await connection.done.wait()
             async with modules.using("tickets", "alice") as second:
                 assert second is not first

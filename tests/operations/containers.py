@@ -138,7 +138,7 @@ def container(tag: str, first: Sequence[str]) -> Generator[tuple[Container, str]
         finally:
             pid = one.run("python", "-c", _FIND_SERVER).strip()
             os.kill(int(pid), 15)
-            process.wait(timeout=10)
+            process.wait(timeout=30)
             output("buildah", "rm", made)
 
         return

@@ -179,4 +179,4 @@ def waiting_for(
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
+        process.wait(timeout=30)

@@ -100,7 +100,7 @@ async def test_a_server_whose_store_takes_no_writes_is_not_ready_until_it_does(
     with listening(command) as url:
 
         async def run() -> None:
-            async with Client(url, mode="auto", read_timeout_seconds=20) as client:
+            async with Client(url, mode="auto", read_timeout_seconds=60) as client:
                 assert not (await client.call_tool(**plan)).is_error
 
         await until(url, lambda answer: answer.is_success)

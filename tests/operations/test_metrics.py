@@ -116,7 +116,7 @@ async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_
     }
     configuration = configured(tmp_path, mcpServers=modules, expose=["tools"])
     with listening(served(configuration, "--http", "0", "--metrics")) as url:
-        async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+        async with Client(url, mode=mode, read_timeout_seconds=60) as client:
             add: dict[str, Any] = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}
             first = await call(
                 client, "run_plan", calls=[add, {"_tool": "count_words", "text": SECRET}]
@@ -186,7 +186,7 @@ async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(
     box.add(wait)
     async with (
         serving(configured(tmp_path), box) as url,
-        Client(url, read_timeout_seconds=20) as client,
+        Client(url, read_timeout_seconds=60) as client,
     ):
         async with anyio.create_task_group() as group:
             group.start_soon(partial(client.call_tool, "run_plan", {"calls": [{"_tool": "wait"}]}))

@@ -178,6 +178,6 @@ async def test_the_page_signs_in_with_a_cookie_for_encrypted_connections_alone(
         assert "alice" in page.text
         # The changes of the page are a stream, too: its first event is not held back.
         async with http.stream("GET", f"{proxied.url}/ui/live", headers={"cookie": key}) as stream:
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 assert stream.headers["content-type"].startswith("text/event-stream")
                 assert await anext(stream.aiter_bytes())

@@ -74,7 +74,7 @@ class Written:
         """End the server; everything that it wrote."""
         self.process.send_signal(signal.SIGTERM)
         self.all += self._stream.readlines()
-        self.process.wait(5)
+        self.process.wait(30)
         return "".join(self.all)
 
 

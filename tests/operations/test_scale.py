@@ -97,7 +97,7 @@ def working(command: list[str]) -> Generator[int]:
         yield preloaded.number(process)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
         assert process.returncode == 0
 
 
@@ -114,7 +114,7 @@ async def test_what_an_example_starts_makes_calls_at_workers(
         with httpx2.Client() as http:
             assert http.get(f"{base}/healthz").status_code == 200
             assert http.get(f"{base}/readyz").status_code == 200
-        async with Client(url, read_timeout_seconds=20) as client:
+        async with Client(url, read_timeout_seconds=60) as client:
             answer = await call(
                 client,
                 "run_plan",

@@ -113,7 +113,7 @@ def working(configuration: Path, *more: str) -> Generator[Worker]:
     finally:
         process.send_signal(signal.SIGCONT)
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
 
 
 @asynccontextmanager
@@ -305,7 +305,7 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
             gate.open()
             ended = await call(client, "check_run", run=run["run"], wait_s=20)
             assert ended["output"] == {"first": first.pid, "second": second.pid}
-            assert await anyio.to_thread.run_sync(lambda: first.process.wait(10)) == 0
+            assert await anyio.to_thread.run_sync(lambda: first.process.wait(30)) == 0
 
     assert log.read_text().split() == [str(first.pid)]
 
@@ -332,7 +332,7 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 assert taken.summary.taken_up == 0
 
             os.kill(first.pid, signal.SIGKILL)
-            first.process.wait(10)
+            first.process.wait(30)
             with working(path):
                 # The call may have taken effect, so a person is asked.
                 asked = await call(client, "check_run", run=run["run"], wait_s=25)
@@ -376,7 +376,7 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
             run = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=0)
             await until(lambda: log.read_text().count("\n") == 2)
             os.kill(first.pid, signal.SIGKILL)
-            first.process.wait(10)
+            first.process.wait(30)
             async with (
                 Bridge(load_configuration(path), role="front") as bridge,
                 anyio.create_task_group() as group,

@@ -132,7 +132,7 @@ async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGener
     async with (
         Bridge(configuration, toolbox=desk.toolbox, store=":memory:") as bridge,
         anyio.create_task_group() as group,
-        Client(Front(bridge, group, "0").server, read_timeout_seconds=20) as client,
+        Client(Front(bridge, group, "0").server, read_timeout_seconds=60) as client,
     ):
         await bridge.modules.settled(30)
         yield Stage(

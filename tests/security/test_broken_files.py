@@ -135,7 +135,7 @@ async def test_a_host_gets_the_users_tools_and_the_reason_once(project: Path) ->
     program, *arguments = preloaded.python(EXECUTABLE, "serve", "--project", str(project))
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     plan: dict[str, Any] = {"calls": [{"_tool": "own_tool"}], "output": "†results.0"}
-    async with Client(parameters, read_timeout_seconds=20) as client:
+    async with Client(parameters, read_timeout_seconds=60) as client:
         instructions = client.instructions or ""
         found = await client.call_tool("search_tools", {"words": "own_tool"})
         first = await client.call_tool("run_plan", plan)
@@ -163,7 +163,7 @@ async def test_an_unusable_server_is_named_wherever_a_host_meets_it(project: Pat
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     call = {"_tool": "get_current_time", "_module": "bad", "timezone": "UTC"}
     program_text = "import bad\nawait bad.get_current_time(timezone='UTC')"
-    async with Client(parameters, read_timeout_seconds=20) as client:
+    async with Client(parameters, read_timeout_seconds=60) as client:
         found = await client.call_tool("search_tools", {"words": "current time"})
         planned = await client.call_tool("run_plan", {"calls": [call]})
         written = await client.call_tool("run_plan", {"program": program_text})

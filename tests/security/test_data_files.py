@@ -108,7 +108,7 @@ async def test_a_server_writes_its_data_and_the_next_session_has_its_tools(
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
 
     async def session() -> list[str]:
-        async with Client(parameters, read_timeout_seconds=20) as client:
+        async with Client(parameters, read_timeout_seconds=60) as client:
             await client.call_tool("search_tools", {"words": "", "module": "notes"})
             names = [name for name in await all_tools(client) if name.endswith("note")]
             for name in names:

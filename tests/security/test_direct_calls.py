@@ -87,7 +87,7 @@ def person(action: str, **content: Any) -> dict[str, Any]:
 
 
 async def test_a_denied_tool_cannot_be_called_directly(served: tuple[str, Path], era: str) -> None:
-    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+    async with Client(served[0], mode=era, read_timeout_seconds=60) as client:
         said = await refused(client, "delete_repo", x="all")
         assert "denied by the configuration" in said
         assert "nobody deletes here" in said
@@ -99,7 +99,7 @@ async def test_a_denied_tool_cannot_be_called_directly(served: tuple[str, Path],
 async def test_a_direct_call_that_asks_waits_for_a_decision(
     served: tuple[str, Path], era: str, tmp_path: Path
 ) -> None:
-    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+    async with Client(served[0], mode=era, read_timeout_seconds=60) as client:
         result = await client.call_tool(
             "write_note", {"path": str(tmp_path / "note"), "text": LITERAL}
         )
@@ -123,7 +123,7 @@ async def test_a_direct_call_that_is_approved_by_a_form_answers_as_the_tool_does
     served: tuple[str, Path], era: str, transport: str, tmp_path: Path
 ) -> None:
     yes = person("accept", decision="approve")
-    client_of = Client(served[0], mode=era, read_timeout_seconds=20, **yes)
+    client_of = Client(served[0], mode=era, read_timeout_seconds=60, **yes)
     if transport == "stdio":
         client_of = over_stdio(guarded(tmp_path), era, **yes)
 
@@ -143,7 +143,7 @@ async def test_a_direct_call_that_a_person_denies_does_not_run(
     served: tuple[str, Path], era: str, tmp_path: Path
 ) -> None:
     no = person("accept", decision="deny", reason="not today")
-    async with Client(served[0], mode=era, read_timeout_seconds=20, **no) as client:
+    async with Client(served[0], mode=era, read_timeout_seconds=60, **no) as client:
         assert "not today" in await refused(
             client, "write_note", path=str(tmp_path / "note"), text="x"
         )
@@ -182,7 +182,7 @@ async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(
 async def test_a_direct_call_that_asks_takes_no_meta_properties(
     served: tuple[str, Path], era: str
 ) -> None:
-    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+    async with Client(served[0], mode=era, read_timeout_seconds=60) as client:
         assert "no parameter '_each'" in await refused(
             client, "commit", _each=["a", "b"], x="†item"
         )
@@ -201,7 +201,7 @@ async def test_every_direct_call_is_recorded(
     began = time.time()
     info = types.Implementation(name=f"host with {secret}", version="1.2")
     with http_process(configuration) as url:
-        async with Client(url, mode=era, read_timeout_seconds=20, client_info=info) as client:
+        async with Client(url, mode=era, read_timeout_seconds=60, client_info=info) as client:
             await client.call_tool("status", {"x": secret})
             await client.call_tool("status", {"x": "[secret:API_TOKEN]"})
             await refused(client, "delete_repo", x="all")
@@ -248,7 +248,7 @@ async def test_every_direct_call_is_recorded(
 
 async def test_direct_calls_are_recorded_while_the_server_runs(tmp_path: Path) -> None:
     with http_process(guarded(tmp_path)) as url:
-        async with Client(url, mode="legacy", read_timeout_seconds=20) as client:
+        async with Client(url, mode="legacy", read_timeout_seconds=60) as client:
             await client.call_tool("status", {"x": "now"})
             with anyio.fail_after(20):
                 while not recorded(tmp_path):
@@ -301,7 +301,7 @@ async def asking(folder: Path, transport: str, era: str, **keys: Any) -> AsyncGe
 
     start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
     with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
-        async with Client(url, mode=era, read_timeout_seconds=20, **keys) as client:
+        async with Client(url, mode=era, read_timeout_seconds=60, **keys) as client:
             yield client
 
 
@@ -412,7 +412,7 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
     start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
     with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
-        async with Client(url, mode=era, read_timeout_seconds=20) as client:
+        async with Client(url, mode=era, read_timeout_seconds=60) as client:
             await call(client, "add", a=1, b=2)
             run = structured(await client.call_tool("write_note", given))["run"]
             async with httpx.AsyncClient(

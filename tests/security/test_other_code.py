@@ -65,21 +65,21 @@ async def test_a_person_is_asked_before_other_code_runs_under_the_name_of_a_read
         Configuration.model_validate_json(json.dumps(configuration)), toolbox=BOX
     ) as bridge:
         plan = await bridge.run_plan({"calls": [other(activity)]})
-        assert await plan.wait(10) == "needs_approval"
+        assert await plan.wait(30) == "needs_approval"
         assert f"'{activity}'" in str(plan.answer()["approvals"])
         # The offer of a task leaves the code out; its name is no way around that.
         run = await bridge.solve("x", tools=["show"])
         run.submit(0, {"calls": [other(activity)]})
-        assert await run.wait(10) == "needs_approval"
+        assert await run.wait(30) == "needs_approval"
         reads = await bridge.run_plan({"calls": [other("peek")]})
-        assert (await reads.wait(10), reads.value("†results.0")) == ("done", "seen a")
+        assert (await reads.wait(30), reads.value("†results.0")) == ("done", "seen a")
         assert DELETED == []
 
 
 async def test_a_rule_that_denies_the_code_holds_under_every_name() -> None:
     async with Bridge(Configuration.model_validate_json(json.dumps(DENIED)), toolbox=BOX) as bridge:
         run = await bridge.run_plan({"calls": [other("delete")]})
-        await run.wait(10)
+        await run.wait(30)
         assert "denied by policy" in str(run.errors())
         dry = await bridge.dry_run({"calls": [other("delete"), other("peek")]})
         assert [one["read_only"] for one in dry["calls"]] == [False, True]
@@ -103,7 +103,7 @@ async def test_a_tool_of_a_context_runs_under_the_rules_for_the_code_that_it_nam
             context: list[JSON] = [{"type": "tool", "tool": {**definition, "_activity": activity}}]
             run = await bridge.solve("x", context=context)
             run.submit(0, {"calls": [{"_tool": "tidy", "path": "a"}]})
-            assert await run.wait(10) == status
+            assert await run.wait(30) == status
 
         assert run.value("†results.0") == "seen a"
         assert DELETED == []

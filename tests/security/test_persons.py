@@ -72,7 +72,7 @@ def note(path: Path, words: str = "hello") -> dict[str, Any]:
 
 @asynccontextmanager
 async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
-    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=60, **keys) as client:
         yield client
 
 
@@ -287,7 +287,7 @@ async def test_over_http_the_answer_names_the_page_and_the_command(
     for page in (True, False):
         program = preloaded.python(BIN / "ideabridge", *start, *(["--ui"] if page else []))
         with listening(program) as url:
-            async with Client(url, mode=era, read_timeout_seconds=20) as client:
+            async with Client(url, mode=era, read_timeout_seconds=60) as client:
                 run = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
                 told: Any = run.structured_content
                 where = f"on the page {url.removesuffix('/mcp')}/ui/approvals, or " if page else ""

@@ -289,7 +289,7 @@ async def test_the_token_of_the_server_is_a_secret_like_any_other(tmp_path: Path
             Client(
                 streamable_http_client(url, http_client=http),
                 mode="legacy",
-                read_timeout_seconds=20,
+                read_timeout_seconds=60,
             ) as client,
         ):
             result = await client.call_tool("run_plan", echo)
@@ -373,7 +373,7 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
         program, *arguments = command(configuration)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         async with Client(
-            stdio_client(parameters, errlog=stderr), mode="legacy", read_timeout_seconds=20
+            stdio_client(parameters, errlog=stderr), mode="legacy", read_timeout_seconds=60
         ) as client:
             for form in encoded(SECRET).values():
                 result = await client.call_tool("shout", {"x": form})

@@ -66,7 +66,7 @@ class Desk:
         self.left.append((record.id, why))
 
     async def recover(self, bridge: Bridge) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await bridge.recover_runs(self.tell, lambda run: self.taken.append(run.id))
 
 
@@ -94,7 +94,7 @@ async def taken_up(store: Path) -> Desk:
             ended.set()
 
         group.start_soon(recover)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while not (desk.begun.is_set() or ended.is_set()):
                 await anyio.lowlevel.checkpoint()
 
@@ -138,7 +138,7 @@ async def test_a_person_may_take_it_up_and_it_goes_on(tmp_path: Path) -> None:
     desk = Desk(free=True)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.resume(run_id)
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             assert await run.result() == "free"
 
 
@@ -206,7 +206,7 @@ async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) ->
                 ).id
 
             run = await bridge.run(run_id)
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 if process < 5:
                     await at_work.wait()
                 else:

@@ -53,7 +53,7 @@ async def client_of(url: str, token: str = TOKEN) -> AsyncGenerator[Client]:
 async def sign_in(server: Authorized, file: Path, user: ModuleUser | None) -> None:
     server.provider.person = "the owner" if user is None else user.name
     async with Modules(load_configuration(file), person=Browser(), user=user) as modules:
-        await modules.settled(10)
+        await modules.settled(30)
         assert modules["tickets"].status().error is None
 
 
@@ -162,7 +162,7 @@ async def test_a_worker_makes_the_calls_of_a_user_with_their_sign_in(
         await sign_in(server, file, ModuleUser("alice", key))
         where = tmp_path / "ideas.sqlite"
         async with Bridge(load_configuration(file), store=where, role="front") as front:
-            await front.modules.settled(10)
+            await front.modules.settled(30)
             run = await front.run_plan(PLAN, caller=caller)
             async with (
                 Bridge(load_configuration(file), store=where, role="worker") as other,

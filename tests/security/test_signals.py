@@ -166,7 +166,7 @@ def check_end(process: subprocess.Popen[str], number: int) -> None:
     assert len(family) >= 4, family
     deadline = time.monotonic() + 5
     process.send_signal(number)
-    process.wait(timeout=5)
+    process.wait(timeout=30)
     until_ended(family, deadline)
 
 

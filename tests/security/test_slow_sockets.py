@@ -116,7 +116,7 @@ class Served:
 
     def end(self) -> bytes:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
+        self.process.wait(30)
         self._reading.join(10)
         assert self.process.stderr is not None
         self.process.stderr.close()

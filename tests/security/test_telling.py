@@ -85,7 +85,7 @@ async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
     with http_process(
         configured(tmp_path, mcpServers={"telling": module}, expose=["modules"])
     ) as url:
-        async with Client(url, mode=era, read_timeout_seconds=20, **host.callbacks) as client:
+        async with Client(url, mode=era, read_timeout_seconds=60, **host.callbacks) as client:
             if era == "legacy":
                 params = types.SubscribeRequestParams(uri="x://a/")
                 await client.session.send_request(

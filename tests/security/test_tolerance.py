@@ -139,7 +139,7 @@ def test_notes_on_a_result_have_no_words_for_one_user(version: str) -> None:
 async def test_the_words_of_an_error_begin_no_line_of_a_note(tmp_path: Path) -> None:
     entry = hostile(tmp_path / "calls")
     async with modules_of({"m": {**entry, "args": [*entry["args"], "pages"]}}) as modules:
-        await modules["m"].ready(10)
+        await modules["m"].ready(30)
         (note,) = [note for note in modules["m"].status().notes if "page 2" in note]
         assert "\n" not in note
         assert "\x1b" not in note

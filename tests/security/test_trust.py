@@ -237,7 +237,7 @@ def serving(folder: Path, mode: str) -> Client:
     """A client of a server in a folder, as a host starts it."""
     program, *arguments = preloaded.python(EXECUTABLE, "serve", "--project", str(folder))
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-    return Client(parameters, mode=mode, read_timeout_seconds=20)
+    return Client(parameters, mode=mode, read_timeout_seconds=60)
 
 
 # -- exactly this content --------------------------------------------------------------------------
@@ -468,7 +468,7 @@ async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly
     )
     program, *arguments = preloaded.python(EXECUTABLE, "serve")
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-    async with Client(parameters, read_timeout_seconds=20) as client:
+    async with Client(parameters, read_timeout_seconds=60) as client:
         # Both servers are up then.
         for module in ("time", "theirs"):
             await client.call_tool("search_tools", {"words": "", "module": module})

@@ -112,7 +112,7 @@ async def test_changes_of_views_are_told_of_an_allowed_module_alone(tmp_path: Pa
 
         await client.call_tool("evil_touch", {})
         await client.call_tool("good_touch", {})
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await two.wait()
 
         assert "ui://good/run" in changed

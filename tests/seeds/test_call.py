@@ -171,5 +171,5 @@ async def test_independent_calls_run_at_once() -> None:
 
     calls: list[JSONObject] = [{"_tool": "work", "name": name} for name in "abc"]
     async with Bridge(toolbox=Toolbox(work)) as bridge, bridge.session() as session:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             assert await session.run_all(calls) == ["a", "b", "c"]

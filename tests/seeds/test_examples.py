@@ -67,7 +67,7 @@ async def test_both_examples_of_instancing_run_in_python(tools: Path) -> None:
     async with Bridge(toolbox=toolbox(tools)) as bridge:
         run = await bridge.solve(**json.loads(INSTANCES))
         run.submit(0, json.loads(PLAN))
-        assert await run.wait(10) == "needs_solution"
+        assert await run.wait(30) == "needs_solution"
         assert run.state == STATES
         run.submit(1, json.loads(END))
         assert await run.result() == "positive"

@@ -103,7 +103,7 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
             for _ in range(2)
         ]
         for run in ran:
-            assert await run.wait(10) == "done"
+            assert await run.wait(30) == "done"
 
         # The same plan over the same states gives the same, each time.
         assert ran[0].state == ran[1].state

@@ -76,7 +76,7 @@ async def test_only_calls_that_are_ready_are_put_before_a_person_and_those_that_
     ]
     async with Bridge(toolbox=Toolbox(send, fail), approver=person) as bridge:
         run = await bridge.run_plan(read_plan({"calls": calls}))
-        assert await run.wait(10) == "done"
+        assert await run.wait(30) == "done"
         assert run.state == {"receipt": "sent first", "again": "sent sent first"}
 
     # The second was asked about when its value was there, and the fourth, which cannot run, never.

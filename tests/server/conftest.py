@@ -18,7 +18,7 @@ def shared_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 @pytest.fixture(params=ERAS)
 async def client(request: pytest.FixtureRequest, shared_url: str) -> AsyncGenerator[Client]:
-    async with Client(shared_url, mode=request.param, read_timeout_seconds=20) as client:
+    async with Client(shared_url, mode=request.param, read_timeout_seconds=60) as client:
         yield client
 
 

@@ -81,7 +81,7 @@ async def over_stdio(
     """A client of a server process of its own."""
     program, *arguments = start(configuration)
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-    async with Client(parameters, mode=mode, read_timeout_seconds=20, **keys) as client:
+    async with Client(parameters, mode=mode, read_timeout_seconds=60, **keys) as client:
         yield client
 
 
@@ -105,7 +105,7 @@ def listening(program: Sequence[str], **environment: str) -> Generator[str]:
         yield line.split()[-1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=5)
+        process.communicate(timeout=30)
 
 
 def structured(result: types.CallToolResult) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Heard:
         self._changed = anyio.Event()
 
     async def until(self, method: str, times: int = 1) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while self.methods.count(method) < times:
                 await self._changed.wait()
 

@@ -30,7 +30,7 @@ async def test_clients_of_both_eras_hear_of_a_new_tool_over_http(shared_url: str
         assert capabilities.tools is not None
         assert capabilities.tools.list_changed is True
         await call(new, "run_plan", **PLAN, save_as="announced_over_http")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             event = await anext(aiter(listening))
         assert type(event).__name__ == "ToolsListChanged"
         await heard.until("notifications/tools/list_changed")

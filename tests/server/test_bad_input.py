@@ -183,7 +183,7 @@ class Raw:
         return self.answer()
 
     def end(self) -> tuple[bytes, bytes]:
-        return self.process.communicate(timeout=5)
+        return self.process.communicate(timeout=30)
 
 
 def called(arguments: str, request_id: int = 7) -> bytes:

@@ -72,7 +72,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @asynccontextmanager
 async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
-    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=60, **keys) as client:
         yield client
 
 
@@ -344,7 +344,7 @@ async def test_forms_go_to_the_caller_with_the_token(era: str, tmp_path: Path) -
             Client(
                 streamable_http_client(url, http_client=authorised),
                 mode=era,
-                read_timeout_seconds=20,
+                read_timeout_seconds=60,
                 **always(said("approve")),
             ) as client,
         ):
@@ -367,7 +367,7 @@ async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: 
     async def waiting(client: Client) -> None:
         told.update(await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=20))
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with (
             over_http(url, "legacy", **person(answer)) as client,
             over_http(url, "legacy", **always(said("approve"))) as other,
@@ -389,7 +389,7 @@ async def test_a_form_nobody_answers_is_withdrawn_when_the_request_has_waited_en
         await anyio.sleep_forever()
         raise AssertionError
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with over_http(url, "legacy", **person(answer)) as client:
             told = await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=0.2)
             assert told["status"] == "needs_approval"
@@ -402,7 +402,7 @@ async def test_a_time_out_denies_while_the_form_is_out(tmp_path: Path) -> None:
         raise AssertionError
 
     configuration = configured(tmp_path, approval={"timeout_seconds": 0.3})
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with over_stdio(configuration, "legacy", **person(answer)) as client:
             done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
 

@@ -37,7 +37,7 @@ async def test_modules_and_tool_files_are_called_directly(tmp_path: Path) -> Non
     )
     with http_process(configuration) as url:
         for number, mode in enumerate(ERAS, 1):
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 await called_directly(client, repository, tmp_path / mode, number)
 
 
@@ -143,7 +143,7 @@ async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -
     )
     with http_process(configuration) as url:
         for mode in ERAS:
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 await whole_or_refused(client)
 
 
@@ -165,7 +165,7 @@ async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> 
 
     with http_process(configuration) as url:
         for mode in ERAS:
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 assert structured(await sized(client, 350_001)) == {"log": "x" * 350_001}
                 # Text and structured content together are larger than an event.
                 late = await sized(client, 700_000)
@@ -247,7 +247,7 @@ async def test_results_of_a_direct_call_arrive_as_they_were_sent(tmp_path: Path)
 
     with http_process(configuration) as url:
         for mode in ERAS:
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 await arrives_as_sent(client)
 
 
@@ -305,8 +305,8 @@ async def test_a_client_with_many_direct_calls_does_not_hold_up_another_one(
 ) -> None:
     with http_process(one_at_a_time(tmp_path)) as url:
         async with (
-            Client(url, mode="legacy", read_timeout_seconds=20) as busy,
-            Client(url, mode="legacy", read_timeout_seconds=20) as other,
+            Client(url, mode="legacy", read_timeout_seconds=60) as busy,
+            Client(url, mode="legacy", read_timeout_seconds=60) as other,
             anyio.create_task_group() as group,
         ):
             calls = Queued(gate, group)
@@ -322,7 +322,7 @@ async def test_clients_that_call_directly_take_turns_with_runs(tmp_path: Path, g
     with http_process(one_at_a_time(tmp_path)) as url:
         async with AsyncExitStack() as stack:
             clients = [
-                await stack.enter_async_context(Client(url, mode=mode, read_timeout_seconds=20))
+                await stack.enter_async_context(Client(url, mode=mode, read_timeout_seconds=60))
                 for mode in ("legacy", "auto", "legacy", "auto", "auto")
             ]
             group = await stack.enter_async_context(anyio.create_task_group())

@@ -199,7 +199,7 @@ async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_
     )
     with http_process(configuration) as url:
         for mode in ERAS:
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            async with Client(url, mode=mode, read_timeout_seconds=60) as client:
                 assert len(text(await client.call_tool("steps", given))) > 440_000
                 late = await client.call_tool("steps", given, progress_callback=on_progress)
                 if mode == "legacy":

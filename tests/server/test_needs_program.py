@@ -648,7 +648,7 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
             )
         else:
             url = stack.enter_context(http_process(configuration))
-            opened = Client(url, mode=era, read_timeout_seconds=20, elicitation_callback=answer)
+            opened = Client(url, mode=era, read_timeout_seconds=60, elicitation_callback=answer)
             client = await stack.enter_async_context(opened)
 
         await by_hand(client, work)

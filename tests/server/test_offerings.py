@@ -122,7 +122,7 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
                 await new.call_tool("test_touch", {"uri": WATCHED})
                 await heard.until("notifications/resources/updated")
                 told: list[str] = []
-                with anyio.fail_after(10):
+                with anyio.fail_after(20):
                     async for event in events:
                         told.append(type(event).__name__)
                         if "ResourceUpdated" in told and "PromptsListChanged" in told:
@@ -133,7 +133,7 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
                 types.EmptyResult,
             )
             # A module of the handshake era is told that nobody listens any more.
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 while text(await new.call_tool("test_touch", {"uri": WATCHED})) != "subscribed: []":
                     pass
 

@@ -144,13 +144,13 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
     # The first to ask of a module of 2025 is asked alone: it is known then that it asks.
     first = Person(filled(name="first", seats=1))
     async with Client(
-        url, mode=client_era, read_timeout_seconds=20, elicitation_callback=first
+        url, mode=client_era, read_timeout_seconds=60, elicitation_callback=first
     ) as client:
         await call(client, "run_plan", **book("first"))
 
     async def ask(who: str) -> None:
         async with Client(
-            url, mode=client_era, read_timeout_seconds=20, elicitation_callback=people[who]
+            url, mode=client_era, read_timeout_seconds=60, elicitation_callback=people[who]
         ) as client:
             told = await call(client, "run_plan", **book(who))
             assert told["output"].startswith(f"{who}:\n")

@@ -86,7 +86,7 @@ async def test_direct_calls(client: Client) -> None:
 async def test_plans(client: Client, tool: str, module: str | None, why: str) -> None:
     named = {} if module is None else {"_module": module}
     # A server that has refused the handshake is not waited for.
-    with anyio.fail_after(15):
+    with anyio.fail_after(20):
         told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
     assert why in told
 
@@ -136,7 +136,7 @@ async def test_a_plan_that_names_its_modules_waits_for_no_other(
     configuration = configured(tmp_path, mcpServers=modules, approval="allow_all")
     async with over_stdio(configuration, "legacy") as client:
         await call(client, "run_plan", calls=[{"_tool": "send", "_module": "mail", "x": "hello"}])
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert why in await refused(
                 client, "run_plan", calls=[{"_tool": tool, "_module": module}]
             )

@@ -67,7 +67,7 @@ def url(shared: tuple[Path, str]) -> str:
 
 
 def over_http(url: str, mode: str, **keys: Any) -> Client:
-    return Client(url, mode=mode, read_timeout_seconds=20, **keys)
+    return Client(url, mode=mode, read_timeout_seconds=60, **keys)
 
 
 class Thinking(Model):
@@ -225,7 +225,7 @@ async def test_every_round_of_a_plans_room_may_land_on_another_process(latent: P
             Client(
                 streamable_http_client(first, http_client=http),
                 mode="auto",
-                read_timeout_seconds=20,
+                read_timeout_seconds=60,
                 **model.keys,
             ) as client,
         ):
@@ -325,7 +325,7 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
     refusing = Model(*[types.ErrorData(code=-1, message="User rejected sampling request")] * 2)
     arguments = {**SPELL, "input": {"a": 3, "b": 4}}
     with http_process(latent) as url:
-        async with Client(url, mode="auto", read_timeout_seconds=20, **refusing.keys) as client:
+        async with Client(url, mode="auto", read_timeout_seconds=60, **refusing.keys) as client:
             for _ in range(2):
                 with pytest.raises(MCPError, match="User rejected"):
                     await client.call_tool("run_plan", arguments)
@@ -406,10 +406,10 @@ async def test_two_that_ask_for_a_plan_put_its_request_to_the_model_once(latent:
     async def waiting(client: Client) -> None:
         results.append(await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2}))
 
-    with anyio.fail_after(15), http_process(latent) as url:
+    with anyio.fail_after(20), http_process(latent) as url:
         async with (
-            Client(url, mode="auto", read_timeout_seconds=20, **model.keys) as client,
-            Client(url, mode="auto", read_timeout_seconds=20, **model.keys) as other,
+            Client(url, mode="auto", read_timeout_seconds=60, **model.keys) as client,
+            Client(url, mode="auto", read_timeout_seconds=60, **model.keys) as other,
             anyio.create_task_group() as group,
         ):
             group.start_soon(waiting, client)

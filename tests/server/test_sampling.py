@@ -64,7 +64,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 @asynccontextmanager
 async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
-    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=60, **keys) as client:
         yield client
 
 
@@ -201,7 +201,7 @@ async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
             Client(
                 streamable_http_client(first, http_client=http),
                 mode="auto",
-                read_timeout_seconds=20,
+                read_timeout_seconds=60,
                 **model.keys,
             ) as client,
         ):
@@ -618,7 +618,7 @@ async def test_a_solution_handed_in_meanwhile_withdraws_the_question(url: str) -
     async def waiting(client: Client) -> None:
         told.update(await call(client, "solve", **ADD))
 
-    with anyio.fail_after(15):
+    with anyio.fail_after(20):
         async with (
             over_http(url, "legacy", **model.keys) as client,
             over_http(url, "legacy") as other,
@@ -635,7 +635,7 @@ async def test_a_solution_handed_in_meanwhile_withdraws_the_question(url: str) -
 async def test_an_answer_that_does_not_come_in_time_leaves_the_turn_open(url: str) -> None:
     model = Model(SUM)
     model.then = anyio.sleep_forever
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with over_http(url, "legacy", **model.keys) as client:
             told = await call(client, "solve", **ADD, wait_s=0.2)
             assert told["status"] == "needs_solution"

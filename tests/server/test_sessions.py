@@ -213,9 +213,9 @@ async def test_a_session_is_published_at_the_command_line(
 async def test_conversations_that_cannot_be_told_apart_are_listed(tmp_path: Path) -> None:
     with http_process(exposing(tmp_path)) as url:
         async with (
-            Client(url, mode="legacy", read_timeout_seconds=20) as one,
-            Client(url, mode="legacy", read_timeout_seconds=20) as two,
-            Client(url, mode="auto", read_timeout_seconds=20) as stateless,
+            Client(url, mode="legacy", read_timeout_seconds=60) as one,
+            Client(url, mode="legacy", read_timeout_seconds=60) as two,
+            Client(url, mode="auto", read_timeout_seconds=60) as stateless,
         ):
             await call(one, "add", a=1, b=1)
             await call(two, "add", a=2, b=2)

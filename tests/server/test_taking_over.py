@@ -96,7 +96,7 @@ class Waiting:
             )
 
     async def connect(self, url: str, era: str, model: Model, run: str) -> None:
-        async with Client(url, mode=era, read_timeout_seconds=20, **model.keys) as client:
+        async with Client(url, mode=era, read_timeout_seconds=60, **model.keys) as client:
             await self.ask(client, run)
         self.gone.set()
 
@@ -108,7 +108,7 @@ class Waiting:
 
 async def begun(url: str, era: str, arguments: dict[str, Any]) -> str:
     """A run of a plan that is answered by sampling, and that nobody waits for."""
-    async with Client(url, mode=era, read_timeout_seconds=20, **Asked("nobody").keys) as client:
+    async with Client(url, mode=era, read_timeout_seconds=60, **Asked("nobody").keys) as client:
         return (await call(client, "run_plan", **arguments, wait_s=0))["run"]
 
 
@@ -239,7 +239,7 @@ async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) 
             await one.gone.wait()
 
     last = Asked("last", 1)
-    async with Client(url, mode=era, read_timeout_seconds=20, **last.keys) as client:
+    async with Client(url, mode=era, read_timeout_seconds=60, **last.keys) as client:
         assert (await call(client, "check_run", run=run))["output"] == ["1 by last"]
 
 

@@ -48,7 +48,7 @@ async def cut_off(store: Path, calls: list[JSON], expected: int) -> str:
     payments = Payments(open=False, expected=expected)
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=store) as bridge:
         run = await bridge.run_plan(read_plan({"calls": calls}))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await payments.begun.wait()
         return run.id
 
@@ -90,7 +90,7 @@ async def test_a_decision_on_an_unknown_outcome_ends_the_call(
         assert isinstance(entry, dict)
         value = "by bank" if decision == "value" else None
         run.decide(str(entry["approval"]), decision, by="Ann", value=value)
-        assert await run.wait(10) in ("done", "failed")
+        assert await run.wait(30) in ("done", "failed")
 
         trace, history = folded(bridge, run_id)
         [progress] = run.calls()
@@ -151,7 +151,7 @@ async def test_each_item_ends_by_its_own_decision(tmp_path: Path) -> None:
             value = "by bank" if decision == "value" else None
             run.decide(str(entry["approval"]), decision, by="Ann", value=value)
 
-        assert await run.wait(10) in ("done", "failed")
+        assert await run.wait(30) in ("done", "failed")
         trace, _ = folded(bridge, run_id)
         [bar] = trace.bars
         assert bar.status == run.calls()[0].status.value == "failed"

@@ -120,7 +120,7 @@ async def test_what_a_server_over_http_publishes_one_on_stdio_announces_and_answ
     heard = Heard()
     with listening(served(configuration, "--http", "127.0.0.1:0")) as url:
         async with (
-            Client(url, mode=mode, read_timeout_seconds=20) as one,
+            Client(url, mode=mode, read_timeout_seconds=60) as one,
             over_stdio(configuration, mode, served, message_handler=heard) as other,
             told(other, mode, heard) as changed,
         ):

@@ -199,14 +199,14 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
         {"mcpServers": modules, "approval": "allow_all"}, project=tmp_path
     )
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
-        await bridge.modules["mail"].ready(10)
+        await bridge.modules["mail"].ready(30)
 
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         gate.open()
         plan = read_plan({"calls": [{"_tool": "search", "place": "inbox", "_outputPath": "found"}]})
         # Nobody waits for a module that cannot have the tool.
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             run = await bridge.run_plan(plan)
             assert '"inbox"' in str(await run.result())
 
@@ -229,7 +229,7 @@ async def test_another_module_of_the_same_name_does_not_take_the_list_over(tmp_p
         async with fronted(tmp_path, {"mail": other}) as front:
             bridge = front.catalogue.bridge
             assert [tool.name for tool in bridge.offer.known if tool.module] == []
-            await bridge.modules.settled(10)
+            await bridge.modules.settled(30)
 
 
 async def test_what_is_missing_is_named(
@@ -242,7 +242,7 @@ async def test_what_is_missing_is_named(
         "trees": plain(tmp_path, "trees", "climb"),
     }
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
-        await front.catalogue.bridge.modules["trees"].ready(10)
+        await front.catalogue.bridge.modules["trees"].ready(30)
         assert "climb" in await all_tools(client)
         for words in ("hum a song", "climb"):
             result = await client.call_tool("search_tools", {"words": words})
@@ -276,10 +276,10 @@ async def test_a_name_goes_on_meaning_its_tool_when_another_comes(
     }
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         bridge = front.catalogue.bridge
-        await bridge.modules["mail"].ready(10)
+        await bridge.modules["mail"].ready(30)
         assert "search" in text(await client.call_tool("search", {"x": "oak"}))
         gate.open()
-        await bridge.modules["web"].ready(10)
+        await bridge.modules["web"].ready(30)
         assert {"search", "web_search"} <= (await all_tools(client)).keys()
         assert '"tool": "search"' in text(await client.call_tool("search", {"x": "oak"}))
 
@@ -517,7 +517,7 @@ async def test_a_list_that_arrives_late_is_announced(
     modules = {"fast": lists("plain")}
     async with fronted(tmp_path, modules) as front:
         module = front.catalogue.bridge.modules["fast"]
-        await module.ready(10)
+        await module.ready(30)
         offered = module.offered
 
         async def slowly(kind: Any) -> Any:
@@ -531,7 +531,7 @@ async def test_a_list_that_arrives_late_is_announced(
             names = [one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts]
             assert "e0" not in names
             late.set()
-            with anyio.fail_after(10):
+            with anyio.fail_after(20):
                 while not arrived:
                     await anyio.lowlevel.checkpoint()
 

@@ -69,7 +69,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
         with http_process(configuration) as url:
             for asked, era in enumerate(ERAS):
                 name = f"plus_one_{era}"
-                async with Client(url, mode=era, read_timeout_seconds=20) as client:
+                async with Client(url, mode=era, read_timeout_seconds=60) as client:
                     told = await publish(client, "solve", name)
                     assert told["answer"] == "solve"
                     definition = (await all_tools(client))[name]
@@ -124,7 +124,7 @@ async def test_over_http_too_the_clients_model_solves_a_published_idea_anew(
     era: str, shared_url: str
 ) -> None:
     model = Model(WRONG, SOLUTION, SOLUTION)
-    async with Client(shared_url, mode=era, read_timeout_seconds=20, **model.keys) as client:
+    async with Client(shared_url, mode=era, read_timeout_seconds=60, **model.keys) as client:
         await solved_anew(client, model, f"sampled_{era}")
 
 

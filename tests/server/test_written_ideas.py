@@ -135,7 +135,7 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
         await answers(host)
 
     with http_process(here) as url:
-        async with Client(url, mode=ERAS[-1], read_timeout_seconds=20) as other:
+        async with Client(url, mode=ERAS[-1], read_timeout_seconds=60) as other:
             await answers(other)
 
     exported = tmp_path / "exported"

@@ -233,7 +233,7 @@ async def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
         release.wait(20)
 
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(call, stuck, nothing)
                 await anyio.to_thread.run_sync(started.wait)

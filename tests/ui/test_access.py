@@ -490,7 +490,7 @@ def test_no_link_is_written_to_where_logs_come_from(
             assert "Sign out" in owner.get("/ui/runs").text
 
         process.terminate()
-        out, log = process.communicate(timeout=10)
+        out, log = process.communicate(timeout=30)
 
     said = "".join([*lines, log, out])
     assert re.search(r"  http://\S+/ui/\n", said)

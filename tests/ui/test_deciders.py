@@ -60,7 +60,7 @@ WAYS: Final[dict[str, tuple[dict[str, str] | None, str]]] = {
 
 
 async def by_the_assistant(site: str, here: Path) -> str:
-    async with Client(f"{site}mcp", mode="auto", read_timeout_seconds=20) as assistant:
+    async with Client(f"{site}mcp", mode="auto", read_timeout_seconds=60) as assistant:
         asked = await call(assistant, "run_plan", calls=[REFUND])
         made = [{"approval": asked["approvals"][0]["approval"], "decision": "approve"}]
         await call(assistant, "decide_approval", run=asked["run"], decisions=made)
@@ -73,14 +73,14 @@ async def in_a_form(site: str, here: Path) -> str:
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     async with Client(
-        f"{site}mcp", mode="auto", read_timeout_seconds=20, elicitation_callback=answer
+        f"{site}mcp", mode="auto", read_timeout_seconds=60, elicitation_callback=answer
     ) as assistant:
         return str((await call(assistant, "run_plan", calls=[REFUND]))["run"])
 
 
 async def waiting(site: str) -> tuple[str, str]:
     """(id, approval) of a run that waits."""
-    async with Client(f"{site}mcp", mode="auto", read_timeout_seconds=20) as assistant:
+    async with Client(f"{site}mcp", mode="auto", read_timeout_seconds=60) as assistant:
         asked = await call(assistant, "run_plan", calls=[REFUND])
     return str(asked["run"]), str(asked["approvals"][0]["approval"])
 
@@ -225,7 +225,7 @@ async def test_every_place_says_who_decided(
 
     assert main(["runs", "show", run, "--store", str(here / STORE), "--project", str(here)]) == 0
     told = [page, detail, capsys.readouterr().out]
-    async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=20) as assistant:
+    async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=60) as assistant:
         told.append(json.dumps(await call(assistant, "check_run", run=run)))
 
     if journaled is None:
@@ -251,7 +251,7 @@ async def test_every_place_says_who_decided(
 async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Path]) -> None:
     url, here = site
     calls = [REFUND, {**REFUND, "order": 2}]
-    async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=20) as assistant:
+    async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=60) as assistant:
         asked = await call(assistant, "run_plan", calls=calls)
 
     run = asked["run"]

@@ -76,7 +76,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Generator[Raw]:
         )
     )
     yield server
-    server.process.communicate(timeout=5)
+    server.process.communicate(timeout=30)
 
 
 def request(**members: Any) -> bytes:
