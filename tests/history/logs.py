@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from ideabridge.bridge.store.sqlite import sqlite3
 
 Line = dict[str, Any]
 
@@ -18,6 +22,12 @@ def write(path: Path, lines: list[Line | str], *, after: str = "\n") -> Path:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     with path.open("a", encoding="utf-8") as file:
         file.write("\n".join(texts) + after)
+    return path
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
     return path
 
 
@@ -128,6 +138,110 @@ class Codex:
             call_id=call,
             output=f"Wall time: 0.0050 seconds\nOutput:\n{output}",
         )
+
+
+class Copilot:
+    """Makes the lines of a log of Copilot CLI."""
+
+    def __init__(self, session: str = "c-1", start: datetime = START) -> None:
+        self.clock = Clock(start)
+        self.lines: list[Line | str] = []
+        context = {"cwd": "/home/ann/shop"}
+        self.event("session.start", sessionId=session, version=1, context=context)
+
+    def event(self, kind: str, **data: object) -> None:
+        self.lines.append(
+            {
+                "type": kind,
+                "data": data,
+                "id": f"e-{len(self.lines)}",
+                "timestamp": self.clock.tick(),
+                "parentId": None,
+            }
+        )
+
+    def calls(self, call: str, server: str, tool: str, arguments: Line, **end: object) -> None:
+        self.event(
+            "tool.execution_start",
+            toolCallId=call,
+            toolName=f"{server}-{tool}",
+            mcpServerName=server,
+            mcpToolName=tool,
+            arguments=arguments,
+        )
+        self.event("tool.execution_complete", toolCallId=call, **end)
+
+
+class Gemini:
+    """Makes the lines of a log of Gemini CLI."""
+
+    def __init__(self, session: str = "g-1", start: datetime = START) -> None:
+        self.clock = Clock(start)
+        head = {"sessionId": session, "projectHash": "h", "startTime": self.clock.tick()}
+        self.lines: list[Line | str] = [head]
+
+    def _message(self, own: str, kind: str, **more: object) -> None:
+        self.lines.append({"id": own, "timestamp": self.clock.tick(), "type": kind, **more})
+
+    def asks(self, words: str) -> None:
+        self._message(f"p-{len(self.lines)}", "user", content=[{"text": words}])
+
+    def uses(self, message: str, call: str, name: str, arguments: Line) -> None:
+        """A call without a result, in a message that is written again when it has ended."""
+        self._call(message, {"id": call, "name": name, "args": arguments, "status": "executing"})
+
+    def calls(
+        self, message: str, call: str, name: str, arguments: Line, status: str, response: Line
+    ) -> None:
+        function = {"id": call, "name": name, "response": response}
+        self._call(
+            message,
+            {
+                "id": call,
+                "name": name,
+                "args": arguments,
+                "status": status,
+                "result": [{"functionResponse": function}],
+            },
+        )
+
+    def _call(self, message: str, call: Line) -> None:
+        timestamp = self.clock.tick(0.5)
+        self._message(message, "gemini", toolCalls=[{**call, "timestamp": timestamp}])
+
+
+def database(folder: Path, parts: Sequence[tuple[str, str, Line | str | bytes]]) -> Path:
+    """Write a database of opencode with parts: of which session, of whose message, and what they
+    hold.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "opencode.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "CREATE TABLE IF NOT EXISTS session(id TEXT PRIMARY KEY, directory TEXT, title TEXT, "
+            "parent_id TEXT);"
+            "CREATE TABLE IF NOT EXISTS message(id TEXT PRIMARY KEY, session_id TEXT, "
+            "time_created INTEGER, data TEXT);"
+            "CREATE TABLE IF NOT EXISTS part(id TEXT PRIMARY KEY, message_id TEXT, "
+            "session_id TEXT, data TEXT);"
+        )
+        for session in dict.fromkeys(session for session, _, _ in parts):
+            connection.execute(
+                "INSERT INTO session VALUES (?, '/home/ann/shop', 't', NULL)", (session,)
+            )
+        for number, (session, role, data) in enumerate(parts):
+            own = f"{session}-{number:03}"
+            said = json.dumps({"role": role})
+            connection.execute(
+                "INSERT INTO message VALUES (?, ?, ?, ?)", (f"msg_{own}", session, number, said)
+            )
+            content = json.dumps(data) if isinstance(data, dict) else data
+            connection.execute(
+                "INSERT INTO part VALUES (?, ?, ?, CAST(? AS TEXT))",
+                (f"prt_{own}", f"msg_{own}", session, content),
+            )
+        connection.commit()
+    return path
 
 
 def text(value: str) -> list[Line]:

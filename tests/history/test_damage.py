@@ -5,19 +5,17 @@ and what was not read is counted.
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ideabridge.bridge.history import claude_code, codex, conversation
-from ideabridge.bridge.history.conversation import Conversation, Names, find_logs
+from ideabridge.bridge.history import codex, conversation
+from ideabridge.bridge.history.conversation import Names, find_logs
 from ideabridge.bridge.history.salvage import salvage
 
-from .logs import ClaudeCode, Codex, Line, text, write
+from .logs import Codex, Line, text, write
 
 NAMES = Names(["git"])
 
@@ -180,186 +178,3 @@ def test_calls_of_a_script_are_read_and_a_script_without_them_is_counted(tmp_pat
     (found,) = codex.read_log(write(tmp_path / "rollout-2.jsonl", log.lines), NAMES)
     assert [call.result for call in found.calls] == ["result 1", "result 2"]
     assert found.skipped == {}
-
-
-# -- many logs, damaged as public reports describe it ----------------------------------------------
-
-
-class Damaged:
-    """A log with some calls, and what was done to it.
-
-    Attributes:
-        calls: how many calls it has. The arguments of each have its number, and so has its result.
-        lines: the lines, each with its number of the call, or None.
-        damages: the names of the damages.
-    """
-
-    def __init__(self, host: str, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.calls = self.random.randint(1, 8)
-        self.numbered = self.random.random() < 0.5
-        self.with_events = self.random.random() < 0.8
-        made = self._claude() if host == "claude-code" else self._codex()
-        self.lines = [json.dumps(each).encode() + b"\n" for each in made]
-        self.damages: list[str] = []
-        self.is_silent = False
-        for _ in range(self.random.randint(0, 3)):
-            damage = self.random.choice(DAMAGES)
-            self.damages.append(damage.__name__)
-            damage(self)
-
-    def _id(self, number: int) -> str:
-        return f"call_{number % 2}" if self.numbered else f"toolu_01{number:020}x"
-
-    def _claude(self) -> list[Any]:
-        log = ClaudeCode()
-        log.asks("Look")
-        for number in range(self.calls):
-            if self.random.random() < 0.2:
-                log.asks(f"And {number}?")
-            log.calls(self._id(number), "mcp__git__log", {"n": number}, f"result {number}")
-        parent = None
-        for each in log.lines:
-            assert isinstance(each, dict)
-            each["parentUuid"] = parent
-            parent = each["uuid"]
-        return log.lines
-
-    def _codex(self) -> list[Any]:
-        log = Codex()
-        log.asks("Look")
-        for number in range(self.calls):
-            whole = {"Ok": {"content": text(f"result {number}")}}
-            log.calls(self._id(number), "git", "log", {"n": number}, whole, f"result {number}")
-            if not self.with_events:
-                del log.lines[-2]
-        return log.lines
-
-    def place(self, last: int = 0) -> int:
-        return self.random.randrange(max(1, len(self.lines) - last))
-
-    def cut_of(self, data: bytes) -> bytes:
-        return data[: self.random.randrange(1, max(2, len(data) - 2))]
-
-
-def cut_off(log: Damaged) -> None:
-    place = log.place()
-    log.lines[place] = log.cut_of(log.lines[place]) + b"\n"
-
-
-def spliced(log: Damaged) -> None:
-    place = log.place(1)
-    log.lines[place] = log.cut_of(log.lines[place])
-
-
-def without_break(log: Damaged) -> None:
-    place = log.place(1)
-    log.lines[place] = log.lines[place].rstrip(b"\n")
-
-
-def zero_bytes(log: Damaged) -> None:
-    place = log.place()
-    log.lines[place] = b"\0" * log.random.randrange(1, 4000) + log.lines[place]
-
-
-def bad_byte(log: Damaged) -> None:
-    place = log.place()
-    data = bytearray(log.lines[place])
-    data[log.random.randrange(len(data))] = 0xFF
-    log.lines[place] = bytes(data)
-
-
-def inside(log: Damaged) -> None:
-    place = log.place(1)
-    outer = log.lines[place]
-    if place + 1 < len(log.lines) and len(outer) > 3:
-        middle = log.random.randrange(1, len(outer) - 2)
-        inner = log.lines.pop(place + 1).rstrip(b"\n")
-        log.lines[place] = outer[:middle] + inner + outer[middle:]
-
-
-def twice(log: Damaged) -> None:
-    place = log.place()
-    log.lines.insert(log.random.randrange(place, len(log.lines)) + 1, log.lines[place])
-
-
-def late(log: Damaged) -> None:
-    place = log.place(1)
-    log.lines[place : place + 2] = reversed(log.lines[place : place + 2])
-
-
-def gone(log: Damaged) -> None:
-    log.is_silent = True
-    del log.lines[log.place()]
-
-
-def garbage(log: Damaged) -> None:
-    log.lines.insert(log.place(), log.random.randbytes(log.random.randrange(1, 60)) + b"\n")
-
-
-def ended(log: Damaged) -> None:
-    log.lines[-1] = log.cut_of(log.lines[-1])
-
-
-DAMAGES: list[Callable[[Damaged], None]] = [
-    cut_off,
-    spliced,
-    without_break,
-    zero_bytes,
-    bad_byte,
-    inside,
-    twice,
-    late,
-    gone,
-    garbage,
-    ended,
-]
-
-READERS = {"claude-code": claude_code.read_log, "codex": codex.read_log}
-
-
-def check(host: str, seed: int, folder: Path) -> None:
-    log = Damaged(host, seed)
-    path = folder / "rollout-1.jsonl"
-    path.write_bytes(b"".join(log.lines))
-    os.utime(path, (0, 0))
-    conversations: list[Conversation] = READERS[host](path, NAMES)
-    calls = [call for each in conversations for call in each.calls]
-    said = f"seed {seed}, {log.damages}, {[(call.arguments, call.result) for call in calls]}"
-
-    certain = [call for call in calls if not call.doubt]
-    numbers = [call.arguments.get("n") for call in certain]
-    assert len(set(map(str, numbers))) == len(numbers), said
-    assert all(number in range(log.calls) for number in numbers), said
-    for call in certain:
-        if call.missing is None:
-            assert call.result == f"result {call.arguments['n']}", said
-
-    for each in conversations:
-        times = [call.time for call in each.calls if call.time is not None]
-        assert times == sorted(times), said
-
-    skipped = sum(sum(each.skipped.values()) for each in conversations)
-    noticed = skipped + sum(each.repaired for each in conversations)
-    whole = [call for call in certain if call.missing is None]
-    if len(whole) < log.calls and not log.is_silent:
-        assert noticed, said
-    if not log.damages:
-        assert (len(whole), skipped) == (log.calls, 0), said
-    # Damages that lose nothing cost nothing.
-    if set(log.damages) <= {"without_break", "zero_bytes", "twice", "late"}:
-        assert len(whole) == log.calls, said
-
-
-@pytest.mark.parametrize("host", READERS)
-@pytest.mark.parametrize("part", range(5))
-def test_damaged_logs(host: str, part: int, tmp_path: Path) -> None:
-    for seed in range(part * 100, part * 100 + 100):
-        check(host, seed, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("host", READERS)
-def test_many_damaged_logs(host: str, tmp_path: Path) -> None:
-    for seed in range(1000, 6000):
-        check(host, seed, tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from ideabridge.bridge.history.conversation import (
     find_logs,
 )
 from ideabridge.bridge.lifting.function import read_function
-from ideabridge.bridge.store.sqlite import sqlite3
 
-from .logs import START, Clock, Line, write
+from .logs import START, Copilot, Line, database, write
 from .test_import import bridge, home, taken
 
 __all__ = ["bridge", "home"]
@@ -34,38 +32,6 @@ def results(conversation: Conversation) -> list[tuple[Any, Any]]:
 
 
 # -- Copilot CLI -----------------------------------------------------------------------------------
-
-
-class Copilot:
-    """Makes the lines of a log of Copilot CLI."""
-
-    def __init__(self, session: str = "c-1") -> None:
-        self.clock = Clock()
-        self.lines: list[Line | str] = []
-        context = {"cwd": "/home/ann/shop"}
-        self.event("session.start", sessionId=session, version=1, context=context)
-
-    def event(self, kind: str, **data: object) -> None:
-        self.lines.append(
-            {
-                "type": kind,
-                "data": data,
-                "id": f"e-{len(self.lines)}",
-                "timestamp": self.clock.tick(),
-                "parentId": None,
-            }
-        )
-
-    def calls(self, call: str, server: str, tool: str, arguments: Line, **end: object) -> None:
-        self.event(
-            "tool.execution_start",
-            toolCallId=call,
-            toolName=f"{server}-{tool}",
-            mcpServerName=server,
-            mcpToolName=tool,
-            arguments=arguments,
-        )
-        self.event("tool.execution_complete", toolCallId=call, **end)
 
 
 def succeeded(value: str, whole: str | None = None) -> dict[str, object]:
@@ -234,34 +200,6 @@ def test_only_logs_of_gemini_are_found(tmp_path: Path) -> None:
 
 
 # -- opencode --------------------------------------------------------------------------------------
-
-
-def database(folder: Path, parts: list[tuple[str, str, Mapping[str, object] | str]]) -> Path:
-    """Write a database with parts: of which session, of whose message, and what they hold."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "opencode.db"
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        "CREATE TABLE session(id TEXT PRIMARY KEY, directory TEXT, title TEXT, parent_id TEXT);"
-        "CREATE TABLE message(id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER, "
-        "data TEXT);"
-        "CREATE TABLE part(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);"
-    )
-    for session in dict.fromkeys(session for session, _, _ in parts):
-        connection.execute(
-            "INSERT INTO session VALUES (?, '/home/ann/shop', 't', NULL)", (session,)
-        )
-    for number, (session, role, data) in enumerate(parts):
-        own = f"msg_{number:03}"
-        said = json.dumps({"role": role})
-        connection.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (own, session, number, said))
-        content = data if isinstance(data, str) else json.dumps(data)
-        connection.execute(
-            "INSERT INTO part VALUES (?, ?, ?, ?)", (f"prt_{number:03}", own, session, content)
-        )
-    connection.commit()
-    connection.close()
-    return path
 
 
 def used(number: int, tool: str = "git_log", call: str = "call_0", **state: object) -> Line:

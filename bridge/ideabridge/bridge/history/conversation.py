@@ -622,7 +622,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
     """Yield the records of the current line, mostly one."""
     number = conversation.lines
-    value = _decoded(data)
+    value = decoded(data)
     if isinstance(value, dict):
         yield LogLine(number, value, len(data))
         return
@@ -706,8 +706,8 @@ def _is_bounded(data: bytes) -> bool:
     return not nests_deeper(data, MAX_DEPTH) and count_values(data, _MAX_VALUES) <= _MAX_VALUES
 
 
-def _decoded(data: bytes) -> JSON:
-    """Return the value of a line, or None if it has none."""
+def decoded(data: bytes) -> JSON:
+    """Return the value of a line, or of a row of a database, or None if it has none."""
     if not _is_bounded(data):
         return None
     try:

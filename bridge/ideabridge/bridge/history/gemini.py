@@ -126,15 +126,16 @@ class _Log:
         ids = list(self._messages)
         first = ids.index(message) if message in self._messages else 0
         removed = set(ids[first:])
-        calls = [call for (owner, _), call in self._calls.items() if owner in removed]
-        self._calls = {key: call for key, call in self._calls.items() if key[0] not in removed}
         self._messages = dict.fromkeys(ids[:first])
+
+        # A call stays known, because a late line may have its result.
+        removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
+        own = self._main
+        calls = [call for call in own.calls if id(call) in removed_calls]
         if not calls:
             return
 
-        own = self._main
-        taken = set(map(id, calls))
-        own.calls = [call for call in own.calls if id(call) not in taken]
+        own.calls = [call for call in own.calls if id(call) not in removed_calls]
         name = f"{own.id}/rewound-{len(self._rewound) + 1}"
         self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
 

@@ -26,12 +26,12 @@ from ideabridge.bridge.history.conversation import (
     HistoryBounds,
     HistoryCall,
     Names,
+    decoded,
     open_plain,
     shortened_prompt,
 )
 from ideabridge.bridge.store.sqlite import sqlite3
-from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 NAME: Final = "opencode"
 PATTERNS: Final = ("opencode.db",)
@@ -40,15 +40,15 @@ _REJECTED: Final = re.compile(r"The user rejected permission|.{0,80}rejected per
 _LATEST: Final = 4_102_444_800_000
 
 _PARTS: Final = """
-    SELECT part.rowid, json_extract(message.data, '$.role'), part.data
-    FROM part JOIN message ON message.id = part.message_id
-    WHERE part.session_id = ? AND length(part.data) <= ?
-    AND json_valid(part.data) AND json_valid(message.data)
+    SELECT part.rowid,
+    CASE WHEN json_valid(message.data) THEN json_extract(message.data, '$.role') END,
+    CASE WHEN length(part.data) <= ? THEN part.data END
+    FROM part LEFT JOIN message ON message.id = part.message_id
+    WHERE part.session_id = CAST(? AS TEXT)
     ORDER BY message.time_created, message.id, part.id
 """
-_UNREAD: Final = """
-    SELECT count(*) FROM part WHERE session_id = ?
-    AND (length(data) > ? OR NOT json_valid(data))
+"""The parts of a session, and who wrote them. A part that is too long is null. The message of a
+part may be missing or damaged.
 """
 
 
@@ -71,10 +71,12 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
         with closing(sqlite3.connect(address, uri=True)) as database:
             database.execute("PRAGMA query_only=ON")
             database.execute("PRAGMA trusted_schema=OFF")
+            # One bad byte in a text would end a query.
+            database.text_factory = bytes
             sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
             conversations: list[Conversation] = []
             for own, folder in sessions:
-                conversation = Conversation(NAME, str(own)[:200], path, str(folder or ""))
+                conversation = Conversation(NAME, _text(own)[:200], path, _text(folder))
                 conversations.append(_Session(database, names, conversation).read(own))
             return conversations
     except sqlite3.Error as error:
@@ -90,30 +92,37 @@ class _Session:
         self._calls = CallsById()
         self._prompt = ""
 
-    def read(self, session: str) -> Conversation:
+    def read(self, session: object) -> Conversation:
         conversation = self._conversation
-        for number, role, data in self._parts(session):
-            conversation.lines += 1
-            if role == "user" and data.get("type") == "text" and data.get("synthetic") is not True:
-                self._prompt = shortened_prompt(str(data.get("text") or "")) or self._prompt
-            elif data.get("type") == "tool":
-                self._take(number, data)
+        try:
+            for number, role, data in self._parts(session):
+                if role == b"user" and data.get("type") == "text":
+                    self._ask(data)
+                elif data.get("type") == "tool":
+                    self._take(number, data)
+        except sqlite3.DatabaseError:
+            conversation.skip("after the damage of the database")
 
-        (unread,) = self._database.execute(_UNREAD, (session, MAX_LINE)).fetchone()
-        if unread:
-            conversation.skipped["unreadable"] += unread
         conversation.sort()
         return conversation
 
-    def _parts(self, session: str) -> Iterator[tuple[int, str, JSONObject]]:
-        for number, role, text in self._database.execute(_PARTS, (session, MAX_LINE)):
-            try:
-                data = decode(text, what="a part")
-            except IdeabridgeError:
-                self._conversation.skipped["unreadable"] += 1
+    def _ask(self, data: JSONObject) -> None:
+        if data.get("synthetic") is not True:
+            self._prompt = shortened_prompt(str(data.get("text") or "")) or self._prompt
+
+    def _parts(self, session: object) -> Iterator[tuple[int, bytes, JSONObject]]:
+        conversation = self._conversation
+        for number, role, content in self._database.execute(_PARTS, (MAX_LINE, session)):
+            conversation.lines += 1
+            if content is None:
+                conversation.skip("too long")
                 continue
+
+            data = decoded(content) if isinstance(content, bytes) else None
             if isinstance(data, dict):
-                yield number, str(role), data
+                yield number, role, data
+            else:
+                conversation.skip("unreadable")
 
     def _take(self, number: int, data: JSONObject) -> None:
         call_id = data.get("callID")
@@ -158,6 +167,11 @@ def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) ->
     elif status == "error":
         error = str(state.get("error") or "the log says no more")[:4000]
         call.end(number, None, at=at, error=error, rejected=_REJECTED.match(error) is not None)
+
+
+def _text(value: object) -> str:
+    """Return a text of the database, or "" if the value is none."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _seconds(milliseconds: JSON) -> float | None:
