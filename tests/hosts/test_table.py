@@ -89,6 +89,15 @@ def test_an_existing_file_is_preferred(tmp_path: Path) -> None:
     assert opencode.target(places, "project").path.name == "opencode.jsonc"
 
 
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_every_scope_has_a_file_where_the_project_is_the_home_folder(
+    host: Host, tmp_path: Path
+) -> None:
+    places = HostEnvironment(project=tmp_path, home=tmp_path, variables={}, platform="linux")
+    for scope in host.scopes():
+        assert host.target(places, scope).scope == scope
+
+
 def test_a_path_with_a_star_stands_for_the_files_that_exist(tmp_path: Path) -> None:
     places = environment(tmp_path)
     folder = tmp_path / "h" / ".config" / "Code" / "User" / "profiles"

@@ -241,8 +241,12 @@ class Host:
         Raises:
             HostFileError: the host reads no file of that scope.
         """
+        # In the home folder, the project's file and the user's own file may be the same.
         files = [
-            file for file in self.files(environment) if file.scope == scope and file.is_current
+            file
+            for place in self.places
+            for file in place.files(environment)
+            if file.scope == scope and file.is_current
         ]
         if not files:
             others = " or ".join(f"--scope {other}" for other in self.scopes() if other != "local")
