@@ -9,9 +9,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.ui.serving import CHROMIUM, client, link_to, served
+
+expect.set_options(timeout=20_000)
+"""How long, in milliseconds, pages may take. What is checked is what they show; how fast they are
+depends on what else the machine does, and is measured in `benchmarks/ui.py`.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def stranger(url: str) -> httpx.Client:
 def client(url: str) -> Generator[httpx.Client]:
     """The same, signed in to a page of `served` as its owner."""
     with stranger(url) as http:
-        assert http.get(link_to(url)).url.path == "/ui/runs"
+        assert http.get(link_to(url)).url.path == "/ui/home"
         yield http
 
 

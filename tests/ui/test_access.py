@@ -205,7 +205,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         assert ann.get("/ui/live").url.path == "/ui/sign-in"
         assert ann.post("/ui/sign-in", data={"token": "wrong"}).status_code == 403
         for name, http in (("ann", ann), ("bob", bob), ("eva", eva)):
-            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/home"
         run_id = run(ann)
         assert run_id in ann.get("/ui/runs").text
         assert run_id not in bob.get("/ui/runs").text
@@ -250,7 +250,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
             image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
             assert local.get(link, headers=image).status_code == 403
             followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-            assert local.get(link, headers=followed).url.path == "/ui/runs"
+            assert local.get(link, headers=followed).url.path == "/ui/home"
             assert run_id in local.get("/ui/runs").text
             assert late.get(link).status_code == 403
 
@@ -291,8 +291,8 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
         stranger(url) as local,
     ):
         for name, http in (("ann", ann), ("eva", eva)):
-            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
-        assert local.get(link_to(url)).url.path == "/ui/runs"
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/home"
+        assert local.get(link_to(url)).url.path == "/ui/home"
         waits = run(ann)
         other = '{"calls": [{"_tool": "find_customer", "id": "c1"}], "output": "†results.0"}'
         for http in (eva, local):
@@ -331,7 +331,7 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
         stranger(url) as eva,
     ):
         for name, http in (("ann", ann), ("bob", bob), ("eva", eva)):
-            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/home"
 
         run_id = run(ann)
         key = re.search(rf'value="({run_id}:[^"]+)"', ann.get(f"/ui/runs/{run_id}").text)
@@ -442,7 +442,7 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     )
     with stranger(link[1]) as owner, stranger(link[1]) as late:
         path = link[1][link[1].index("/ui/") :]
-        assert owner.get(path).url.path == "/ui/runs"
+        assert owner.get(path).url.path == "/ui/home"
         assert owner.get("/ui/admin").status_code == 200
         assert late.get(path).status_code == 403
 
@@ -486,7 +486,7 @@ def test_no_link_is_written_to_where_logs_come_from(
             check=True,
         )
         with stranger(made.stdout.strip()) as owner:
-            assert owner.get(made.stdout.strip()).url.path == "/ui/runs"
+            assert owner.get(made.stdout.strip()).url.path == "/ui/home"
             assert "Sign out" in owner.get("/ui/runs").text
 
         process.terminate()
@@ -551,7 +551,7 @@ def test_a_cookie_is_for_its_own_server(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with served(tmp_path / "one") as one, served(tmp_path / "other") as other, client(one) as http:
         # A browser sends both cookies to both ports, and each server knows its own.
-        assert http.get(link_to(other)).url.path == "/ui/runs"
+        assert http.get(link_to(other)).url.path == "/ui/home"
         assert len(http.cookies) == 2
         for url in (one, other):
             assert "Sign out" in http.get(f"{url}runs").text
@@ -564,4 +564,4 @@ def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Clie
         found = re.search(r"shown only now:\n(\S+)</p>", answer.text)
         assert found is not None
         assert other.get("/ui/runs").url.path == "/ui/sign-in"
-        assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/runs"
+        assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/home"

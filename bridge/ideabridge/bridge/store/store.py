@@ -18,6 +18,7 @@ from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.claims import without_runs
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.copying import Copied, copy_into, expect_whole, release
+from ideabridge.bridge.store.daily_use import DailyUse
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
@@ -103,6 +104,7 @@ class Store:
         settings: the settings: values by key.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
+        daily_use: how much was used, by day and by tool.
         sessions: the sessions of direct calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
@@ -125,6 +127,7 @@ class Store:
         self.requests = DriverRequests(database, self.settings)
         self.call_places = CallPlaces(database, self.settings)
         self.direct_calls = DirectCallTable(database)
+        self.daily_use = DailyUse(database)
         self.sessions = SessionTable(database)
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)

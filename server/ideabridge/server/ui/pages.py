@@ -9,6 +9,7 @@ from ideabridge.server.server import Front
 from ideabridge.server.ui.access import Access
 from ideabridge.server.ui.admin import AdminPages
 from ideabridge.server.ui.approvals import ApprovalPages
+from ideabridge.server.ui.home import HomePage
 from ideabridge.server.ui.ideas import IdeaPages
 from ideabridge.server.ui.modules import ModulePages
 from ideabridge.server.ui.playground import Playground
@@ -16,7 +17,16 @@ from ideabridge.server.ui.runs import RunPages
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.writing import WritingPage
 
-_PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, WritingPage, AdminPages)
+_PAGES = (
+    HomePage,
+    RunPages,
+    ApprovalPages,
+    IdeaPages,
+    ModulePages,
+    Playground,
+    WritingPage,
+    AdminPages,
+)
 
 
 def routes_of(site: Site) -> list[Route]:

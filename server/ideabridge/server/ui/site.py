@@ -185,7 +185,7 @@ class Site:
     # -- pages of its own --------------------------------------------------------------------------
 
     async def _home(self, _request: Request) -> Response:
-        return RedirectResponse(f"{PREFIX}/runs", 303)
+        return RedirectResponse(f"{PREFIX}/home", 303)
 
     async def _sign_in(self, request: Request) -> Response:
         access = self.access
@@ -217,7 +217,7 @@ class Site:
             text = render("sign_in.html", ui=PREFIX, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
 
-        return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": cookie(request.scope, key)})
+        return RedirectResponse(f"{PREFIX}/home", 303, {"Set-Cookie": cookie(request.scope, key)})
 
     async def _sign_out(self, request: Request) -> Response:
         assert self.access is not None

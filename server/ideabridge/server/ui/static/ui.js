@@ -32,6 +32,8 @@
         if (next && !old.closest("[data-kept]")) keep(old, next);
       }
       lengthen(fresh.querySelector("[data-slide]"));
+      document.title = fresh.title;
+      mark(fresh.querySelector("link[rel=icon]"));
       for (const next of fresh.querySelectorAll("[data-live]")) {
         if (next.id && !document.getElementById(next.id)) document.getElementById("main").append(next);
       }
@@ -46,6 +48,23 @@
       }
     }
   }
+
+  // The icon of the tab shows whether something waits.
+  function mark(icon) {
+    const old = document.querySelector("link[rel=icon]");
+    if (icon && old.href !== icon.href) old.replaceWith(icon);
+  }
+
+  // A part of the page that takes long to make is loaded once the page is shown.
+  async function complete(part) {
+    const answer = await fetch(part.dataset.later, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
+    if (!answer.ok || answer.redirected) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+    if (fresh) part.replaceChildren(...fresh.childNodes);
+    part.removeAttribute("data-later");
+  }
+
+  for (const part of document.querySelectorAll("[data-later]")) complete(part);
 
   // Somebody types into a field of it, or has changed one, or points at a button that might become another one.
   function busy(element) {

@@ -1,0 +1,193 @@
+"""DailyUse: how much a store was used, by day."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.users import Viewer, only_of
+
+MOST_DAYS: Final = 92
+"""Maximum number of days that one question covers."""
+
+_FAILED: Final = ("failed", "stalled", "limit")
+_FAILED_DIRECTLY: Final = ("error", "denied", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfUse:
+    """The use of one day, in UTC.
+
+    Attributes:
+        day: the day.
+        runs: runs that began on this day, without rooms.
+        failed_runs: those of them that failed, stalled or reached a limit.
+        direct_calls: direct calls of exposed tools.
+        failed_direct_calls: those of them that ended in an error, were denied, or whose outcome is
+            unknown.
+        input_tokens: tokens that minds read, as they report them.
+        output_tokens: tokens that minds wrote, as they report them.
+    """
+
+    day: date
+    runs: int = 0
+    failed_runs: int = 0
+    direct_calls: int = 0
+    failed_direct_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that minds read and wrote."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class UsedTool:
+    """A tool, and how often it was used.
+
+    Attributes:
+        tool: the name of the tool.
+        times: the number of saved ideas whose runs called it, plus the number of direct calls.
+    """
+
+    tool: str
+    times: int
+
+
+class DailyUse:
+    """What was used, by day and by tool. Each method reads all rows of the days it covers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def days(self, first: date, last: date, *, caller: Viewer) -> list[DayOfUse]:
+        """Return the use of each day from `first` to `last`, in order, also of days without any.
+
+        Args:
+            first: the first day.
+            last: the last day, at most `MOST_DAYS` days from the first.
+            caller: whose runs and direct calls are counted.
+        """
+        length = (last - first).days + 1
+        assert 1 <= length <= MOST_DAYS, f"expected 1 to {MOST_DAYS} days, found {length}"
+        days = [first + timedelta(days=offset) for offset in range(length)]
+
+        runs = self._runs(first, caller)
+        direct_calls = self._direct_calls(days, caller)
+        tokens = self._tokens(first, caller)
+        return [
+            DayOfUse(
+                day,
+                runs=runs.all[day],
+                failed_runs=runs.failed[day],
+                direct_calls=direct_calls.all[day],
+                failed_direct_calls=direct_calls.failed[day],
+                input_tokens=tokens.get(day, (0, 0))[0],
+                output_tokens=tokens.get(day, (0, 0))[1],
+            )
+            for day in days
+        ]
+
+    def most_used(self, first: date, limit: int = 5, *, caller: Viewer) -> list[UsedTool]:
+        """Return the tools that were used most since a day, most used first. Saved ideas count once
+        they are indexed; see `Ideas.index_all`.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT tool, sum(times) FROM ("
+                "SELECT substr(idea_uses.what, 6) AS tool, count(*) AS times FROM idea_uses "
+                "JOIN ideas ON ideas.number = idea_uses.idea "
+                "LEFT JOIN runs ON runs.id = ideas.run "
+                "WHERE idea_uses.what >= 'tool:' AND idea_uses.what < 'tool;' "
+                "AND idea_uses.time >= ?1 AND (?2 IS NULL OR runs.caller = ?2) GROUP BY 1 "
+                "UNION ALL SELECT tool, count(*) AS times FROM direct_calls "
+                "WHERE at >= ?3 AND (?2 IS NULL OR caller = ?2) GROUP BY 1"
+                ") AS uses GROUP BY tool ORDER BY 2 DESC, tool LIMIT ?4",
+                (first.isoformat(), only_of(caller), _seconds(first), limit),
+            ).fetchall()
+        return [UsedTool(tool, int(times)) for tool, times in rows]
+
+    def _runs(self, first: date, caller: Viewer) -> _Counts:
+        """Count the runs, by the day on which they began."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT substr(created, 1, 10), status, count(*) FROM runs "
+                "WHERE parent IS NULL AND created >= ?1 AND (?2 IS NULL OR caller = ?2) "
+                "GROUP BY 1, 2",
+                (first.isoformat(), only_of(caller)),
+            ).fetchall()
+        counts = _Counts(_FAILED)
+        for day, status, count in rows:
+            counts.add(date.fromisoformat(day), status, int(count))
+        return counts
+
+    def _direct_calls(self, days: Sequence[date], caller: Viewer) -> _Counts:
+        """Count the direct calls, by the day on which they arrived."""
+        periods = ", ".join("(?, ?, ?)" for _ in days)
+        bounds = [
+            bound
+            for number, day in enumerate(days)
+            for bound in (number, _seconds(day), _seconds(day + timedelta(days=1)))
+        ]
+        only = only_of(caller)
+        of_caller = "" if only is None else "WHERE caller = ? "
+        with self._database.guard:
+            rows = self._database.execute(
+                f"WITH days(number, begins, ends) AS (VALUES {periods}) "  # noqa: S608 - only ?
+                "SELECT days.number, outcome, count(*) FROM days "
+                "JOIN direct_calls ON at >= begins AND at < ends "
+                f"{of_caller}GROUP BY 1, 2",
+                [*bounds, *([] if only is None else [only])],
+            ).fetchall()
+        counts = _Counts(_FAILED_DIRECTLY)
+        for number, outcome, count in rows:
+            counts.add(days[int(number)], outcome, int(count))
+        return counts
+
+    def _tokens(self, first: date, caller: Viewer) -> dict[date, tuple[int, int]]:
+        """Return the numbers of tokens that minds read and wrote, by day."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT substr(ideas.time, 1, 10), "
+                "sum(CAST(json_extract(ideas.meta, '$.usage.input_tokens') AS INTEGER)), "
+                "sum(CAST(json_extract(ideas.meta, '$.usage.output_tokens') AS INTEGER)) "
+                "FROM ideas LEFT JOIN runs ON runs.id = ideas.run "
+                "WHERE ideas.time >= ?1 AND ideas.mind <> '' "
+                "AND (?2 IS NULL OR runs.caller = ?2) GROUP BY 1",
+                (first.isoformat(), only_of(caller)),
+            ).fetchall()
+        return {
+            date.fromisoformat(day): (int(read or 0), int(written or 0))
+            for day, read, written in rows
+        }
+
+
+class _Counts:
+    """How many things happened on each day, and how many of them failed.
+
+    Attributes:
+        all: all of them, by day; 0 for a day that is not in it.
+        failed: those that failed.
+    """
+
+    def __init__(self, failures: Sequence[str]) -> None:
+        self._failures = failures
+        self.all = Counter[date]()
+        self.failed = Counter[date]()
+
+    def add(self, day: date, outcome: str, count: int) -> None:
+        """Add things with the same outcome that happened on one day."""
+        self.all[day] += count
+        if outcome in self._failures:
+            self.failed[day] += count
+
+
+def _seconds(day: date) -> float:
+    """Return the beginning of a day in UTC, in seconds since 1970."""
+    return datetime.combine(day, time(), UTC).timestamp()

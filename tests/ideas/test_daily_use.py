@@ -1,0 +1,138 @@
+"""How much a store was used, by day and by tool, in a file and in PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from ideabridge.bridge.store.daily_use import DayOfUse, UsedTool
+from ideabridge.bridge.store.direct_calls import DirectCall, DirectOutcome
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.tools.encoding import JSON
+
+MONDAY = date(2026, 11, 23)
+TUESDAY = date(2026, 11, 24)
+WEDNESDAY = date(2026, 11, 25)
+
+
+def at(day: date, hour: int = 12) -> float:
+    return datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
+
+
+def run(
+    store: Store, name: str, day: date, status: str, caller: str = "ada", parent: str | None = None
+) -> None:
+    store.runs.create(
+        name,
+        kind="plan",
+        caller=caller,
+        title=name,
+        fingerprint="",
+        parent=parent,
+        began=at(day),
+    )
+    epoch = store.leases.acquire(name, "driver", 10, at(day))
+    assert epoch is not None
+    store.runs.set_status(name, epoch, status, StoredSummary())
+
+
+def direct_call(
+    day: date, tool: str, outcome: DirectOutcome = "ok", caller: str = "ada", hour: int = 12
+) -> DirectCall:
+    return DirectCall(
+        at(day, hour), caller, "", "", tool, None, tool, "", 0.1, outcome, None, 10, 10
+    )
+
+
+def calling(*tools: str) -> Idea:
+    """An idea whose Solution calls some tools."""
+    solution: JSON = {"calls": [{"_tool": tool} for tool in tools], "output": None}
+    return Idea([], {"type": "object"}, solution)
+
+
+@pytest.fixture
+def used(store: Store) -> Store:
+    run(store, "first", MONDAY, "done")
+    run(store, "room", MONDAY, "done", parent="first")
+    run(store, "second", WEDNESDAY, "failed")
+    run(store, "third", WEDNESDAY, "limit")
+    run(store, "others", WEDNESDAY, "running", caller="bob")
+    run(store, "before", date(2026, 11, 22), "done")
+
+    store.direct_calls.add(
+        [
+            direct_call(date(2026, 11, 22), "list", hour=23),
+            direct_call(TUESDAY, "list", hour=0),
+            direct_call(TUESDAY, "list", "denied", hour=23),
+            direct_call(WEDNESDAY, "write", "asked"),
+            direct_call(WEDNESDAY, "write", "error", caller="bob"),
+        ],
+        at(WEDNESDAY),
+    )
+
+    for name, day, tools in (
+        ("first", MONDAY, ("list", "read")),
+        ("second", WEDNESDAY, ("read",)),
+        ("others", WEDNESDAY, ("read", "write")),
+    ):
+        store.ideas.save(
+            calling(*tools),
+            IdeaMeta(
+                run=name,
+                step=1,
+                mind="model",
+                usage={"input_tokens": 100, "output_tokens": 7, "requests": 1},
+                time=f"{day}T10:00:00.000+00:00",
+                outcome="done",
+            ),
+        )
+
+    store.ideas.index_all()
+    return store
+
+
+def test_the_use_of_each_day(used: Store) -> None:
+    assert used.daily_use.days(MONDAY, WEDNESDAY, caller="ada") == [
+        DayOfUse(MONDAY, runs=1, input_tokens=100, output_tokens=7),
+        DayOfUse(TUESDAY, direct_calls=2, failed_direct_calls=1),
+        DayOfUse(
+            WEDNESDAY, runs=2, failed_runs=2, direct_calls=1, input_tokens=100, output_tokens=7
+        ),
+    ]
+
+
+def test_who_sees_all_sees_the_use_of_everybody(used: Store) -> None:
+    (wednesday,) = used.daily_use.days(WEDNESDAY, WEDNESDAY, caller=SEES_ALL)
+    assert wednesday == DayOfUse(
+        WEDNESDAY,
+        runs=3,
+        failed_runs=2,
+        direct_calls=2,
+        failed_direct_calls=1,
+        input_tokens=200,
+        output_tokens=14,
+    )
+    assert wednesday.tokens == 214
+
+
+def test_days_without_use_are_there(store: Store) -> None:
+    days = store.daily_use.days(MONDAY, WEDNESDAY, caller=SEES_ALL)
+    assert days == [DayOfUse(MONDAY), DayOfUse(TUESDAY), DayOfUse(WEDNESDAY)]
+    assert store.daily_use.most_used(MONDAY, caller=SEES_ALL) == []
+
+
+def test_the_tools_used_most(used: Store) -> None:
+    most_used = used.daily_use.most_used
+    assert most_used(MONDAY, caller="ada") == [
+        UsedTool("list", 3),
+        UsedTool("read", 2),
+        UsedTool("write", 1),
+    ]
+    assert most_used(WEDNESDAY, limit=2, caller=SEES_ALL) == [
+        UsedTool("write", 3),
+        UsedTool("read", 2),
+    ]

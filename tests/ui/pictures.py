@@ -1,0 +1,123 @@
+"""Photographs every page, empty and in use, on a desktop and a phone, light and dark:
+
+python -m tests.ui.pictures FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, Literal
+
+import httpx
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+
+from tests.ui.serving import CHROMIUM, ask, client, link_to, send, served
+
+WIDTHS: Final = {"desktop": 1280, "phone": 390}
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+
+REFUND: Final = {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"}
+LARGEST: Final = {
+    "_tool": "compute",
+    "code": "max(orders, key=lambda order: order['total'])",
+    "orders": "†state.orders",
+    "_outputPath": "largest",
+}
+
+
+def _find_largest(customer: str) -> list[dict[str, str]]:
+    """The calls that look a customer up, and find the largest of the customer's orders."""
+    orders = {"_tool": "list_orders", "customer": customer, "_outputPath": "orders"}
+    person = {"_tool": "find_customer", "id": customer, "_outputPath": "who"}
+    return [orders, person, LARGEST]
+
+
+def use(http: httpx.Client) -> dict[str, str]:
+    """Run plans, of which one waits for a decision, and publish one. Return the paths of pages."""
+    for number in range(3):
+        ask(http, *_find_largest(f"c{number}"), output="†state.largest")
+
+    done = ask(http, *_find_largest("c0"), output="†state.largest")
+    failed = ask(http, {"_tool": "find_customer", "id": "c9"})
+    asking = ask(http, *_find_largest("c1"), REFUND, output="†results.3")
+    picture = ask(http, {"_tool": "photograph", "order": 7})
+    send(
+        http,
+        "/ui/ideas/publish",
+        page=f"/ui/ideas/publish?ref={done}",
+        ref=done,
+        name="largest_order",
+        description="Find the largest order of a customer.",
+        answer="auto",
+    )
+    return {
+        "home": "home",
+        "runs": "runs",
+        "run": f"runs/{done}",
+        "run-failed": f"runs/{failed}",
+        "run-asking": f"runs/{asking}",
+        "call": f"runs/{done}/calls/0",
+        "call-image": f"runs/{picture}/calls/0",
+        "direct": "runs/direct",
+        "approvals": "approvals",
+        "ideas": "ideas",
+        "suggestions": "ideas?show=suggested",
+        "saved": "ideas?show=saved",
+        "tool": "ideas/largest_order",
+        "publish": f"ideas/publish?ref={done}",
+        "write": "write",
+        "servers": "modules",
+        "server": "modules/tools",
+        "playground": "playground",
+        "admin": "admin",
+        "doctor": "admin/doctor",
+        "missing": "nothing",
+    }
+
+
+EMPTY: Final = {
+    f"{name}-empty": name
+    for name in ("home", "runs", "approvals", "ideas", "modules", "playground")
+}
+
+
+def photograph(browser: Browser, url: str, pages: dict[str, str], folder: Path) -> None:
+    """Photograph pages in every width and scheme, as FOLDER/NAME-WIDTH-SCHEME.png."""
+    for width_name, width in WIDTHS.items():
+        for scheme in SCHEMES:
+            viewport: ViewportSize = {"width": width, "height": 800}
+            with browser.new_context(viewport=viewport, color_scheme=scheme) as context:
+                page = context.new_page()
+                page.goto(link_to(url))
+                for name, path in pages.items():
+                    _photograph(page, f"{url}{path}", folder / f"{name}-{width_name}-{scheme}.png")
+
+
+def _photograph(page: Page, url: str, file: Path) -> None:
+    page.goto(url)
+    page.wait_for_load_state("load")
+    expect(page.locator("[data-later]")).to_have_count(0)
+    page.screenshot(path=file, full_page=True)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        project = Path(temporary) / "shop"
+        project.mkdir()
+        with served(project) as url:
+            photograph(browser, url, EMPTY, folder)
+            with client(url) as http:
+                pages = use(http)
+            photograph(browser, url, pages, folder)
+        browser.close()
+
+    print(f"{len(list(folder.glob('*.png')))} pictures are in {folder}")
+
+
+if __name__ == "__main__":
+    main()

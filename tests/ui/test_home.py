@@ -1,0 +1,80 @@
+"""Home: how to begin, then what waits, what ran, and the last week."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.ui.serving import ask, client, served
+
+ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
+REFUND = {"_tool": "refund", "order": 1, "amount": 2.5}
+
+
+def test_an_empty_home_says_how_to_begin(http: httpx.Client) -> None:
+    home = http.get("/ui/").text
+    assert "Three steps to begin" in home
+    assert "ideabridge setup" in home
+    assert "Claude Code" in home
+    assert "mcpServers" in home
+    assert "/ui/playground" in home
+
+
+def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
+    with client(site) as http:
+        done = ask(http, ORDERS)
+        asking = ask(http, ORDERS, REFUND)
+
+    page.goto(f"{site}home")
+    waiting = page.locator("#waits").get_by_role("link")
+    expect(waiting.first).to_have_attribute("href", f"/ui/runs/{asking}")
+    latest = page.locator("#running").get_by_role("link")
+    expect(latest.first).to_have_attribute("href", f"/ui/runs/{asking}")
+    expect(latest.nth(1)).to_have_attribute("href", f"/ui/runs/{done}")
+
+    # The title and the icon of the tab say that something waits.
+    expect(page).to_have_title(re.compile(r"^\(1\) Home"))
+    icon = page.locator("link[rel=icon]")
+    expect(icon).to_have_attribute("href", "/ui/static/icon-waiting.svg")
+
+    expect(page.locator("#week figure").first).to_contain_text("2 runs")
+    expect(page.get_by_role("row", name="list_orders")).to_contain_text("use")
+
+
+def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:
+    with served(tmp_path) as url, httpx.Client(base_url=url, follow_redirects=True) as reader:
+        home = reader.get("home").text
+        assert "Three steps to begin" in home
+        assert "mcpServers" not in home
+        with client(url) as owner:
+            assert "mcpServers" in owner.get("/ui/home").text
+
+
+def test_suggestions_arrive_after_the_page(page: Page, site: str) -> None:
+    with client(site) as http:
+        for number in range(3):
+            ask(http, {**ORDERS, "customer": f"c{number}"}, {"_tool": "find_customer", "id": "c1"})
+
+    page.goto(f"{site}runs?status=done")
+    expect(page.locator("#runs tbody tr")).to_have_count(3)
+    page.goto(f"{site}home")
+    suggested = page.locator("#suggested")
+    expect(suggested).to_contain_text("done 3 times")
+    suggested.get_by_role("link", name="Make one a tool").click()
+    expect(page.get_by_role("button", name="Look, and publish").first).to_be_visible()
+
+
+def test_home_follows_the_store(page: Page, site: str) -> None:
+    with client(site) as http:
+        ask(http, ORDERS)
+        page.goto(f"{site}home")
+        expect(page.locator("#waits")).to_contain_text("No run needs a decision")
+        ask(http, ORDERS, REFUND)
+
+    expect(page.locator("#waits")).to_contain_text("Look, and decide")
+    expect(page).to_have_title(re.compile(r"^\(1\) Home"))
+    icon = page.locator("link[rel=icon]")
+    expect(icon).to_have_attribute("href", re.compile("icon-waiting"))
