@@ -8,7 +8,7 @@ import sys
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, Configuration
+from ideabridge.bridge import Bridge, Configuration, PlanError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 
 pytestmark = pytest.mark.anyio
@@ -33,3 +33,13 @@ def test_who_has_no_module_does_not_wait_for_the_sdk() -> None:
         "import sys; from ideabridge.bridge import Bridge; Bridge(); sys.exit('mcp' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_a_call_that_names_no_tool_is_refused_without_waiting_for_a_mute_module() -> None:
+    configuration = Configuration(mcpServers={"mute": MUTE})
+    async with Bridge(configuration) as bridge:
+        with anyio.fail_after(20):
+            with pytest.raises(PlanError, match="_tool: found nothing"):
+                await bridge.run_plan([{"items": [1, 2]}])
+
+        assert bridge.modules["mute"].status().state == "connecting"

@@ -23,6 +23,7 @@ from ideabridge.bridge.context.references import (
     format_reference,
     quoted,
 )
+from ideabridge.bridge.context.written_call import tool_names, written_calls
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -35,7 +36,15 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.store.published import PublishedPlan
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_BYTES,
+    JSONObject,
+    ObjectLike,
+    encode,
+    list_or_empty,
+    normalise,
+)
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
@@ -141,12 +150,9 @@ class Plan:
     @property
     def title(self) -> str:
         """The name of the plan, or else the names of its tools, on one line."""
-        names = dict.fromkeys(
-            str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
-        )
         return (
             self.name
-            or " + ".join(names)[:200]
+            or " + ".join(tool_names(self.calls))[:200]
             or ("a program" if self.program is not None else "an empty plan")
         )
 
@@ -520,8 +526,8 @@ def inputs_read_by(plan: Plan) -> frozenset[str] | None:
 
 def _imported(plan: Plan) -> list[JSON]:
     """Return the references of `_imports` that are written without a dagger."""
-    listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
-    names = [name for names in listed if isinstance(names, list) for name in names]
+    calls = written_calls(plan.calls)
+    names = [name for call in calls for name in list_or_empty(call.members.get("_imports"))]
     return [
         DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)
     ]

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.runs.pins import calls_in, guide_tools
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
@@ -78,9 +79,9 @@ def may_assume(publication: Publication) -> bool:
     """
     plan = publication.plan or {}
     guide = publication.guide or {}
-    modules = [call.get("_module") for call in calls_in(plan) if isinstance(call, dict)]
+    modules = [call.module for call in written_calls(calls_in(plan))]
     modules += [module for module, _ in guide_tools(guide)]
-    named = any(isinstance(module, str) and module.startswith(IDEA) for module in modules)
+    named = any(module is not None and module.startswith(IDEA) for module in modules)
     return publication.answer != "recorded" and (
         named
         or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))

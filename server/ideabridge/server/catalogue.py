@@ -24,7 +24,7 @@ from ideabridge.server.own_tools import OWN_NAMES, own_tools
 from ideabridge.server.running import Running
 from ideabridge.server.served_tools import ExposedTool, PublishedTool, ServedTool
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSONObject, encode
+from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import did_you_mean, safe_name
 from ideabridge.tools.tool import Tool, ToolKey
@@ -427,11 +427,7 @@ class ToolCatalogue:
         """Explain how to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
-        owners: list[JSONObject] = [
-            {"_module": owner}
-            for owner in self.bridge.modules.names
-            if name.startswith(f"{owner}_")
-        ]
+        owners = [owner for owner in self.bridge.modules.names if name.startswith(f"{owner}_")]
         return (
             " search_tools finds the tools of all servers; run_plan calls "
             f"them.{self.bridge.offer.missing.sentences(owners)}"

@@ -31,6 +31,7 @@ from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import Explained, operand_path, read_explained
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.bridge.context.removed import read_earlier_explained
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import show
 
@@ -270,9 +271,9 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
     """
     places = by_instance or range(len(calls))
     names = [""] * (1 + max(places, default=-1))
-    for place, call in zip(places, calls, strict=False):
-        if isinstance(call, dict):
-            names[place] = f"{call.get('_module') or ''} {call.get('_tool')}"
+    for place, call in zip(places, written_calls(calls), strict=False):
+        if call.tool:
+            names[place] = f"{call.module or ''} {call.tool}"
     return names
 
 
@@ -282,8 +283,8 @@ def _idle_places(plan: _Plan) -> set[int]:
     """
     places = {
         place
-        for place, call in enumerate(plan.calls)
-        if isinstance(call, dict) and "_outputPath" not in call
+        for place, call in enumerate(written_calls(plan.calls))
+        if "_outputPath" not in call.members
     }
     return places - set(map(int, _RESULT.findall(plan.text)))
 

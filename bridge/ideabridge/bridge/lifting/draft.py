@@ -30,6 +30,7 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import Missing, opened
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, has_field_names
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
@@ -587,7 +588,7 @@ class _Making:
             return True
 
         call = self._lifted.calls[leaf.place or 0]
-        tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
+        tool = self._lifted.catalogue.look_up(WrittenCall.of(call))
         if tool is None:
             return False
         if tool.key == PROGRAM_STEP and leaf.keys == ("program",):
@@ -770,8 +771,8 @@ def _builtins() -> Toolbox:
 def _asking(calls: Sequence[JSON], catalogue: Catalogue) -> list[int]:
     """Return the places of calls that ask a mind each time."""
     places: list[int] = []
-    for place, call in enumerate(calls):
-        if not isinstance(call, dict) or "_output" in call:
+    for place, call in enumerate(written_calls(calls)):
+        if call.has_result:
             continue
         tool = catalogue.look_up(call)
         if tool is not None and (tool.key in catalogue.latent or tool.asks_mind):

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 
 from ideabridge.bridge.context.references import Hole, Path, compile_value, dotted_key, is_reference
 from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.tool import META_PROPERTIES
@@ -86,16 +87,14 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
     `_each` over literal items and a latent `_output` count as parameters; the other meta-properties
     belong to the structure of the plan.
     """
-    if not isinstance(call, dict):
-        return
-
     schemas: JSONObject = {}
-    tool = catalogue.look_up(call)
+    written = WrittenCall.of(call)
+    tool = catalogue.look_up(written)
     # A tool that no longer exists has no schema. The check of the plan reports it.
     if tool is not None:
         schemas = catalogue.parameters_of(tool)
 
-    for key, value in call.items():
+    for key, value in written.members.items():
         if key not in META_PROPERTIES or key in ("_each", "_output"):
             yield from _leaves(value, ("calls", str(place), key), schemas.get(key), whole)
 

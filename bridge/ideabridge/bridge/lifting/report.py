@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from ideabridge.bridge.context.explanations import Explained, Read
 from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.alike import runs_like
@@ -105,7 +106,7 @@ def _call(draft: PlanDraft, place: int) -> JSONObject:
     lifted = draft.lifted
     entry: JSONObject = {
         "place": place,
-        "tool": object_or_empty(draft.calls[place]).get("_tool"),
+        "tool": WrittenCall.of(draft.calls[place]).tool,
     }
     if place in draft.asks_mind:
         entry["asks_mind"] = True

@@ -20,6 +20,7 @@ from ideabridge.bridge.context.explanations import (
 )
 from ideabridge.bridge.context.references import DAGGER
 from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
@@ -270,7 +271,7 @@ def joined(texts: Sequence[str], most: int) -> str:
 
 def _tools_of(plan: JSONObject) -> list[str]:
     calls = list_or_empty(plan.get("calls"))
-    return [str(object_or_empty(call).get("_tool", "")) for call in calls]
+    return [call.tool for call in written_calls(calls)]
 
 
 def shortened(text: str, most: int) -> str:

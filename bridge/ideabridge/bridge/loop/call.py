@@ -27,6 +27,7 @@ from ideabridge.bridge.context.references import (
     unescape,
 )
 from ideabridge.bridge.context.state import Method
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
@@ -438,7 +439,7 @@ def read_call(
     call.has_each = "_each" in raw
     call.has_latent = "_output" in raw
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
-    if call.name in NAMES and is_reader(catalogue.look_up(raw)):
+    if call.name in NAMES and is_reader(catalogue.look_up(WrittenCall.of(raw))):
         parameters = _reader_parameters(call, parameters)
 
     call.parameters = _scan(call, parameters, "")

@@ -8,6 +8,7 @@ from fnmatch import translate
 from typing import Final
 
 from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.tools.compose import admit_references
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
@@ -81,10 +82,9 @@ class Catalogue:
             message = self._why_not_in(module, name, briefly=briefly)
         raise UnknownToolError(message)
 
-    def look_up(self, call: JSONObject) -> Tool | None:
+    def look_up(self, call: WrittenCall) -> Tool | None:
         """Return the tool that a call names, or None."""
-        module = call.get("_module")
-        return self._only(str(call.get("_tool")), module if isinstance(module, str) else None)
+        return self._only(call.tool, call.module)
 
     def _only(self, name: str, module: str | None) -> Tool | None:
         """Return the only tool that these names may mean, or None if there is none or more than
@@ -198,7 +198,7 @@ class Catalogue:
         """
         return self._by_origin.get(key) or self._by_key.get(key)
 
-    def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
+    def used_by(self, calls: Iterable[WrittenCall], more: Iterable[Tool] = ()) -> Catalogue:
         """Return a catalogue of the tools that the calls name, plus `more`: the tools that the
         journal of a plan needs. Unknown tools are skipped, because the check of the plan reports
         them.
@@ -206,12 +206,9 @@ class Catalogue:
         tools: list[Tool | None] = []
         activities: list[Tool | None] = []
         for call in calls:
-            if not isinstance(call, dict):
-                continue
             tools.append(self.look_up(call))
-            activity = call.get("_activity")
-            if isinstance(activity, str):
-                activities.append(self.get((None, activity)))
+            if call.activity is not None:
+                activities.append(self.get((None, call.activity)))
 
         tools_by_key = {tool.key: tool for tool in [*tools, *activities, *more] if tool is not None}
         return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Collection, Container, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -14,7 +14,6 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.programs.names import identifier
 from ideabridge.bridge.programs.sandbox import AbsentServers
-from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import ToolKey
 
@@ -46,12 +45,12 @@ class MissingTools:
         """Use another configuration of the same process."""
         self._configuration = configuration
 
-    def sentences(self, calls: Iterable[JSONObject] = ()) -> str:
+    def sentences(self, named: Collection[str | None] = ()) -> str:
         """Return why tools may be missing, for errors about unknown tools: the project file is not
         used, or modules are not up. Each sentence begins with a space; the result is "" if there is
-        no such reason. The modules that the calls name come first.
+        no such reason. The modules in `named` come first.
         """
-        return f"{self.unused_file()}{self.away(calls)}"
+        return f"{self.unused_file()}{self.away(named)}"
 
     def unused_file(self) -> str:
         """Return sentences about the files that are not used, each after a space, or "" if all are
@@ -59,11 +58,10 @@ class MissingTools:
         """
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
-    def away(self, calls: Iterable[JSONObject] = ()) -> str:
+    def away(self, named: Collection[str | None] = ()) -> str:
         """Return the modules that are not up, as a sentence after a space for errors about unknown
-        tools, or "" if all are up. The modules that the calls name come first.
+        tools, or "" if all are up. The modules in `named` come first.
         """
-        named = [call.get("_module") for call in calls]
         reasons: list[str] = []
         left = _AWAY
         for status in sorted(self._modules.away(), key=lambda status: status.name not in named):

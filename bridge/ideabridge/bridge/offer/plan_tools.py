@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.offer.defined_tools import defined_by_plan
@@ -14,7 +15,7 @@ from ideabridge.bridge.offer.offer import SOLVE, Offer
 from ideabridge.bridge.offer.program_tools import tools_of_programs
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import list_or_empty
 from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
@@ -37,7 +38,7 @@ class PlanTools:
         self._offer = offer
         self._plan = plan
         self._caller = caller
-        self._calls = [call for call in plan.calls if isinstance(call, dict)]
+        self._calls = written_calls(plan.calls)
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
         """Return the present tools, the rooms that the plan names, and the tools that it defines.
@@ -50,9 +51,9 @@ class PlanTools:
             PlanError: the tool or idea that should answer the calls of a definition is not here.
         """
         offer = self._offer
-        modules = (call.get("_module") for call in self._calls if not _is_step(call))
+        modules = (call.module for call in self._calls if not _is_step(call))
         rooms = offer.rooms(modules, self._caller)
-        if any(names_program(call, offer.known_catalogue) for call in self._plan.calls):
+        if any(names_program(call, offer.known_catalogue) for call in self._calls):
             rooms.append(RUN_PROGRAM)
 
         rooms += offer.passing_to_ideas(self._caller)
@@ -70,9 +71,7 @@ class PlanTools:
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
         """Return the ideas that calls name without `_module`, because no tool has their name."""
-        names = {
-            str(call.get("_tool")) for call in self._unknown_to(catalogue) if "_module" not in call
-        }
+        names = {call.tool for call in self._unknown_to(catalogue) if call.module is None}
         safe = sorted(name for name in names if is_safe_name(name))
         return self._offer.rooms((f"{IDEA}{name}" for name in safe), self._caller)
 
@@ -99,26 +98,26 @@ class PlanTools:
             unknown = self._unknown_to(catalogue)
 
         if unknown:
-            missing = offer.missing.sentences(unknown)
+            missing = offer.missing.sentences({call.module for call in unknown})
             return Catalogue(catalogue.tools, catalogue.latent, missing)
 
         more = _for_rooms(catalogue, self._calls)
         more += await tools_of_programs(offer, self._plan, catalogue, self._caller)
-        return catalogue.used_by(self._plan.calls, more)
+        return catalogue.used_by(self._calls, more)
 
-    def _unknown_to(self, catalogue: Catalogue) -> list[JSONObject]:
+    def _unknown_to(self, catalogue: Catalogue) -> list[WrittenCall]:
         """Return the calls whose tool is not in a catalogue."""
-        return [call for call in self._calls if catalogue.look_up(call) is None]
+        return [call for _, call in self._places_unknown_to(catalogue)]
 
-    async def _catalogue_with(self, unknown: list[JSONObject]) -> Catalogue:
+    async def _catalogue_with(self, unknown: list[WrittenCall]) -> Catalogue:
         """Return the present tools, once modules that may have the tools of these calls are up or
         have failed.
         """
         offer = self._offer
         deadline = offer.deadline()
         # If a call names no module, any module may have its tool.
-        unowned = [call for call in unknown if not isinstance(call.get("_module"), str)]
-        owned = [call for call in unknown if isinstance(call.get("_module"), str)]
+        unowned = [call for call in unknown if call.module is None]
+        owned = [call for call in unknown if call.module is not None]
 
         def has_unowned() -> bool:
             present = self.present(plain_ideas=False)
@@ -140,15 +139,15 @@ class PlanTools:
         self._expect_versions(catalogue)
         return catalogue
 
-    def _owners_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
+    def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
         """Return the modules that calls name, or that are known to have their tools, or None if any
         module may have one of these tools. Names of modules that are not configured are left out.
         """
         known = Catalogue(self._offer.known)
         owners: list[str] = []
         for call in calls:
-            owner = call.get("_module")
-            if not isinstance(owner, str):
+            owner = call.module
+            if owner is None:
                 tool = known.look_up(call)
                 owner = None if tool is None else tool.module
 
@@ -179,19 +178,18 @@ class PlanTools:
                 away.setdefault(tool.module, set()).add(tool.name)
 
         for place, call in self._places_unknown_to(catalogue):
-            if "_module" in call:
+            if call.module is not None:
                 continue
-            name = call.get("_tool")
             for module, names in away.items():
-                why = self._offer.missing.why_away(module) if name in names else None
+                why = self._offer.missing.why_away(module) if call.tool in names else None
                 if why is not None:
-                    raise PlanError(f"calls[{place}]: {name}: {why}")
+                    raise PlanError(f"calls[{place}]: {call.tool}: {why}")
 
     def _expect_versions(self, catalogue: Catalogue) -> None:
         """Raise an error if a call names a version of an idea that does not exist."""
         for place, call in self._places_unknown_to(catalogue):
-            module = call.get("_module")
-            if not isinstance(module, str) or not module.startswith(IDEA):
+            module = call.module
+            if module is None or not module.startswith(IDEA):
                 continue
             if self._offer.idea(module, self._caller) is not None:
                 continue
@@ -212,35 +210,33 @@ class PlanTools:
                 the method `catalogue`.
         """
         for place, call in self._places_unknown_to(catalogue):
-            name = call.get("_tool")
-            module = call.get("_module")
-            if isinstance(name, str) and (module is None or isinstance(module, str)):
-                why = self._offer.missing.why_refused(name, module)
-                if why is not None:
-                    raise PlanError(f"calls[{place}]: {name[:100]}: {why}")
+            why = self._offer.missing.why_refused(call.tool, call.module)
+            if why is not None:
+                raise PlanError(f"calls[{place}]: {call.tool[:100]}: {why}")
 
-    def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, JSONObject]]:
-        """(place, call) for each call whose tool is not in a catalogue."""
+    def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
+        """(place, call) for each call whose tool is not in a catalogue. A call that names no tool
+        is left out, because the check of the plan refuses it.
+        """
         return [
             (place, call)
-            for place, call in enumerate(self._plan.calls)
-            if isinstance(call, dict) and catalogue.look_up(call) is None
+            for place, call in enumerate(self._calls)
+            if call.tool and catalogue.look_up(call) is None
         ]
 
 
-def _is_step(call: JSONObject) -> bool:
-    return (call.get("_module"), call.get("_tool")) == RUN_PROGRAM.key
+def _is_step(call: WrittenCall) -> bool:
+    return (call.module, call.tool) == RUN_PROGRAM.key
 
 
-def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
+def _for_rooms(catalogue: Catalogue, calls: Iterable[WrittenCall]) -> list[Tool]:
     """Return the tools that the clean rooms of a plan may call."""
     tools: list[Tool] = []
     for call in calls:
-        if call.get("_module") != ANONYMOUS or call.get("_tool") != SOLVE.name:
+        if (call.module, call.tool) != (ANONYMOUS, SOLVE.name):
             continue
-        patterns = call.get("tools")
-        if isinstance(patterns, list):
-            names = [pattern for pattern in patterns if isinstance(pattern, str)]
-            tools.extend(chosen_tools(catalogue.tools, names))
+        patterns = list_or_empty(call.members.get("tools"))
+        names = [pattern for pattern in patterns if isinstance(pattern, str)]
+        tools.extend(chosen_tools(catalogue.tools, names))
 
     return tools

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE, Offer
@@ -59,7 +60,8 @@ async def tools_of_programs(
         PlanError: the module of a tool has never been up here, or the names of a program depend on
             tools that the plan does not have.
     """
-    programs = programs_in(plan.calls, catalogue)
+    calls = written_calls(plan.calls)
+    programs = programs_in(calls, catalogue)
     if not programs:
         return []
 
@@ -74,7 +76,7 @@ async def tools_of_programs(
 
     effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
     more = [*tools.values(), effects]
-    own_names = ProgramNames(catalogue.used_by(plan.calls, more).tools)
+    own_names = ProgramNames(catalogue.used_by(calls, more).tools)
     for program, place in programs.items():
         if own_names.used_by(program) != names.used_by(program):
             raise PlanError(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ideabridge.bridge.context.references import is_reference, unescape
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.programs.names import ProgramNames
@@ -50,18 +51,18 @@ RUN_PROGRAM: Final = Tool(
 """The tool that a plan calls. `with_effects` gives it the effects of the plan's programs."""
 
 
-def names_program(call: JSON, catalogue: Catalogue) -> bool:
+def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
     """Return whether a call means `run_program`. A call without `_module` does not mean it if
     another tool has that name.
     """
-    if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
+    if call.tool != RUN_PROGRAM.name:
         return False
-    return call.get("_module") == RUN_PROGRAM.module or (
-        "_module" not in call and catalogue.look_up(call) is None
-    )
+    if call.module is None:
+        return catalogue.look_up(call) is None
+    return call.module == RUN_PROGRAM.module
 
 
-def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
+def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str, int]:
     """Return the programs among the calls of a plan, each with the place of the first call that
     runs it.
 
@@ -73,17 +74,8 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     """
     programs: dict[str, int] = {}
     for place, call in enumerate(calls):
-        if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
-            continue
-
-        tool = catalogue.look_up(call)
-        program = call.get("program")
-        if (
-            tool is None
-            or tool.key != PROGRAM_STEP
-            or not isinstance(program, str)
-            or len(program) > LONGEST
-        ):
+        program = _program_of(call, catalogue)
+        if program is None or len(program) > LONGEST:
             continue
 
         if is_reference(program):
@@ -138,19 +130,28 @@ def with_effects(tools: Iterable[Tool]) -> Tool:
     )
 
 
-def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, JSON]]:
+def _program_of(call: WrittenCall, catalogue: Catalogue) -> str | None:
+    """Return the text of the program that a call runs, or None if it runs none."""
+    if call.tool != RUN_PROGRAM.name:
+        return None
+
+    tool = catalogue.look_up(call)
+    program = call.members.get("program")
+    if tool is None or tool.key != PROGRAM_STEP or not isinstance(program, str):
+        return None
+    return program
+
+
+def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, WrittenCall]]:
     """Yield the calls of a plan with their places. For each program, also yield the tools that it
     may call, as calls without parameters.
     """
     names: ProgramNames | None = None
-    for place, call in enumerate(calls):
+    for place, call in enumerate(written_calls(calls)):
         yield place, call
-        if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
-            continue
-        tool = catalogue.look_up(call)
-        program = call.get("program")
-        if tool is not None and tool.key == PROGRAM_STEP and isinstance(program, str):
+        program = _program_of(call, catalogue)
+        if program is not None:
             names = names or ProgramNames(catalogue.tools)
             for callable_tool in ProgramNames.of(names.used_by(program), catalogue.tools).listed:
                 module, name = callable_tool.origin
-                yield place, {"_tool": name, **({} if module is None else {"_module": module})}
+                yield place, WrittenCall(name, module)

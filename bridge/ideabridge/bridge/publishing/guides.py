@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.bridge.context.reader import is_reader
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
@@ -54,7 +55,7 @@ def guide_of(
     plan = lifted or _plan_of(function)
     # Give the calls a `_module`, because a plan may call an idea by its name alone.
     plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
-    cycle = own_cycle(store, name, plan.calls)
+    cycle = own_cycle(store, name, written_calls(plan.calls))
     if cycle is not None:
         return cycle
 

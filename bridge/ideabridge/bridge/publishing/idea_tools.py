@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.assumption import evidence_sentence
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE
 from ideabridge.bridge.programs.steps import names_program
@@ -19,37 +20,6 @@ from ideabridge.bridge.store.publications import read_named
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
-
-
-@dataclass(frozen=True, slots=True)
-class CalledTool:
-    """The tool that a call of a plan names.
-
-    Attributes:
-        module: the `_module` of the call, or None.
-        name: the `_tool` of the call, or "" if the call is malformed. The check of its plan refuses
-            such a call.
-        is_written: whether the plan already contains the result, so that no tool runs.
-    """
-
-    module: str | None
-    name: str
-    is_written: bool = False
-
-    @classmethod
-    def of(cls, call: JSON) -> CalledTool:
-        """Read a call."""
-        if not isinstance(call, dict):
-            return cls(None, "")
-        module = call.get("_module")
-        name = call.get("_tool")
-        if not isinstance(name, str) or not isinstance(module, str | None):
-            return cls(None, "")
-        return cls(module, name, "_output" in call)
-
-    def to_call(self) -> JSONObject:
-        """Return a call of the tool without parameters."""
-        return {"_tool": self.name, "_module": self.module}
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
@@ -102,10 +72,7 @@ def evidence_of(publication: Publication) -> str:
     explained = (publication.learned or publication.plan or {}).get("explained")
     if not isinstance(explained, list):
         return ""
-    tools = [
-        str(call.get("_tool")) if isinstance(call, dict) else ""
-        for call in calls_in(publication.plan or {})
-    ]
+    tools = [call.tool for call in written_calls(calls_in(publication.plan or {}))]
     return evidence_sentence(explained, tools)
 
 
@@ -211,7 +178,7 @@ class _PresentHints:
         """
         # With a guide, a mind may continue after the plan.
         keys = guide_tools(publication.guide or {})
-        for call in calls_in(publication.plan):
+        for call in written_calls(calls_in(publication.plan)):
             if names_program(call, self.catalogue):
                 # The plan pins the tools that its programs call, except for built-in tools, which
                 # only read.
@@ -221,9 +188,8 @@ class _PresentHints:
                 keys.extend(pin.key for pin in pins)
                 continue
 
-            tool = CalledTool.of(call)
-            if not tool.is_written:
-                keys.append((tool.module, tool.name))
+            if not call.has_result:
+                keys.append((call.module, call.tool))
 
         return keys
 
@@ -292,7 +258,7 @@ def needed_modules(
         defined: the names of tools that the plan itself defines.
     """
     search = _NeededModules(store, caller, catalogue)
-    for call in calls:
+    for call in written_calls(calls):
         search.take(call, defined)
 
     while search.ideas:
@@ -317,17 +283,16 @@ class _NeededModules:
     ideas: list[str] = field(default_factory=list[str])
     _visited: set[str] = field(default_factory=set[str])
 
-    def take(self, call: JSON, defined: frozenset[str]) -> None:
+    def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
         """Add the modules that a call needs. A call that names no tool needs none; the check of the
         plan refuses it.
         """
-        tool = CalledTool.of(call)
-        if tool.name:
-            self._need(tool.module, tool.name, defined)
+        if call.tool:
+            self._need(call.module, call.tool, defined)
 
     def _need(self, module: str | None, name: str, defined: frozenset[str]) -> None:
         if module is None:
-            tool = self.catalogue.look_up({"_tool": name})
+            tool = self.catalogue.look_up(WrittenCall(name))
             if name in defined or (tool is not None and tool.module is None):
                 return
             self.needed.add(None if tool is None else tool.module)
@@ -345,7 +310,7 @@ class _NeededModules:
             return
 
         defined = defined_in(inner.plan)
-        for call in calls_in(inner.plan):
+        for call in written_calls(calls_in(inner.plan)):
             self.take(call, defined)
 
         if inner.guide is not None:
@@ -373,11 +338,10 @@ def _reaches(
         if idea.plan is None or idea.guide is not None or "calls" not in idea.plan:
             return (EVERY_MODULE,)
 
-        for call in calls_in(idea.plan):
-            called = CalledTool.of(call)
-            module = called.module
+        for call in written_calls(calls_in(idea.plan)):
+            module = call.module
             if module is None or not module.startswith(IDEA):
-                tool = None if module == ANONYMOUS else catalogue.look_up(called.to_call())
+                tool = None if module == ANONYMOUS else catalogue.look_up(call)
                 if tool is None:
                     return (EVERY_MODULE,)
                 reached.update(dict.fromkeys(tool.reached))

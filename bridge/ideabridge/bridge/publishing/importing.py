@@ -13,6 +13,7 @@ from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.references import escaped, is_reference
 from ideabridge.bridge.context.removed import read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -190,7 +191,7 @@ def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missin
     return MISSING if needed else value
 
 
-def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
+def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
     """Return a sentence with the ideas through which a plan would call itself once it is published
     as `name`, or None if it would not.
     """
@@ -230,7 +231,7 @@ def check_guide(store: Store, document: Document) -> None:
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
 
-    cycle = own_cycle(store, members["name"], calls_in(guide.get("plan")))
+    cycle = own_cycle(store, members["name"], written_calls(calls_in(guide.get("plan"))))
     if cycle is not None:
         raise PublicationError(f"publication.{_GUIDE}.plan: {cycle}")
 
@@ -249,9 +250,7 @@ def _is_plan(value: JSON) -> bool:
     if value is None:
         return True
     calls = value.get("calls") if isinstance(value, dict) else None
-    return isinstance(calls, list) and all(
-        isinstance(call, dict) and isinstance(call.get("_tool"), str) for call in calls
-    )
+    return isinstance(calls, list) and all(call.tool for call in written_calls(calls))
 
 
 _GUIDE: Final = "recorded.solve"
@@ -279,13 +278,13 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
             about the effects of other tools is ignored.
     """
     called: list[Tool] = []
-    for call in plan.calls if plan is not None else [None]:
-        own = offered.look_up(call) if isinstance(call, dict) else None
+    for call in written_calls(plan.calls if plan is not None else [None]):
+        own = offered.look_up(call)
         if own is not None and own.key in offered.latent:
             # A latent call only asks a mind.
             continue
 
-        tool = present.look_up(call) if isinstance(call, dict) else None
+        tool = present.look_up(call)
         if tool is None:
             return dict(CAUTIOUS)
         called.append(tool)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.publishing.drafting import Drafted
-from ideabridge.bridge.publishing.idea_tools import CalledTool, hints_of
+from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.outline import Outline, first_names
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.runs.called_ideas import asking_calls
@@ -116,7 +117,7 @@ def planned_tool(
     """
     places = asking_calls(store, catalogue, draft.calls)
     asking = ", ".join(
-        f"calls.{place} ({CalledTool.of(draft.calls[place]).name})" for place in places
+        f"calls.{place} ({WrittenCall.of(draft.calls[place]).tool})" for place in places
     )
     plan: JSONObject = {**draft.plan, "lifting": _lifting_of(draft, request)}
     return PreparedTool(
@@ -157,7 +158,7 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
     """Return the tools of calls, without latent tools, whose calls only ask a mind."""
-    called = [catalogue.look_up(call) for call in calls if isinstance(call, dict)]
+    called = [catalogue.look_up(call) for call in written_calls(calls)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 
 

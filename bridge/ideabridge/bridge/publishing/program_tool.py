@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.errors import ConstantsOpenError
 from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.lifting.parameters import ParameterDecision
@@ -14,7 +15,7 @@ from ideabridge.bridge.lifting.rows import parameter_rows
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.publishing.distilling import read_inputs
-from ideabridge.bridge.publishing.idea_tools import CalledTool, hints_of
+from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.prepared_tool import PreparedTool, acting_tools
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.programs import (
@@ -291,7 +292,9 @@ class AcceptedProgram:
     def _sentences(self, present: Catalogue, store: Store) -> str:
         sentences: list[str] = []
         calls = self.trial.calls
-        asking = [CalledTool.of(calls[place]).name for place in asking_calls(store, present, calls)]
+        asking = [
+            WrittenCall.of(calls[place]).tool for place in asking_calls(store, present, calls)
+        ]
         if asking:
             sentences.append(f"A model is asked by {', '.join(asking)}.")
 

@@ -27,6 +27,7 @@ from anyio.abc import ObjectReceiveStream
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import compile_value, escaped, fill
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.errors import ProgramError, PublicationError
 from ideabridge.bridge.lifting.contrast import contrast
 from ideabridge.bridge.lifting.function import (
@@ -302,10 +303,9 @@ class _Reproduction:
         self.has_ended = True
 
     def _called(self, number: int, call: JSONObject) -> None:
-        tool = self.recording.catalogue.look_up(call)
-        parameters: JSONObject = {
-            key: value for key, value in call.items() if key not in ("_tool", "_module")
-        }
+        written = WrittenCall.of(call)
+        tool = self.recording.catalogue.look_up(written)
+        parameters = written.parameters
         if (
             tool is not None
             and tool.module is None

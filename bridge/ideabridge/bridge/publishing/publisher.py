@@ -32,6 +32,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.errors import (
     MeantToolError,
     ModulesAwayError,
@@ -346,17 +347,14 @@ class Publisher:
         self.check_free(name, caller=caller)
         present = PlanTools(self.offer, dataclasses.replace(plan, tools=()), caller).present()
         offered = PlanTools(self.offer, plan, caller).present()
-        named = {
-            str(call["_tool"])
-            for call in plan.calls
-            if isinstance(call, dict) and offered.look_up(call)
-        }
-        calls = with_plain_ideas([with_own_module(call, offered) for call in plan.calls], named)
-        cycle = own_cycle(self.store, name, calls)
+        written = written_calls(plan.calls)
+        named = {call.tool for call in written if offered.look_up(call) is not None}
+        calls = written_calls(with_own_module(call, offered) for call in plan.calls)
+        cycle = own_cycle(self.store, name, with_plain_ideas(calls, named))
         if cycle is not None:
             raise PublicationError(f"{where}: {cycle}")
 
-        if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
+        if all(offered.look_up(call) is not None for call in written):
             try:
                 # A tool that an inner idea lacks may be added later, like the tools of the plan
                 # itself.
@@ -564,7 +562,7 @@ class Publisher:
         # Another caller may have taken the name in the meantime.
         self.check_free(request.name, caller=request.caller)
         catalogue = PlanTools(self.offer, plan, request.caller).present()
-        cycle = own_cycle(self.store, request.name, calls)
+        cycle = own_cycle(self.store, request.name, written_calls(calls))
         if cycle is not None:
             return catalogue, cycle
         checked = check_pins(document, calls, catalogue, essences.get)

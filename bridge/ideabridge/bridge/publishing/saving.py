@@ -18,6 +18,7 @@ from typing import Final
 
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.references import clipped, format_reference
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import (
     ModulesAwayError,
     NameInUseError,
@@ -295,13 +296,12 @@ class Saver:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
 
         places = asking_calls(publisher.store, catalogue, calls)
-        asking = ", ".join(
-            str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict)
-        )
+        called = written_calls(calls)
+        asking = ", ".join(called[place].tool for place in places)
         lacking = [
-            _need(call)
-            for call in calls
-            if isinstance(call, dict) and "_output" not in call and catalogue.look_up(call) is None
+            Need(call.tool, call.module or "")
+            for call in called
+            if call.tool and not call.has_result and catalogue.look_up(call) is None
         ]
         sentence = f"A model is asked for {asking}." if asking else ""
         return _Prepared(planned, None, annotations, sentence, self._missing(lacking))
@@ -314,10 +314,8 @@ class Saver:
         own = {tool.name for tool in defined}
         requested_tools = written.tools
         if requested_tools is None:
-            called = [
-                call for call in written.calls if isinstance(call, dict) and "_output" not in call
-            ]
-            requested_tools = tuple(dict.fromkeys(_named(call) for call in called))
+            called = [call for call in written_calls(written.calls) if not call.has_result]
+            requested_tools = tuple(dict.fromkeys(_named(call) for call in called if call.tool))
 
         patterns = [pattern for pattern in requested_tools if pattern not in own]
         offered = []
@@ -356,11 +354,8 @@ class Saver:
         except IdeabridgeError as error:
             raise PublicationError(f"no run can begin with it: {error}") from None
 
-        cycle = own_cycle(
-            publisher.store,
-            name,
-            [*written.calls, *({"_module": pattern} for pattern in requested_tools)],
-        )
+        ideas = (WrittenCall("", pattern) for pattern in requested_tools)
+        cycle = own_cycle(publisher.store, name, [*written_calls(written.calls), *ideas])
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
 
@@ -475,19 +470,15 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     return document
 
 
-def _need(call: JSONObject) -> Need:
-    module = call.get("_module")
-    return Need(str(call.get("_tool")), module if isinstance(module, str) else "")
-
-
-def _named(call: JSONObject) -> str:
+def _named(call: WrittenCall) -> str:
     """Return the name of a call's tool that patterns are compared with."""
-    module = call.get("_module")
-    if isinstance(module, str) and (module.startswith(IDEA) or module == ANONYMOUS):
-        return f"{ANONYMOUS}.solve" if module == ANONYMOUS else module
-    if module is None:
-        return str(call.get("_tool"))
-    return f"{module}.{call.get('_tool')}"
+    if call.module is None:
+        return call.tool
+    if call.module == ANONYMOUS:
+        return f"{ANONYMOUS}.solve"
+    if call.module.startswith(IDEA):
+        return call.module
+    return f"{call.module}.{call.tool}"
 
 
 def _need_of_name(name: str) -> Need:

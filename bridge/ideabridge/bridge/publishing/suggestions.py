@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.state import read
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.lifting.choices import Choices
 from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
 from ideabridge.bridge.lifting.function import read_function
@@ -24,6 +25,7 @@ from ideabridge.bridge.lifting.naming import tool_name
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points
 from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain, store_part
 from ideabridge.bridge.store.journal import PastEvents
@@ -277,7 +279,7 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
     origin = record.summary.origin
     if origin is None or "run" not in origin:
         for solution in store.ideas.solutions_of(record.id):
-            tools += map(_tool_of, _calls_in(solution))
+            tools += map(_tool_of, _calls_of(solution))
 
     failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
     places = [place for place in range(len(tools)) if place not in failed]
@@ -285,18 +287,15 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
     return _Line(record.id, record.title, succeeded, tuple(places), len(tools))
 
 
-def _calls_in(solution: JSON) -> list[JSONObject]:
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    if isinstance(calls, list):
-        return [call for call in calls if isinstance(call, dict)]
-    return []
+def _calls_of(solution: JSON) -> list[WrittenCall]:
+    return written_calls(calls_in(solution))
 
 
-def _tool_of(call: JSONObject) -> str:
+def _tool_of(call: WrittenCall) -> str:
     """Return the name of a call's tool without its module, because calls need not name the
     module.
     """
-    return re.split(r"[./]", str(call.get("_tool")))[-1]
+    return re.split(r"[./]", call.tool)[-1]
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
@@ -349,7 +348,7 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
                 solution = publication.plan
             else:
                 solution = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.solution
-            sequences.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
+            sequences.add(_without_helpers(tuple(_tool_of(call) for call in _calls_of(solution))))
 
         if page.next is None:
             return sequences

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ideabridge.bridge.context.explanations import COPIED_PART, same
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.consistency import inconsistency
 from ideabridge.bridge.lifting.contrast import contrast
@@ -159,12 +160,12 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
     """Return why a plan must not be run just to compare its output, or None if it may run."""
-    for place, call in enumerate(calls):
-        tool = tools.look_up(call) if isinstance(call, dict) else None
-        if tool is None or not isinstance(call, dict):
+    for place, call in enumerate(written_calls(calls)):
+        tool = tools.look_up(call)
+        if tool is None:
             return f"calls.{place} has no tool here"
         if tool.key in tools.latent or tool.module == "anonymous":
-            if "_output" not in call:
+            if not call.has_result:
                 return f"calls.{place} ({tool.name}) asks a mind"
         elif tool.annotations.read_only is not True and not effects:
             return f"calls.{place} ({tool.name}) may do more than read"

@@ -25,6 +25,7 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.explanations import operand_path
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.context.references import Hole, compile_value, fill
+from ideabridge.bridge.context.written_call import tool_names
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.plan import Plan, read_published
@@ -115,11 +116,11 @@ class WrittenIdea:
     @property
     def meta(self) -> IdeaMeta:
         """The metadata with which it is saved."""
-        names = dict.fromkeys(
-            str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
-        )
         return IdeaMeta(
-            title=self.title, description=self.description, tools=tuple(names), tags=self.tags
+            title=self.title,
+            description=self.description,
+            tools=tuple(tool_names(self.calls)),
+            tags=self.tags,
         )
 
     @property

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator
 
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools.encoding import JSON, object_or_empty
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
@@ -18,16 +20,22 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
     """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
     rooms, and calls of ideas that a mind solves again or whose plans contain such calls.
     """
-    return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
+    return [
+        place
+        for place, call in enumerate(written_calls(calls))
+        if _asks(store, catalogue, call, set())
+    ]
 
 
-def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
+def _asks(
+    store: Store, catalogue: Catalogue, call: WrittenCall, visited: set[tuple[str, int]]
+) -> bool:
     """Return whether a call asks a model. `visited` holds the ideas that were already examined."""
-    if not isinstance(call, dict) or "_output" in call:
+    if call.has_result:
         return False
 
     tool = catalogue.look_up(call)
-    if tool is None and call.get("_module") == ANONYMOUS:
+    if tool is None and call.module == ANONYMOUS:
         return True
     if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
         return True
@@ -52,18 +60,20 @@ def next_version(store: Store, name: str) -> int:
         return 1
 
 
-def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
+def cycle_through(
+    store: Store, name: str, version: int, calls: Iterable[WrittenCall]
+) -> list[str] | None:
     """Return the chain of ideas through which a plan with these calls would call itself if it were
     published as this version of `name`. Its first and last names are `name`. Return None if there
     is no such chain.
     """
     # A call of another version of the name is not a cycle, because that version never changes.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    left: list[tuple[list[str], list[JSON]]] = [([name], list(calls))]
+    left: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
     while left:
         path, below = left.pop()
-        if any(object_or_empty(call).get("_module") in own for call in below):
+        if any(call.module in own for call in below):
             return [*path, name]
         for idea in called_ideas(store, below):
             if (idea.name, idea.version) not in visited:
@@ -73,45 +83,41 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
     return None
 
 
-def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
+def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publication]:
     """Yield the existing publications that the calls name."""
     for call in calls:
-        module = object_or_empty(call).get("_module")
-        if not isinstance(module, str) or not module.startswith(IDEA):
+        if call.module is None or not call.module.startswith(IDEA):
             continue
         try:
-            yield store.publications.named(module.removeprefix(IDEA), caller=SEES_ALL)
+            yield store.publications.named(call.module.removeprefix(IDEA), caller=SEES_ALL)
         except UnknownPublicationError:
             # The check of the call itself reports a publication that does not exist.
             continue
 
 
-def _calls_of(publication: Publication) -> list[JSON]:
+def _calls_of(publication: Publication) -> list[WrittenCall]:
     """Return the calls of the idea's plan, plus one call for each idea that a mind may call when it
     solves the idea anew.
     """
     plan = publication.plan
     own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
-    calls = with_plain_ideas(calls_in(plan), own | defined_in(plan))
-    for module, _ in guide_tools(publication.guide or {}):
-        calls.append({"_module": module})
+    calls = with_plain_ideas(written_calls(calls_in(plan)), own | defined_in(plan))
+    for module, name in guide_tools(publication.guide or {}):
+        calls.append(WrittenCall(name, module))
     return calls
 
 
-def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
-    """Return the calls, with `_module` added to those that could mean an idea. A call that names
+def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
+    """Return the calls, with a module for those that could mean an idea. A call that names
     neither a module nor a tool in `own` means the idea of that name as soon as one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 
 
-def _with_plain_idea(call: JSON, own: Collection[str]) -> JSON:
-    if not isinstance(call, dict) or "_module" in call or "_output" in call:
+def _with_plain_idea(call: WrittenCall, own: Collection[str]) -> WrittenCall:
+    if call.module is not None or call.has_result or call.tool in own:
         return call
-    name = call.get("_tool")
-    if not isinstance(name, str) or name in own:
-        return call
-    return {**call, "_module": f"{IDEA}{name}"}
+    return dataclasses.replace(call, module=f"{IDEA}{call.tool}")
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
@@ -127,4 +133,4 @@ def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
         return False
     if tool.module.removeprefix(IDEA).partition("@")[0] == name:
         return True
-    return cycle_through(store, name, version, [{"_module": tool.module}]) is not None
+    return cycle_through(store, name, version, [WrittenCall(tool.name, tool.module)]) is not None

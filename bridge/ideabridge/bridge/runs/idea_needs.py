@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
@@ -89,13 +90,12 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     defined = defined_in(pinned)
     needs: list[ToolKey] = []
     listed: dict[str, str] | None = None
-    for call in calls:
-        if not isinstance(call, dict) or "_output" in call:
+    for call in written_calls(calls):
+        if call.has_result or not call.tool:
             continue
-        name = str(call.get("_tool"))
-        module = call.get("_module")
-        if isinstance(module, str):
-            needs.append((module, name))
+        name = call.tool
+        if call.module is not None:
+            needs.append((call.module, name))
         elif name not in defined:
             # If the call does not name its module, the schema of its Request may name it.
             # `Ways.pinned` also looks there.

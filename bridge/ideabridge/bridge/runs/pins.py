@@ -16,6 +16,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.reader import is_reader
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.programs.steps import called_in
@@ -142,18 +143,18 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     """Return the call, with `_module` and the tool's name in that module if the call needs them."""
-    tool = catalogue.look_up(call) if isinstance(call, dict) else None
-    if not isinstance(call, dict) or tool is None or tool.module is None:
+    written = WrittenCall.of(call)
+    tool = catalogue.look_up(written)
+    if tool is None or tool.module is None:
         return call
-    if tool.in_room and ("_module" in call or tool.module == ANONYMOUS):
+    if tool.in_room and (written.module is not None or tool.module == ANONYMOUS):
         # A call that already has `_module` keeps the version that it names.
         return call
 
     module, name = tool.origin
-    if call.get("_tool") == name and call.get("_module") == module:
+    if (written.module, written.tool) == (module, name):
         return call
-    rest = {key: value for key, value in call.items() if key not in ("_tool", "_module")}
-    return {"_tool": name, "_module": module, **rest}
+    return written.with_tool(module, name)
 
 
 _built_in = cache(builtin_toolbox)
@@ -179,7 +180,7 @@ def pinned_tools(
     """Return the tools of the calls that need a pin, each once, sorted by module and name."""
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
-        tool = catalogue.look_up(call) if isinstance(call, dict) else None
+        tool = catalogue.look_up(call)
         if tool is not None and _needs_pin(tool, defined) and not _is_built_in(tool):
             tools[tool.origin] = tool
 
@@ -245,9 +246,6 @@ def check_pins(
     result = PinCheck()
     compared: set[ToolKey] = set()
     for place, call in called_in(calls, catalogue):
-        if not isinstance(call, dict):
-            continue
-
         where = "" if is_program else f"calls.{place}: "
         tool = _present_tool(call, catalogue, away, result, where)
         if tool is None or pins is None or not _needs_pin(tool, defined):
@@ -269,35 +267,31 @@ def check_pins(
 
 
 def _present_tool(
-    call: JSONObject,
+    call: WrittenCall,
     catalogue: Catalogue,
     away: Callable[[str], str | None],
     result: PinCheck,
     where: str,
 ) -> Tool | None:
     """Return the current tool of a call. If it is gone, add a fault to `result` and return None."""
-    module = call.get("_module")
-    name = str(call.get("_tool"))
     try:
-        return catalogue.find(name, module if isinstance(module, str) else None)
+        return catalogue.find(call.tool, call.module)
     except UnknownToolError as error:
         why: str | None = None
-        if isinstance(module, str) and module != ANONYMOUS:
-            why = away(module)
-            name = f"{module}.{name}"
+        name = call.tool
+        if call.module is not None and call.module != ANONYMOUS:
+            why = away(call.module)
+            name = f"{call.module}.{name}"
         result.faults.append(f"{where}{name} is not here now: {why or error}")
         return None
 
 
-def _why_unpinned(call: JSONObject, tool: Tool) -> str:
+def _why_unpinned(call: WrittenCall, tool: Tool) -> str:
     """Return the reason why a call to a tool without a pin cannot be made."""
-    module = call.get("_module")
-    names_module = isinstance(module, str) and module != ANONYMOUS
+    names_module = call.module is not None and call.module != ANONYMOUS
     if tool.module is None or names_module:
         return f"{tool.label} is not among the tools that it was published with"
-    return (
-        f"{call.get('_tool')} is not here; {tool.label} is another tool and does not take its place"
-    )
+    return f"{call.tool} is not here; {tool.label} is another tool and does not take its place"
 
 
 @dataclass(frozen=True, slots=True)

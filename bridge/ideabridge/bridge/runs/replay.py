@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.context.messages import read_context, read_message
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -411,12 +412,12 @@ class Ways:
         was free when the plan was published, any user may have taken it since. Calls of ideas that
         already existed have a `_module`.
         """
-        for call in calls:
-            if not isinstance(call, dict) or "_module" in call:
+        for call in written_calls(calls):
+            if call.module is not None:
                 continue
             tool = catalogue.look_up(call)
             if tool is not None and str(tool.module).startswith(IDEA):
-                ideas = called_ideas(self._store, [{"_module": tool.module}])
+                ideas = called_ideas(self._store, [WrittenCall(tool.name, tool.module)])
                 owners = {idea.owner for idea in ideas}
                 if owners.isdisjoint({None, publication.owner}):
                     return tool
@@ -473,19 +474,23 @@ def _start_solving(
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
     """Return the call, with the module that its Request's schema names for its tool."""
-    need = need_of(call, {tool: module for tool, module in listed.items() if module})
-    if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
+    written = WrittenCall.of(call)
+    need = need_of(written, {tool: module for tool, module in listed.items() if module})
+    if need is None or not need.module or written.module is not None:
         return call
-    return {**call, "_tool": need.tool, "_module": need.module}
+    return {**written.members, "_tool": need.tool, "_module": need.module}
 
 
 def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
-    if not isinstance(call, dict):
+    written = WrittenCall.of(call)
+    if not written.tool:
+        # The check of the plan refuses the call.
         return True
-    tool = catalogue.look_up(call)
+
+    tool = catalogue.look_up(written)
     if tool is None:
         return False
-    if tool.module is None or "_module" in call:
+    if tool.module is None or written.module is not None:
         return True
     # A call of a tool of the process must not become a call of a module's tool with the same name.
-    return listed.get(str(call.get("_tool"))) != ""
+    return listed.get(written.tool) != ""

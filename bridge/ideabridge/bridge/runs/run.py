@@ -26,6 +26,7 @@ from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
+from ideabridge.bridge.context.written_call import tool_names
 from ideabridge.bridge.driving.driver import LARGE, Driver, SaveIdea
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
@@ -1362,11 +1363,7 @@ class Run:
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
         # Once the next Request is due, the machine already counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
-        tools = tuple(
-            dict.fromkeys(
-                str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)
-            )
-        )
+        tools = tuple(tool_names(solution.calls))
         mind = ""
         model = ""
         if machine.mode == "solve":

@@ -36,6 +36,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.driving.driver import (
     LEFT,
     Driver,
@@ -928,18 +929,15 @@ class Runs:
 
         Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
         """
-        self.ways.expect_here(
-            (call.get("_module") for call in plan.calls if isinstance(call, dict)), caller
-        )
+        calls = written_calls(plan.calls)
+        self.ways.expect_here((call.module for call in calls), caller)
         tools = PlanTools(self.offer, plan, caller)
         catalogue = await tools.catalogue()
         tools.expect_callable(catalogue)
-        plain = [call for call in plan.calls if isinstance(call, dict) and "_module" not in call]
-        ideas = (
-            tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room
-        )
-        self.ways.expect_here((tool.module for tool in ideas), caller)
-        programs = programs_in(plan.calls, catalogue)
+        plain = (catalogue.look_up(call) for call in calls if call.module is None)
+        ideas = (tool.module for tool in plain if tool is not None and tool.in_room)
+        self.ways.expect_here(ideas, caller)
+        programs = programs_in(calls, catalogue)
         if programs and not settings.programs:
             raise PlanError(NO_PROGRAMS)
 

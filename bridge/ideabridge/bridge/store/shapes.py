@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.context.references import is_reference
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
 from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
@@ -134,24 +135,19 @@ def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
 
 
 def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
-    needs = (need_of(call, modules) for call in calls)
+    needs = (need_of(call, modules) for call in written_calls(calls))
     return {need for need in needs if need is not None}
 
 
-def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
+def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
     """Return the tool that a call names, or None if it names none."""
-    if not isinstance(call, dict):
+    tool = call.tool
+    if not tool:
         return None
+    if call.module is not None:
+        return Need(tool, call.module)
 
-    tool = call.get("_tool")
-    if not isinstance(tool, str):
-        return None
-
-    module = call.get("_module")
-    if isinstance(module, str):
-        return Need(tool, module)
-
-    if module is None and tool not in modules:
+    if tool not in modules:
         # A plan may name a tool as `module.tool`.
         for name, owner in modules.items():
             if tool in (f"{owner}.{name}", f"{owner}/{name}"):

@@ -9,6 +9,7 @@ from typing import Final
 
 from ideabridge.bridge.context.explanations import as_it_runs
 from ideabridge.bridge.context.references import is_reference
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.store.idea import (
     NewPublication,
     Publication,
@@ -331,13 +332,14 @@ def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> It
 
 
 def _key(call: JSON) -> str:
-    if not isinstance(call, dict):
+    written = WrittenCall.of(call)
+    if not written.tool:
         return encode_text(call)
-    return f"{call.get('_module')} {call.get('_tool')}"
+    return f"{written.module} {written.tool}"
 
 
 def _name(call: JSON) -> str:
-    return str(call.get("_tool")) if isinstance(call, dict) else "?"
+    return WrittenCall.of(call).tool or "?"
 
 
 def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:

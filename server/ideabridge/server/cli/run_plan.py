@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
@@ -146,7 +147,7 @@ def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
     else:
         names = inputs_read_by(plan)
         catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
-        tools = [catalogue.look_up(call) for call in plan.calls if isinstance(call, dict)]
+        tools = [catalogue.look_up(call) for call in written_calls(plan.calls)]
         if any(tool is not None and tool.key in catalogue.latent for tool in tools):
             names = None
 
@@ -291,7 +292,7 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
     for entry in _objects(rehearsal.get("calls")):
         place = entry.get("place")
         call = plan.calls[place] if isinstance(place, int) else None
-        tool = catalogue.look_up(call) if isinstance(call, dict) else None
+        tool = catalogue.look_up(WrittenCall.of(call))
         if tool is None or tool.key in catalogue.latent:
             continue
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
@@ -274,13 +275,9 @@ def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
 
 def _mentions(written: WrittenIdea) -> frozenset[str]:
     words = set(re.findall(r"\w+", written.program or ""))
-    named = [
-        call.get(key)
-        for call in written.calls
-        if isinstance(call, dict)
-        for key in ("_tool", "_module")
-    ]
-    words.update(str(name).removeprefix(IDEA) for name in (*named, *(written.tools or ())))
+    calls = written_calls(written.calls)
+    named = [name for call in calls for name in (call.tool, call.module) if name]
+    words.update(name.removeprefix(IDEA) for name in (*named, *(written.tools or ())))
     return frozenset(words)
 
 

@@ -1,0 +1,75 @@
+"""WrittenCall: a call as its author wrote it, before anybody looks its tool up.
+
+Plans, Solutions and published ideas list calls as JSON. What needs only the names in a call reads
+it as a `WrittenCall`. `read_call` in `loop/call.py` reads the rest, checks it, and says what is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call as written.
+
+    Attributes:
+        tool: `_tool`, or "" if the call names no tool. The check of its plan refuses such a call.
+        module: `_module`, or None if the call names no module.
+        activity: `_activity`, or None.
+        has_result: whether the call has `_output`: its author wrote the result, so no tool runs.
+        members: all members of the call. They are empty if the call is not an object.
+    """
+
+    tool: str
+    module: str | None = None
+    activity: str | None = None
+    has_result: bool = False
+    members: JSONObject = field(default_factory=dict[str, JSON])
+
+    @classmethod
+    def of(cls, call: JSON) -> WrittenCall:
+        """Read a call. A name that is not a string counts as absent."""
+        if not isinstance(call, dict):
+            return cls("")
+        return cls(
+            _name(call, "_tool") or "",
+            _name(call, "_module"),
+            _name(call, "_activity"),
+            "_output" in call,
+            call,
+        )
+
+    def with_tool(self, module: str | None, tool: str) -> JSONObject:
+        """Return the call as JSON, with this tool in place of the one that it names."""
+        names: JSONObject = {"_tool": tool}
+        if module is not None:
+            names["_module"] = module
+        return {**names, **self.parameters}
+
+    @property
+    def parameters(self) -> JSONObject:
+        """All members except `_tool` and `_module`."""
+        return {
+            key: value for key, value in self.members.items() if key not in ("_tool", "_module")
+        }
+
+
+def _name(call: JSONObject, member: str) -> str | None:
+    name = call.get(member)
+    return name if isinstance(name, str) else None
+
+
+def written_calls(calls: Iterable[JSON]) -> list[WrittenCall]:
+    """Read the calls of a plan. The result has the same places as the plan."""
+    return [WrittenCall.of(call) for call in calls]
+
+
+def tool_names(calls: Iterable[JSON]) -> list[str]:
+    """Return the names of the tools that calls name, each once, in the order of the calls."""
+    names = dict.fromkeys(call.tool for call in written_calls(calls))
+    return [name for name in names if name]
