@@ -645,6 +645,13 @@ Event: TypeAlias = (
     | RunEnded
 )
 
+AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
+"""Events that ask a person something. Each has the id of its question (`approval`), the digest of
+what is shown, and the time."""
+
+DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
+"""Events that answer a question. Each has the digest of its question, and who answered."""
+
 _BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 
 

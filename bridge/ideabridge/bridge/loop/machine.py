@@ -674,17 +674,19 @@ class Machine:
         self._plan(event)
         self._note_decision(None, event.decision, event.by)
 
-    def _doubt_outcome(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
-        self._solving().doubted(event)
-        if isinstance(event, events.OutcomeDecided):
-            self._note_decision(event.call, event.decision, event.by)
+    def _ask_in_call(self, event: events.OutcomeAsked | events.QuestionAsked) -> None:
+        self._solving().ask_in_call(event)
 
-    def _question(
-        self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused
-    ) -> None:
-        self._solving().questioned(event)
-        if isinstance(event, events.QuestionAnswered):
-            self._note_decision(event.call, event.action, event.by)
+    def _decide_outcome(self, event: events.OutcomeDecided) -> None:
+        self._solving().outcome_decided(event)
+        self._note_decision(event.call, event.decision, event.by)
+
+    def _answer_question(self, event: events.QuestionAnswered) -> None:
+        self._solving().question_answered(event)
+        self._note_decision(event.call, event.action, event.by)
+
+    def _refuse_question(self, event: events.QuestionRefused) -> None:
+        self._solving().question_refused(event)
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
@@ -912,11 +914,11 @@ class Machine:
         events.CallDecided: _decide_call,
         events.PlanAsked: _plan,
         events.PlanDecided: _decide_plan,
-        events.OutcomeAsked: _doubt_outcome,
-        events.OutcomeDecided: _doubt_outcome,
-        events.QuestionAsked: _question,
-        events.QuestionAnswered: _question,
-        events.QuestionRefused: _question,
+        events.OutcomeAsked: _ask_in_call,
+        events.OutcomeDecided: _decide_outcome,
+        events.QuestionAsked: _ask_in_call,
+        events.QuestionAnswered: _answer_question,
+        events.QuestionRefused: _refuse_question,
         events.RunEnded: _end,
     }
     """The method that processes each kind of event."""
@@ -976,7 +978,7 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
 
     progress = machine.history[finished.call]
     journaled: list[Event] = []
-    question = progress.items[finished.item or 0].question
+    question = progress.items[finished.item or 0].inquiry
     if question is not None:
         why = "the call that asked has ended"
         journaled.append(

@@ -17,7 +17,7 @@ from ideabridge.bridge.context.references import Path, Reference, clipped
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
-from ideabridge.bridge.loop.event import Decider, JournalError, QuestionAsked
+from ideabridge.bridge.loop.event import Decider, JournalError, OutcomeAsked, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.size import NO_SIZE, Size
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -62,11 +62,9 @@ class Item:
         imports: (path, value) of each value in `_imports`, which its room may read.
         unchecked: whether the executor still has to check the parameters, because that may take
             long.
-        doubt: the digest of the question about its outcome, while a person is asked. `doubts`
-            counts these questions.
-        cut_off: why the outcome is unknown. None means that the process died.
         content: the content blocks of its result, if they say something other than the value.
-        question: its module's question, until it is answered. `questions` counts the answered ones.
+        asked: the question that it waits for, until it is answered: about its outcome, or from its
+            module. `doubts` and `questions` count the answered ones of each kind.
     """
 
     parameters: JSONObject
@@ -79,30 +77,31 @@ class Item:
     value: JSON = None
     error: JSONObject | None = None
     content: JSON = None
-    doubt: str | None = None
+    asked: OutcomeAsked | QuestionAsked | None = None
     doubts: int = 0
-    cut_off: str | None = None
-    question: QuestionAsked | None = None
     questions: int = 0
 
     @property
     def can_ask(self) -> bool:
         """Return whether the execution is in flight and no question of it is open."""
-        return self.started and not self.finished and not self.waits_for_person
+        return self.started and not self.finished and self.asked is None
 
     @property
-    def waits_for_person(self) -> bool:
-        """Return whether a person is being asked about the outcome of the execution, or is asked
-        something by the module that runs it.
-        """
-        return self.question is not None or self.doubt is not None
+    def in_doubt(self) -> OutcomeAsked | None:
+        """The open question about the outcome of the execution."""
+        return self.asked if isinstance(self.asked, OutcomeAsked) else None
+
+    @property
+    def inquiry(self) -> QuestionAsked | None:
+        """The open question of the module that runs the execution."""
+        return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
-        """Record the end. An open question of its module becomes void."""
+        """Record the end. An open question becomes void."""
         self.finished = True
         self.value = value
         self.error = error
-        self.question = None
+        self.asked = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,18 +231,18 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
         for progress in history
         if progress.status is CallStatus.RUNNING
         for number, item in enumerate(progress.items)
-        if item.started and not item.finished and item.doubt is None
+        if item.started and not item.finished and item.in_doubt is None
     ]
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
     """Return the open questions of modules, in the order of the calls."""
     return [
-        item.question
+        item.inquiry
         for progress in history
         if progress.status is CallStatus.RUNNING
         for item in progress.items
-        if item.question is not None
+        if item.inquiry is not None
     ]
 
 

@@ -183,7 +183,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
         return None
 
     place = call.index if number is None else f"{call.index}.{number}"
-    unknown_outcome = unknown(item.cut_off, progress.hints)
+    cut_off = None if item.in_doubt is None else item.in_doubt.why
+    unknown_outcome = unknown(cut_off, progress.hints)
     why = (
         f"{unknown_outcome}. retry: run it again; skip: it fails as unknown; value: give its result"
     )

@@ -309,7 +309,7 @@ class Tick:
         self._drain()
 
     def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
-        if item.waits_for_person:
+        if item.asked is not None:
             self._resume()
         item.end(event.value, event.error)
         self._free_place()
@@ -326,64 +326,59 @@ class Tick:
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
-    def questioned(self, event: QuestionAsked | QuestionAnswered | QuestionRefused) -> None:
-        """Record a question of a call's module. The call does not count as running until the
-        question is answered.
+    # The questions of a running call: about its outcome, or from its module. Between question and
+    # answer the execution does not occupy a place.
+
+    def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
+        """Record that a person is asked about the unknown outcome of an execution, or something
+        that its module wants to know.
         """
         item = running_item(self.progress, event.call, event.item)
-        match event:
-            case QuestionRefused():
-                progress = self.progress[event.call]
-                refused = (
-                    f"server {event.module!r} asked {event.message!r}, and was "
-                    f"not answered: {event.why}"
-                )
-                progress.unasked.append(f"{progress.call.label}: {refused}")
-                return
-            case QuestionAsked():
-                if not item.can_ask:
-                    raise JournalError(f"the server of call {event.call} cannot ask now")
-                item.question = event
-                self._pause()
-            case QuestionAnswered():
-                if item.question is None:
-                    raise JournalError(f"the server of call {event.call} has asked nothing")
-                if item.question.digest != event.digest:
-                    raise JournalError(
-                        f"the answer for call {event.call} is bound to another question"
-                    )
+        if not item.can_ask:
+            raise JournalError(
+                f"call {event.call} is not in flight, or asks already; it cannot ask now"
+            )
 
-                item.question = None
-                item.questions += 1
-                self._resume()
-
+        item.asked = event
+        self._pause()
         self._drain()
 
-    def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
-        """Record that a person is being asked about the unknown outcome of an execution, or has
-        answered.
-        """
-        item = running_item(self.progress, event.call, event.item)
-        if isinstance(event, OutcomeAsked):
-            if not item.can_ask:
-                raise JournalError(
-                    f"call {event.call} is not in flight; nobody can be asked about its outcome"
-                )
+    def _end_question(
+        self,
+        item: Item,
+        asked: OutcomeAsked | QuestionAsked | None,
+        answer: OutcomeDecided | QuestionAnswered,
+    ) -> None:
+        """Give an execution its place again, after an answer to the question that it asked."""
+        if asked is None:
+            raise JournalError(f"call {answer.call} has asked nothing of this kind")
+        if asked.digest != answer.digest:
+            raise JournalError(f"the answer for call {answer.call} is bound to another question")
 
-            item.doubt = event.digest
-            item.cut_off = event.why
-            self._pause()
-            self._drain()
-            return
-
-        if item.doubt is None:
-            raise JournalError(f"nobody was asked about the outcome of call {event.call}")
-        if item.doubt != event.digest:
-            raise JournalError(f"the decision on call {event.call} is bound to another question")
-
-        item.doubt = None
-        item.doubts += 1
+        item.asked = None
         self._resume()
+
+    def question_answered(self, event: QuestionAnswered) -> None:
+        """Record that the module of an execution has received an answer."""
+        item = running_item(self.progress, event.call, event.item)
+        self._end_question(item, item.inquiry, event)
+        item.questions += 1
+        self._drain()
+
+    def question_refused(self, event: QuestionRefused) -> None:
+        """Record that nobody was asked what the module of an execution wants to know."""
+        running_item(self.progress, event.call, event.item)
+        progress = self.progress[event.call]
+        refused = (
+            f"server {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+        )
+        progress.unasked.append(f"{progress.call.label}: {refused}")
+
+    def outcome_decided(self, event: OutcomeDecided) -> None:
+        """Record what a person says about the unknown outcome of an execution."""
+        item = running_item(self.progress, event.call, event.item)
+        self._end_question(item, item.in_doubt, event)
+        item.doubts += 1
         if event.decision == "retry":
             self._retry(self.progress[event.call], event.item)
         else:
@@ -677,9 +672,11 @@ class Tick:
                 continue
             for number, item in enumerate(progress.items):
                 if item.started and not item.finished:
+                    doubt = item.in_doubt
+                    why = ENDED if doubt is None else doubt.why or ENDED
                     error: JSONObject = {
                         "kind": "unknown",
-                        "message": unknown(item.cut_off or ENDED, progress.hints),
+                        "message": unknown(why, progress.hints),
                     }
                     if progress.call.has_each:
                         error["item"] = number

@@ -35,7 +35,15 @@ from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretG
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import APPROVER, TIME_OUT, Decider, Event, decider_of
+from ideabridge.bridge.loop.event import (
+    APPROVER,
+    TIME_OUT,
+    AskedEvent,
+    DecidedEvent,
+    Decider,
+    Event,
+    decider_of,
+)
 from ideabridge.bridge.loop.grant import read_grant
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import Refusal
@@ -70,16 +78,6 @@ T = TypeVar("T")
 
 DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
-
-AskedEvent: TypeAlias = (
-    events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
-)
-"""Events that ask a question."""
-
-DecidedEvent: TypeAlias = (
-    events.CallDecided | events.OutcomeDecided | events.PlanDecided | events.QuestionAnswered
-)
-"""Events that settle a question."""
 
 _NAMED: Final = 5
 """How many pending approvals an error names."""
@@ -244,10 +242,10 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
         listed = [
             outcome_question(progress, number if progress.call.has_each else None)
             for number, item in enumerate(progress.items)
-            if item.doubt is not None
+            if item.in_doubt is not None
         ]
         listed += [
-            inquiry_question(progress, item.question) for item in progress.items if item.question
+            inquiry_question(progress, item.inquiry) for item in progress.items if item.inquiry
         ]
 
     return (question for question in listed if question is not None)
@@ -334,7 +332,8 @@ def read_decision(
     if question.call is None:
         return _decided_plan(machine, question, decision, by)
     if question.kind == "outcome":
-        cut_off = machine.history[question.call].items[question.item or 0].cut_off
+        doubt = machine.history[question.call].items[question.item or 0].in_doubt
+        cut_off = None if doubt is None else doubt.why
         return _decided_outcome(question, question.call, decision, by, cut_off)
     if question.asked is not None:
         return _answered_form(question.asked, decision, by)

@@ -46,6 +46,7 @@ from ideabridge.bridge.loop.event import (
     CallFinished,
     CallStarted,
     ConfigurationChanged,
+    DecidedEvent,
     Decider,
     EndStatus,
     Event,
@@ -75,7 +76,6 @@ from ideabridge.bridge.runs.executor import Executor, KeptBytes
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
     Approver,
-    DecidedEvent,
     Decision,
     DecisionName,
     People,

@@ -1178,7 +1178,7 @@ class CallAsker:
         """Journal that the module withdraws its question."""
         # Ask the machine which question is open, because the watchers are called only after an
         # answer is journaled.
-        question = self._progress.items[self._key[1] or 0].question
+        question = self._progress.items[self._key[1] or 0].inquiry
         if question is not None and (self._key, question.digest) in self._waiting:
             self._post(
                 QuestionAnswered(

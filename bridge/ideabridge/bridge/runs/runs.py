@@ -56,6 +56,7 @@ from ideabridge.bridge.loop.event import (
     CallDecided,
     CallFinished,
     ConfigurationChanged,
+    DecidedEvent,
     Event,
     JournalError,
     RequestMade,
@@ -105,7 +106,7 @@ from ideabridge.bridge.runs.decision import (
 )
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, KeptBytes
 from ideabridge.bridge.runs.observed import Observed
-from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
+from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run

@@ -32,14 +32,7 @@ from starlette.requests import Request
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.assumption import Candidate
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
-from ideabridge.bridge.loop.event import (
-    ApprovalAsked,
-    Decider,
-    Event,
-    OutcomeAsked,
-    PlanAsked,
-    QuestionAsked,
-)
+from ideabridge.bridge.loop.event import AskedEvent, Decider, Event
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.modules.asking import MAX_ASKS
@@ -182,7 +175,7 @@ class Deciding:
         def watch(_room: Run, event: Event) -> None:
             # The event is journaled and this process still drives the run, so no other process can
             # take over the run before the hold is written.
-            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
+            if isinstance(event, AskedEvent):
                 # A watcher must not raise an error. At the end of the wait, the hold is written or
                 # the request fails.
                 with suppress(StoreError):

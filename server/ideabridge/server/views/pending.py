@@ -12,9 +12,7 @@ from typing import Any, Final, cast
 from ideabridge.bridge.driving.driver import is_left
 from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
-    ApprovalAsked,
-    OutcomeAsked,
-    PlanAsked,
+    AskedEvent,
     QuestionAsked,
     event_from_json,
     read_decider,
@@ -231,8 +229,7 @@ def _asked(history: RunHistory) -> dict[str, float]:
     times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event
-        is_question = isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked)
-        if is_question and event.at is not None:
+        if isinstance(event, AskedEvent) and event.at is not None:
             times[event.approval] = event.at
     return times
 
