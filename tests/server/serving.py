@@ -38,7 +38,8 @@ def plain(
     folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | None = None
 ) -> dict[str, Any]:
     """Configuration of a module with these tools; see `plain.py`. It is the same whatever
-    the module does.
+    the module does. The module starts with each server, so that tests can hold it while it
+    connects.
 
     Args:
         folder: where the file with its tools stands, as `NAME.json`.
@@ -52,7 +53,7 @@ def plain(
     ]
     file = folder / f"{name}.json"
     file.write_text(json.dumps({"tools": told, "hold": None if hold is None else str(hold)}))
-    return {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)]}
+    return {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)], "start": "eager"}
 
 
 def command(configuration: Path, *more: str) -> list[str]:

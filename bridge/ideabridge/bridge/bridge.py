@@ -377,6 +377,7 @@ class Bridge:
         self.offer.forget()
         self.modules.identify_store = self._store.settings.sign_in_key
         self.modules.quotes = self._has_one_user
+        self.modules.is_needed = self._needs
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
@@ -551,8 +552,14 @@ class Bridge:
         if self._on_tools_changed is not None:
             self._on_tools_changed()
 
+    def _needs(self, module: str) -> bool:
+        """Return whether a run at work here has called a module and may call it again."""
+        return self._runs is not None and self._runs.need(module)
+
     def tools(self) -> list[Tool]:
-        """Return every tool of the toolbox and of the modules that are up."""
+        """Return every tool of the toolbox, of the modules that are up, and of those that start at
+        their first use.
+        """
         return self.offer.catalogue.tools
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:

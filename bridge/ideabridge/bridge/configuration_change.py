@@ -17,8 +17,17 @@ from typing import Any, Final, Literal
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 
-_ADJUSTABLE: Final = ("timeout", "connect_timeout", "order", "read_only", "retry", "record")
-"""Keys of a server's entry that are read for each call or connection."""
+_ADJUSTABLE: Final = (
+    "timeout",
+    "connect_timeout",
+    "order",
+    "read_only",
+    "retry",
+    "record",
+    "start",
+    "idle",
+)
+"""Keys of a server's entry that are read for each call or connection, or whenever it is idle."""
 
 AT_NEXT_START: Final = (
     "store",

@@ -281,7 +281,7 @@ class Offerings:
                 reading.connected.set()
                 for _ in range(_MOST_READINGS):
                     reading.is_stale = False
-                    if module.state in ("up", "down"):
+                    if module.state in ("idle", "up", "down"):
                         entries = await module.offered(kind)
                     if not reading.is_stale:
                         break
@@ -467,7 +467,8 @@ class Offerings:
         """
         modules = [self._bridge.modules[name] for name in self._names]
         candidates = [module for module in modules if module.has_resources]
-        if len(candidates) == 1 and all(module.state in ("up", "disabled") for module in modules):
+        known_states = ("idle", "up", "disabled")
+        if len(candidates) == 1 and all(module.state in known_states for module in modules):
             return candidates[0]
         return None
 

@@ -31,6 +31,7 @@ from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, UnknownPathError
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
+from ideabridge.bridge.modules.start_progress import reporting_starts
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.publishing.program_answer import short_words
 from ideabridge.bridge.publishing.written import plan_document
@@ -550,7 +551,11 @@ class OwnHandlers:
 
             return answer(preview, text)
 
-        run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
+        run = await reporting_starts(
+            lambda: self._bridge.run_plan(plan, caller=request.caller, samples=request.samples),
+            request.progress,
+            self._bridge.modules.connecting,
+        )
         if save_as is not None:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
 
@@ -591,18 +596,22 @@ class OwnHandlers:
                 "solve: context: it is empty; expected messages that say what to do, or a task"
             )
 
-        run = await self._bridge.solve(
-            arguments.get("task"),
-            input=arguments.get("input"),
-            output_schema=arguments.get("output_schema"),
-            tools=arguments.get("tools"),
-            context=[*guidance, *messages],
-            limits=arguments.get("limits"),
-            mind=mind,
-            planning=arguments.get("planning", "eager"),
-            shown=arguments.get("shown"),
-            thought_process=arguments.get("thought_process"),
-            caller=request.caller,
+        run = await reporting_starts(
+            lambda: self._bridge.solve(
+                arguments.get("task"),
+                input=arguments.get("input"),
+                output_schema=arguments.get("output_schema"),
+                tools=arguments.get("tools"),
+                context=[*guidance, *messages],
+                limits=arguments.get("limits"),
+                mind=mind,
+                planning=arguments.get("planning", "eager"),
+                shown=arguments.get("shown"),
+                thought_process=arguments.get("thought_process"),
+                caller=request.caller,
+            ),
+            request.progress,
+            self._bridge.modules.connecting,
         )
         sent: list[JSON] = [*messages]
         if "task" in arguments:

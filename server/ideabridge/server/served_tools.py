@@ -207,7 +207,8 @@ class ExposedTool:
         if self._activity is None:
             await self._bridge.offer.know_names()
             # The definition is the one that the module lists now.
-            tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
+            owner = self._bridge.modules[tool.module or ""]
+            tool = await owner.current(tool.name_in_module, request.progress)
 
         # Rules use the name that the tool has in the offer, because its own name may occur in
         # several modules.
@@ -341,7 +342,7 @@ class ExposedTool:
         call = ModuleCall(
             tool.name_in_module,
             arguments,
-            progress=request.context.session.report_progress if request.wants_progress else None,
+            progress=request.progress,
             queue_key=request.client,
         )
         name = tool.module or ""

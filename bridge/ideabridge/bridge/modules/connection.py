@@ -17,7 +17,7 @@ import functools
 import importlib.metadata
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +61,7 @@ from ideabridge.bridge.modules.http_transport import HTTPTransport
 from ideabridge.bridge.modules.listing import Listing, make_listing, without_secrets
 from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.oddities import Oddities
-from ideabridge.bridge.modules.offering import Kind, Offering, event_of
+from ideabridge.bridge.modules.offering import Offering, event_of
 from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_pages
 from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
@@ -376,10 +376,6 @@ _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
 _NAME: Final = 200
-_OFFERED: Final[Mapping[Kind, ServerEvent]] = {
-    "prompts": PromptsListChanged(),
-    "resources": ResourcesListChanged(),
-}
 
 
 class _Begun(Protocol):
@@ -650,9 +646,6 @@ class Connection:
             )
             self._scope.deadline = float("inf")
             on_up()
-            for kind, event in _OFFERED.items():
-                if self.offering.has(kind):
-                    self._on_event(event)
             async with anyio.create_task_group() as group:
                 self.backchannel.start = group.start_soon
                 group.start_soon(self._refresh)

@@ -7,6 +7,7 @@ call was sent, and whether it may have taken effect.
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from ideabridge.bridge.secrets import Secrets
@@ -22,6 +23,11 @@ def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
     masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
     is_whole = len(text) <= limit and len(masked) <= limit
     return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
+
+
+def log_hint(module: str) -> str:
+    """Return the command that shows what a server wrote, as a clause."""
+    return f"`ideabridge servers logs {shlex.quote(module)}` shows what it wrote"
 
 
 class ModuleError(IdeabridgeError):

@@ -3,23 +3,32 @@
 One task (`run`) enters and leaves every connection; any number of tasks `call`. The states
 (`ModuleState`) change like this:
 
+    idle       -> connecting  its first use starts it (`start`)
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next attempt follows after a pause that
     grows
     up         -> down      the connection has ended; the next call reconnects. A call in flight is
                             sent again if it may run twice (`retry`), and fails otherwise
     failed, down -> up      an attempt succeeded
+    up         -> idle      nobody has used it for `idle` seconds
 
-A failed module is tried again until this process ends, and at once if a call needs it.
+A module is idle from the beginning if its list of tools is known from an earlier process, unless its
+entry says otherwise. A failed module is tried again until this process ends, and at once if a call needs it.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -34,7 +43,7 @@ from mcp.shared.subscriptions import ServerEvent
 from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
-from ideabridge.bridge.modules.asking import DirectClient
+from ideabridge.bridge.modules.asking import DirectClient, ModuleAsks
 from ideabridge.bridge.modules.connection import Connection, ConnectionStart, Peer
 from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
@@ -50,6 +59,7 @@ from ideabridge.bridge.modules.errors import (
     ToolLeftOutError,
     ToolNotAllowedError,
     UnknownModuleToolError,
+    log_hint,
     shown,
 )
 from ideabridge.bridge.modules.fair_limiter import FairLimiter
@@ -57,7 +67,7 @@ from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.listing import Listing, bounded_notes, is_allowed
 from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.module_call import Answer, ModuleCall, OnProgress
-from ideabridge.bridge.modules.offering import Kind
+from ideabridge.bridge.modules.offering import OFFERED_KINDS, Kind, kinds_changed_by
 from ideabridge.bridge.modules.requests import (
     PassedOn,
     Requests,
@@ -73,11 +83,13 @@ from ideabridge.bridge.modules.settings import (
     ModuleKind,
     ModuleState,
     ModuleStatus,
+    Recollection,
     StoredValues,
     Way,
     expand,
     secrets_named,
 )
+from ideabridge.bridge.modules.start_progress import reporting_starts
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.modules.views import without_views
 from ideabridge.bridge.secrets import Secrets
@@ -131,6 +143,9 @@ _REFUSED_RECONNECT_PAUSE: Final = 5.0
 second value applies if the module refuses or cannot start.
 """
 
+_ASKED_SECONDS: Final = 3600.0
+"""How long, in seconds, a module is not idle after it has asked a question in place of a result."""
+
 _FIRST_RESEND_PAUSE: Final = 0.25
 _LONGEST_RESEND_PAUSE: Final = 2.0
 """Pause, in seconds, before a call is sent again over a working connection. Each pause is twice as
@@ -157,6 +172,7 @@ class ModuleSurroundings:
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
+        is_needed: returns whether a run needs the module of this name although no call is running.
     """
 
     unusable: str | None
@@ -172,6 +188,7 @@ class ModuleSurroundings:
     authorize: Callable[[str, Launch], Authorization | None]
     on_change: Callable[[str], None]
     on_event: Callable[[str, ServerEvent], None]
+    is_needed: Callable[[str], bool]
 
 
 class Module:
@@ -199,14 +216,16 @@ class Module:
         self._log_level: types.LoggingLevel | None = None
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
+        self._since = time.monotonic()
         self._error: ModuleError | None = None
         self._connection: Connection | None = None
         self._peer: Peer | None = None
         self._seconds: float | None = None
         self._tools: dict[str, Tool] = {}
         self._listed = False
-        self._recalled: list[Tool] | None = None
-        self._recalled_instructions = ""
+        self._recalled: Recollection | None = None
+        # Its lists of resources, templates and prompts, as they were last read; see `Recollection`.
+        self._offered: dict[Kind, list[JSONObject] | None] = {}
         self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
         self.reserved: list[str] = []
         self._notes: list[str] = []
@@ -237,6 +256,15 @@ class Module:
         self._settled = anyio.Event()
         # Set whenever an attempt has ended, or the module is up.
         self._moved = anyio.Event()
+        # How many requests use the module now.
+        self._uses = 0
+        # Set whenever a request begins or ends, or the state changes.
+        self._activity = anyio.Event()
+        # Until when a question that was asked in place of a result may be answered, as a time of
+        # the event loop's clock.
+        self._asked_until = -math.inf
+        # True while the connection ends because nobody uses the module.
+        self._is_resting = False
         if configuration.disabled:
             self._settled.set()
 
@@ -250,6 +278,7 @@ class Module:
             authorize=authorize,
             on_change=_report_to_nobody,
             on_event=_report_to_nobody,
+            is_needed=_is_needed_by_nobody,
         )
         copy = Module(self.name, self.configuration, surroundings)
         copy.place = self.place
@@ -287,15 +316,23 @@ class Module:
         earlier process.
         """
         if self._peer is None:
-            return self._recalled_instructions
+            return "" if self._recalled is None else self._recalled.instructions
         return self._peer.instructions or ""
 
-    def recall(self, tools: list[Tool], instructions: str = "") -> None:
-        """Set the tools and instructions that an earlier process recorded. They are valid until the
-        module lists its tools again.
+    def recall(self, recollection: Recollection) -> None:
+        """Set what an earlier process has stored about the module. The tools and instructions are
+        valid until the module lists its tools again. Unless the entry of the module says otherwise,
+        the module then starts when it is first used.
         """
-        self._recalled = tools
-        self._recalled_instructions = instructions
+        self._recalled = recollection
+        self._offered = dict(recollection.offered)
+
+    @property
+    def offered_lists(self) -> Mapping[Kind, list[JSONObject] | None]:
+        """The lists of resources, templates and prompts, as they were last read; see
+        `Recollection`.
+        """
+        return self._offered
 
     def recall_way(self, way: Way) -> None:
         """Set the way in which an earlier process reached the module. It is tried first."""
@@ -322,7 +359,21 @@ class Module:
         """
         if self._listed:
             return self.tools
-        return self._recalled or []
+        return [] if self._recalled is None else self._recalled.tools
+
+    @property
+    def is_callable(self) -> bool:
+        """True if runs may call the known tools: the module has listed them in this process, or it
+        starts when one of them is called.
+        """
+        starts_when_called = self._recalled is not None and self._starts_lazily
+        return self._listed or (starts_when_called and self._state in ("idle", "connecting"))
+
+    @property
+    def _starts_lazily(self) -> bool:
+        if self.configuration.start is None:
+            return self._recalled is not None
+        return self.configuration.start == "lazy"
 
     @property
     def is_known(self) -> bool:
@@ -330,20 +381,27 @@ class Module:
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until the module's tools are known (`known_tools`) or the module has failed."""
+        """Wait until the module's tools are known (`known_tools`) or the module has failed. Start
+        it if it is idle and its tools are not known.
+        """
         if not self.is_known:
+            self.begin()
             await self.settle()
 
-    async def current(self, name: str) -> Tool:
+    async def current(self, name: str, progress: OnProgress | None = None) -> Tool:
         """Return the current definition of a tool. Connect first if the module has not listed its
         tools in this process.
+
+        Args:
+            name: the name in `Module.tools`.
+            progress: called from time to time while the module starts.
 
         Raises:
             UnknownModuleToolError: as for `tool`.
             ModuleError: the module cannot be reached.
         """
         if not self._listed:
-            await self.reach()
+            await reporting_starts(self.reach, progress, self._starting)
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
@@ -444,8 +502,10 @@ class Module:
             name=self.name,
             state=self._state,
             kind=self._kind,
+            since=time.monotonic() - self._since,
             **(asdict(peer) if peer else {}),
-            tools=len(self._tools),
+            tools=len(self.known_tools if self.is_callable else self._tools),
+            listed_at=self._listed_at,
             notes=bounded_notes([printable_line(note) for note in notes]),
             error=self._error_text(),
             seconds=self._seconds,
@@ -453,10 +513,20 @@ class Module:
             next_try=next_try,
         )
 
+    @property
+    def _listed_at(self) -> str | None:
+        if self._listed or self._recalled is None:
+            return None
+        return self._recalled.listed_at
+
     def _error_text(self) -> str | None:
         """Why the module is not up, or has not listed its tools."""
-        if self._error is not None:
-            return str(self._error)
+        error = self._error
+        if error is not None:
+            is_logged = self._surroundings.log is not None and self._kind == "stdio"
+            if is_logged and type(error) is ModuleConnectError and not error.lasting:
+                return f"{error}; {log_hint(self.name)}"
+            return str(error)
         if self._state == "up" and not self._listed:
             return self.list_fault
         return None
@@ -480,16 +550,108 @@ class Module:
 
         self.authorization = self._surroundings.authorize(self.name, launch)
         try:
-            self._out_since = anyio.current_time()
-            while not self._closed:
-                await self._connect(launch)
-                self._wake()
-                if not self._closed:
-                    await self._pause_before_reconnecting()
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._stop_when_idle)
+                await self._keep_connected(launch)
+                group.cancel_scope.cancel()
         finally:
             self._closed = True
             self._settled.set()
             self._wake()
+
+    async def _keep_connected(self, launch: Launch) -> None:
+        """Connect and reconnect until `stop` is called. While the module is idle, wait for its next
+        use.
+        """
+        if self._starts_lazily:
+            await self._rest()
+
+        self._out_since = anyio.current_time()
+        while not self._closed:
+            await self._connect(launch)
+            self._wake()
+            if self._closed:
+                return
+            if self._is_resting:
+                self._is_resting = False
+                await self._rest()
+            else:
+                await self._pause_before_reconnecting()
+
+    # -- starting at the first use, and stopping when idle -----------------------------------------
+
+    def adjust(self, configuration: ModuleConfiguration) -> None:
+        """Use another entry for the same server."""
+        is_now_eager = configuration.start == "eager" != self.configuration.start
+        self.configuration = configuration
+        self._note_activity()
+        if is_now_eager:
+            self.begin()
+
+    def begin(self) -> None:
+        """Start the module if it is idle, or as soon as it would be idle. Do not wait for it."""
+        if self._state == "idle":
+            self._leave_idle()
+        if self._state == "connecting":
+            self._needed.set()
+
+    def _leave_idle(self) -> None:
+        self._state = "connecting"
+        self._since = time.monotonic()
+        self._settled = anyio.Event()
+        self._out_since = anyio.current_time()
+
+    async def _rest(self) -> None:
+        """Wait without a connection until the module is used."""
+        self._fruitless_connects = 0
+        if not self._needed.is_set():
+            self._set("idle", None)
+            self._reconnect_pause = anyio.CancelScope()
+            with self._reconnect_pause:
+                await self._needed.wait()
+        if self._state == "idle":
+            self._leave_idle()
+
+    async def _stop_when_idle(self) -> None:
+        """Stop the module whenever nobody has used it for `idle` seconds."""
+        while True:
+            activity = self._activity
+            seconds = self.configuration.idle
+            if seconds is None or self._state != "up" or self._uses or self._watched:
+                await activity.wait()
+                continue
+
+            with anyio.move_on_after(seconds):
+                await activity.wait()
+                continue
+
+            connection = self._connection
+            is_asking = anyio.current_time() < self._asked_until
+            if connection is None or is_asking or self._surroundings.is_needed(self.name):
+                continue
+
+            self._is_resting = True
+            await self._forget(connection)
+
+    @contextmanager
+    def _in_use(self) -> Generator[None]:
+        """Keep the module from being idle."""
+        self._uses += 1
+        self._note_activity()
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self._note_activity()
+
+    def _note_activity(self) -> None:
+        activity = self._activity
+        self._activity = anyio.Event()
+        activity.set()
+
+    def _starting(self) -> list[str]:
+        connection = self._connection
+        return [] if connection is not None and connection.usable else [self.name]
 
     async def launch(self) -> Launch:
         """How the module is started or reached, with the values of variables and secrets.
@@ -580,6 +742,7 @@ class Module:
         """
         if self._state == "down":
             self._state = "connecting"
+            self._since = time.monotonic()
             self._settled = anyio.Event()
 
         first = self._new_connection(launch)
@@ -629,7 +792,7 @@ class Module:
             log_level=self._log_level,
             log=surroundings.log,
             on_ask=lambda: self._limiter.lower(1),
-            on_event=lambda event: surroundings.on_event(self.name, event),
+            on_event=self._take_event,
             on_listing=self._take_listing,
         )
         self._connection = Connection(self.name, self.configuration, start)
@@ -656,17 +819,23 @@ class Module:
                 self._tools = connection.listing.tools
                 self._listed = True
 
+            self._note_offered_kinds(connection)
             # Only the answer to a call resets this number, because a connection that ends at once
             # is also a failure.
             self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
             self._wake()
+            # Clients may have lists from before.
+            for event in connection.offering.events:
+                self._surroundings.on_event(self.name, event)
 
         def down() -> None:
             if anyio.current_time() - started > _LONGEST_RECONNECT_PAUSE:
                 self._fruitless_connects = 0
-            if self._state == "up":
+            if self._is_resting:
+                self._set("idle", None)
+            elif self._state == "up":
                 self._out_since = anyio.current_time()
                 self._set(
                     "down", ModuleDownError(self.name, f"server {self.name!r} {connection.end()}")
@@ -705,6 +874,26 @@ class Module:
             return Way("legacy", connection.kind_used, server)
         return None
 
+    def _note_offered_kinds(self, connection: Connection) -> None:
+        """Note which kinds of entries a module that is up declares."""
+        for kind in OFFERED_KINDS:
+            if not connection.offering.has(kind):
+                self._offered[kind] = None
+            elif self._offered.get(kind, ()) is None:
+                del self._offered[kind]
+
+    def _take_event(self, event: ServerEvent) -> None:
+        """Forget lists that the module has changed, and pass the event on."""
+        is_stale = False
+        for kind in kinds_changed_by(event):
+            if self._offered.get(kind) is not None:
+                del self._offered[kind]
+                is_stale = True
+
+        if is_stale:
+            self._surroundings.on_change(self.name)
+        self._surroundings.on_event(self.name, event)
+
     def _take_listing(self, listing: Listing) -> None:
         self._tools = listing.tools
         self._listed = True
@@ -716,6 +905,8 @@ class Module:
         self._error = error
         self._settled.set()
         if changed:
+            self._since = time.monotonic()
+            self._note_activity()
             self._log_state()
             self._surroundings.on_change(self.name)
 
@@ -741,7 +932,7 @@ class Module:
         last: ModuleState | None = None
         while True:
             await self.settle()
-            if self._state not in ("down", last):
+            if self._state not in ("down", "idle", last):
                 last = self._state
                 report(self.status())
             if self._closed or self._state == "disabled":
@@ -749,7 +940,7 @@ class Module:
             await self._moved.wait()
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Wait until the module is up.
+        """Wait until the module is up. Start it if it is idle.
 
         Raises:
             ModuleTimeoutError: it is still connecting after `timeout` seconds.
@@ -757,6 +948,9 @@ class Module:
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
+            while self._state == "idle" and not self._closed:
+                self.begin()
+                await self.settle()
 
         if scope.cancelled_caught:
             text = f"server {self.name!r} is still connecting after {timeout:g} s"
@@ -782,7 +976,7 @@ class Module:
         kind: type[ModuleError] = ModuleConnectError
         if type(error) in (ModuleConfigurationError, ModuleDownError):
             kind = type(error)
-        return kind(self.name, self.status().why if tried else str(error))
+        return kind(self.name, self.status().why if tried else self._error_text() or "")
 
     @property
     def _passes(self) -> bool:
@@ -834,6 +1028,7 @@ class Module:
             if self._failed_connects > failed_before and not self._is_worth_waiting(patience):
                 raise self._again(tried=True)
             moved = self._moved
+            self.begin()
             self._needed.set()
             await moved.wait()
 
@@ -871,43 +1066,58 @@ class Module:
         """
         arguments = normalise(call.arguments, what="the arguments")
         assert isinstance(arguments, dict)
-        await self.reach(call.patience)
-        tool = self.tool(call.tool_name)
-        if tool.renamed:
-            arguments = {tool.renamed.get(name, name): value for name, value in arguments.items()}
+        with self._in_use():
+            await reporting_starts(lambda: self.reach(call.patience), call.progress, self._starting)
+            tool = self.tool(call.tool_name)
+            if tool.renamed:
+                arguments = {
+                    tool.renamed.get(name, name): value for name, value in arguments.items()
+                }
 
-        remote_call = replace(call, arguments=arguments)
-        await self._limiter.acquire(call.queue_key)
-        try:
-            async with self.place():
-                begun = anyio.current_time()
-                answer = await self._try(tool, remote_call)
-                self._call_seconds.append(anyio.current_time() - begun)
-                return answer
-        finally:
-            self._limiter.release()
+            remote_call = replace(call, arguments=arguments)
+            await self._limiter.acquire(call.queue_key)
+            try:
+                async with self.place():
+                    begun = anyio.current_time()
+                    answer = await self._try(tool, remote_call)
+                    self._call_seconds.append(anyio.current_time() - begun)
+                    return answer
+            except ModuleAsks:
+                self._asked_until = anyio.current_time() + _ASKED_SECONDS
+                raise
+            finally:
+                self._limiter.release()
 
     # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
-        """Return the resources, templates or prompts, as protocol JSON. Connect if the
-        module is not up.
+        """Return the resources, templates or prompts, as protocol JSON. If the module is idle,
+        these are those that were read last. Otherwise connect if the module is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
         """
+        if self._state == "idle" and kind in self._offered:
+            return self._offered[kind] or []
         try:
-            return await self._over(0.0, lambda connection: connection.offering.entries(kind))
+            entries = await self._over(0.0, lambda connection: connection.offering.entries(kind))
         except MCPError as error:
             reason = shown(error.message, self._secrets)
         except (ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             reason = type(error).__name__
+        else:
+            if (self._offered.get(kind) or []) != entries or kind not in self._offered:
+                self._offered[kind] = entries
+                self._surroundings.on_change(self.name)
+            return entries
         text = f"server {self.name!r} did not list its {kind}: {reason}"
         raise ModuleProtocolError(self.name, text)
 
     @property
     def has_resources(self) -> bool:
-        """True if the module is up and declares that it has resources."""
+        """True if the module declares that it has resources, and is up or idle."""
+        if self._state == "idle":
+            return self._offered.get("resources") is not None
         connection = self._connection
         return connection is not None and connection.usable and connection.offering.has("resources")
 
@@ -944,18 +1154,19 @@ class Module:
         """Send a request. If the server has lost the HTTP session, send it once more over a new
         connection.
         """
-        for again in (True, False):
-            connection = await self.reach(patience)
-            try:
-                return await send(connection)
-            except SessionLostError:
-                if not again:
-                    raise
-            except MCPError as error:
-                if not again or not lost_session(error):
-                    raise self._unreached(error) from None
-            # The server refused the request because it lost the session.
-            await self._forget(connection)
+        with self._in_use():
+            for again in (True, False):
+                connection = await self.reach(patience)
+                try:
+                    return await send(connection)
+                except SessionLostError:
+                    if not again:
+                        raise
+                except MCPError as error:
+                    if not again or not lost_session(error):
+                        raise self._unreached(error) from None
+                # The server refused the request because it lost the session.
+                await self._forget(connection)
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
@@ -1002,6 +1213,7 @@ class Module:
     async def unwatch(self, uri: str) -> None:
         """Stop reporting changes of a resource."""
         self._watched.discard(uri)
+        self._note_activity()
         connection = self._connection
         if connection is not None and connection.usable:
             # If the module refuses, it still sends notifications, but they do not reach `on_event`.
@@ -1237,6 +1449,10 @@ class _Attempts:
 
 def _report_to_nobody(*_report: object) -> None:
     """Ignore what a module reports. Used where nothing needs the report."""
+
+
+def _is_needed_by_nobody(_module: str) -> bool:
+    return False
 
 
 def _has_view(tool: Tool) -> bool:

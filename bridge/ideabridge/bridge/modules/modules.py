@@ -6,8 +6,8 @@ of the person who started this process: see `UserModules`.
 A caller waits for a module in one of these ways (`Module`; `Modules` has the same for several):
 
     know    its tools are known, from this process or an earlier one, or it has failed
-    settle  it is up, failed or disabled: the present attempt to connect has ended
-    ready   it is up; raises an error otherwise, and never connects by itself
+    settle  it is up, idle, failed or disabled: the present attempt to connect has ended
+    ready   it is up; starts it if it is idle, raises an error otherwise, and never reconnects
     reach   it is up; connects at once if it is not, and raises an error if that fails
     current one tool's current definition; connects like `reach` if the tools are not listed yet
     follow  every change of its state
@@ -141,6 +141,8 @@ class Modules:
             (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
+        is_needed: returns whether a run needs the module of this name although no call is running;
+            it is then not stopped as idle.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class Modules:
     ) -> None:
         self.identify_store: Callable[[], str] = lambda: ""
         self.quotes: Callable[[], bool] = lambda: True
+        self.is_needed: Callable[[str], bool] = lambda _module: False
         self._person = person
         self._at_once = at_once
         self._user = user
@@ -196,6 +199,7 @@ class Modules:
             authorize=self._authorize,
             on_change=self._note_change,
             on_event=lambda module, event: self.on_event(module, event),
+            is_needed=lambda module: self.is_needed(module),
         )
         return Module(name, configuration.modules[name], surroundings)
 
@@ -219,7 +223,7 @@ class Modules:
                 module = self._created(configuration, name)
                 created.append(module)
             else:
-                module.configuration = entry
+                module.adjust(entry)
             self._modules[name] = module
 
         for name, module in before.items():
@@ -448,7 +452,8 @@ class Modules:
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
         """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting. In this way, a slow module does not delay a caller who needs another one.
+        connecting. In this way, a slow module does not delay a caller who needs another one. Idle
+        modules whose tools are not known are started.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.
@@ -460,6 +465,12 @@ class Modules:
         def is_awaited(module: Module) -> bool:
             return module.state == "connecting" and not (recalled and module.is_known)
 
+        if enough():
+            return
+        for module in self._modules.values():
+            if not module.is_known:
+                module.begin()
+
         with anyio.move_on_after(timeout):
             while not enough() and any(is_awaited(module) for module in self._modules.values()):
                 await self._changed.wait()
@@ -468,15 +479,19 @@ class Modules:
         """Return the status of each module, in the order of the configuration."""
         return [module.status() for module in self._modules.values()]
 
+    def connecting(self) -> list[str]:
+        """Return the names of the modules that are connecting now."""
+        return [name for name, module in self._modules.items() if module.state == "connecting"]
+
     def away(self) -> list[ModuleStatus]:
-        """Return the status of each module, except disabled ones, that has failed, is unusable or
-        has not listed its tools in this process.
+        """Return the status of each module, except disabled ones, that has failed, is unusable, or
+        neither has listed its tools in this process nor starts when one of them is called.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():
             status = module.status()
             is_away = status.state in ("failed", "unusable")
-            if is_away or (not module.listed and status.state != "disabled"):
+            if is_away or (not module.is_callable and status.state != "disabled"):
                 statuses.append(status)
 
         return statuses
@@ -487,12 +502,13 @@ class Modules:
         names: Iterable[str] | None = None,
         report: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
-        """Wait until modules are up, failed or disabled; return False after `timeout` seconds.
+        """Wait until modules are up, idle, failed or disabled; return False after `timeout`
+        seconds.
 
         Args:
             timeout: the longest wait, in seconds, or None for no limit.
             names: the modules to wait for, or None for all.
-            report: called with the status of each module as soon as it is up, failed or disabled.
+            report: called with the status of each module as soon as it is in one of these states.
 
         Raises:
             UnknownModuleError: a module is not configured.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 import anyio
 import mcp_types as types
@@ -29,6 +29,8 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 
 Kind = Literal["resources", "templates", "prompts"]
+
+OFFERED_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
 """How long, in seconds, the pages after the first may take while somebody waits for the list."""
@@ -52,6 +54,15 @@ def event_of(message: object) -> ServerEvent | None:
     return EVENTS.get(type(message))
 
 
+def kinds_changed_by(event: ServerEvent) -> tuple[Kind, ...]:
+    """Return the kinds of entries whose lists an event reports as changed."""
+    if isinstance(event, PromptsListChanged):
+        return ("prompts",)
+    if isinstance(event, ResourcesListChanged):
+        return ("resources", "templates")
+    return ()
+
+
 class Offering:
     """The lists of one connection, as protocol JSON, without secrets.
 
@@ -71,9 +82,7 @@ class Offering:
         self._known: dict[Kind, list[JSONObject]] = {}
         self._unfinished: set[Kind] = set()
         self._cut_off = anyio.Event()
-        self._reading: dict[Kind, anyio.Lock] = {
-            kind: anyio.Lock() for kind in ("resources", "templates", "prompts")
-        }
+        self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in OFFERED_KINDS}
         # Counts changes, so that a list that has changed while it was read is not stored.
         self._changes = 0
 
@@ -81,6 +90,16 @@ class Offering:
         """Return whether the module declares that it offers this kind of entries."""
         capabilities = self._client.server_capabilities
         return (capabilities.prompts if kind == "prompts" else capabilities.resources) is not None
+
+    @property
+    def events(self) -> list[ServerEvent]:
+        """The events that report a change of each kind of entries that the module offers."""
+        events: list[ServerEvent] = []
+        if self.has("prompts"):
+            events.append(PromptsListChanged())
+        if self.has("resources"):
+            events.append(ResourcesListChanged())
+        return events
 
     def _reports_changes(self, kind: Kind) -> bool:
         capabilities = self._client.server_capabilities
@@ -90,13 +109,7 @@ class Offering:
     def changed(self, event: ServerEvent) -> None:
         """Forget lists that have changed."""
         self._changes += 1
-        kinds: tuple[Kind, ...] = ()
-        if isinstance(event, PromptsListChanged):
-            kinds = ("prompts",)
-        elif isinstance(event, ResourcesListChanged):
-            kinds = ("resources", "templates")
-
-        for kind in kinds:
+        for kind in kinds_changed_by(event):
             self._known.pop(kind, None)
             self._unfinished.discard(kind)
 

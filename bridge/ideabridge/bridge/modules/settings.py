@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -29,6 +29,11 @@ from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
+if TYPE_CHECKING:
+    # Importing the SDK takes time.
+    from ideabridge.bridge.modules.offering import Kind
+    from ideabridge.tools.tool import Tool
+
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL, which command lines, headers and environments do not allow."""
 
@@ -39,6 +44,9 @@ answer, unless `retry` says otherwise.
 
 MAX_SENDS: Final = 10
 """The largest number that `retry` may contain."""
+
+MAX_IDLE_SECONDS: Final = 86_400
+"""The largest value of `idle`, in seconds."""
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
 """The keys of `auth` whose values are secrets."""
@@ -226,6 +234,18 @@ class ModuleConfiguration(BaseModel):
             "true: its views in HTML (MCP Apps) are passed on to clients, "
             "where its tools are exposed."
         ),
+    )
+    start: Literal["eager", "lazy"] | None = Field(
+        default=None,
+        description="When the server starts. eager: with ideabridge. lazy: when it is first used. "
+        "Default: lazy if its list of tools is stored from an earlier start, otherwise eager.",
+    )
+    idle: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_IDLE_SECONDS,
+        description="Seconds after which a server that nobody uses is stopped until its next use. "
+        "Default: it keeps running, because servers keep state.",
     )
     disabled: bool = Field(default=False, description="true: the server is not used.")
 
@@ -599,9 +619,10 @@ Era = Literal["legacy", "modern"]
 """The era of the protocol. legacy: 2025-11-25 and earlier (handshake). modern: 2026-07-28
 (stateless)."""
 
-ModuleState = Literal["connecting", "up", "down", "failed", "unusable", "disabled"]
-"""`down`: the module was up, and the next call reconnects. `failed`: it could not be reached, and
-is tried again. `unusable`: no attempt is made, because its configuration cannot be used.
+ModuleState = Literal["idle", "connecting", "up", "down", "failed", "unusable", "disabled"]
+"""`idle`: the module is not started, and its first use starts it. `down`: the module was up, and the
+next call reconnects. `failed`: it could not be reached, and is tried again. `unusable`: no attempt
+is made, because its configuration cannot be used.
 """
 
 _LONG_AWAY: Final = 5.0
@@ -625,13 +646,34 @@ class Way:
     server: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recollection:
+    """What an earlier process has stored about a module with the same definition.
+
+    Attributes:
+        tools: the tools that the module listed last.
+        instructions: the module's instructions for its use, or "".
+        listed_at: when it listed these tools, as ISO 8601 in UTC.
+        offered: its lists of resources, templates and prompts, as protocol JSON. The value is None
+            if the module has no entries of this kind; a kind whose list was never read is absent.
+    """
+
+    tools: list[Tool]
+    instructions: str
+    listed_at: str
+    offered: Mapping[Kind, list[JSONObject] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
     """The status of a module as people see it (`servers list`). In all strings, secrets are masked,
     and long ones are shortened.
 
     Attributes:
+        since: how many seconds it has been in this state.
         tools: the number of allowed tools.
+        listed_at: when an earlier process received the list of tools that is used here, as ISO 8601
+            in UTC. None if the module has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: why the module is down, failed or unusable.
@@ -645,12 +687,14 @@ class ModuleStatus:
     name: str
     state: ModuleState
     kind: ModuleKind
+    since: float = 0.0
     era: Era | None = None
     protocol_version: str | None = None
     server_name: str | None = None
     server_version: str | None = None
     instructions: str | None = None
     tools: int = 0
+    listed_at: str | None = None
     notes: tuple[str, ...] = ()
     error: str | None = None
     away: float | None = None

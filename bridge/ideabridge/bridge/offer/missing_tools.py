@@ -170,6 +170,10 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
                 state = "is up, but has no tools that can be called"
             else:
                 state = f"is up, but {status.why}"
+        case "idle":
+            if status.tools:
+                return None
+            state = "is not started yet"
         case "connecting":
             state = "is still connecting"
         case "disabled":

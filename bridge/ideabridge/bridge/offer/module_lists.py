@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
 from ideabridge.bridge.loop.policy import effective_hints
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.settings import Way
+from ideabridge.bridge.modules.settings import Recollection, Way
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
+    from ideabridge.bridge.modules.offering import Kind
 
 logger: Final = logging.getLogger(__name__)
 
@@ -62,8 +63,13 @@ class ModuleLists:
             # A value may have become secret after its list was stored.
             listed = secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
-                instructions = secrets.mask(self._memory.instructions(fingerprint))
-                module.recall(_tools_in(listed), instructions)
+                recollection = Recollection(
+                    tools=_tools_in(listed),
+                    instructions=secrets.mask(self._memory.instructions(fingerprint)),
+                    listed_at=self._memory.listed_at(fingerprint),
+                    offered=_offered_in(secrets.redact(self._memory.offered(fingerprint))),
+                )
+                module.recall(recollection)
             else:
                 module.reserved = self._memory.names(name)
 
@@ -110,6 +116,8 @@ class ModuleLists:
             return
 
         name = module.name
+        offered = cast("JSONObject", dict(module.offered_lists))
+        self._memory.keep_offered(fingerprint, name, offered)
         listed = module.tools
         milder = _milder(_tools_in(stored or []), listed)
         if milder:
@@ -136,6 +144,22 @@ def _fingerprints(configuration: Configuration) -> dict[str, str]:
 
 def _tools_in(listed: list[JSON]) -> list[Tool]:
     return [Tool.from_json(entry) for entry in listed if isinstance(entry, dict)]
+
+
+def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
+    """Read the stored lists of resources, templates and prompts."""
+    offered: dict[Kind, list[JSONObject] | None] = {}
+    if not isinstance(stored, dict):
+        return offered
+
+    for kind in ("resources", "templates", "prompts"):
+        entries = stored.get(kind)
+        if isinstance(entries, list):
+            offered[kind] = [entry for entry in entries if isinstance(entry, dict)]
+        elif kind in stored:
+            offered[kind] = None
+
+    return offered
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:

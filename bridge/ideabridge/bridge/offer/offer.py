@@ -154,14 +154,14 @@ class Offer:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The compiled tools for new runs: the toolbox, and what modules have listed in this
-        process.
+        """The compiled tools for new runs: the toolbox, what modules have listed in this process,
+        and the latest lists of modules that start when one of their tools is called.
         """
         if self._catalogue is None:
             tools = [
                 tool
                 for tool in self.known
-                if tool.module is None or self.modules[tool.module].listed
+                if tool.module is None or self.modules[tool.module].is_callable
             ]
             self._catalogue = self.compiled(tools)
         return self._catalogue

@@ -92,11 +92,15 @@ class PlanTools:
             await offer.reach(tool.module for tool in defined_by_plan(self._plan))
 
         catalogue = self.present(plain_ideas=False)
-        unknown = self._unknown_to(catalogue)
-        if unknown:
-            catalogue = await self._catalogue_with(unknown)
-            unknown = self._unknown_to(catalogue)
+        unlisted = [
+            call
+            for call in self._calls
+            if call.tool and not self._is_listed(catalogue.look_up(call))
+        ]
+        if unlisted:
+            catalogue = await self._catalogue_with(unlisted)
 
+        unknown = self._unknown_to(catalogue)
         if unknown:
             missing = offer.missing.sentences({call.module for call in unknown})
             return Catalogue(catalogue.tools, catalogue.latent, missing)
@@ -105,25 +109,34 @@ class PlanTools:
         more += await tools_of_programs(offer, self._plan, catalogue, self._caller)
         return catalogue.used_by(self._calls, more)
 
+    def _is_listed(self, tool: Tool | None) -> bool:
+        """Return whether the definition of a tool is current. The definition of a tool whose module
+        has not listed its tools in this process may be outdated.
+        """
+        if tool is None:
+            return False
+        modules = self._offer.modules
+        return tool.module is None or tool.module not in modules or modules[tool.module].listed
+
     def _unknown_to(self, catalogue: Catalogue) -> list[WrittenCall]:
         """Return the calls whose tool is not in a catalogue."""
         return [call for _, call in self._places_unknown_to(catalogue)]
 
-    async def _catalogue_with(self, unknown: list[WrittenCall]) -> Catalogue:
-        """Return the present tools, once modules that may have the tools of these calls are up or
-        have failed.
+    async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
+        """Return the present tools, once modules that have or may have the tools of these calls are
+        up or have failed.
         """
         offer = self._offer
         deadline = offer.deadline()
         # If a call names no module, any module may have its tool.
-        unowned = [call for call in unknown if call.module is None]
-        owned = [call for call in unknown if call.module is not None]
+        unowned = [call for call in unlisted if call.module is None]
+        owned = [call for call in unlisted if call.module is not None]
 
         def has_unowned() -> bool:
             present = self.present(plain_ideas=False)
             return all(present.look_up(call) is not None for call in unowned)
 
-        owners = self._owners_of(unknown)
+        owners = self._owners_of(unlisted)
         if owners is None:
             await offer.until(has_unowned, deadline)
             owners = self._owners_of(owned) or []

@@ -73,7 +73,11 @@ class TaskTools:
         await offer.reach(tool.module for tool in self._defined)
         if not self._are_present():
             await offer.until(self._are_present, offer.deadline())
-            await offer.reach(tool.module for tool in chosen_tools(offer.known, self._patterns))
+            await offer.reach(
+                tool.module
+                for tool in chosen_tools(offer.known, self._patterns)
+                if tool.module is not None and not offer.modules[tool.module].is_callable
+            )
 
         catalogue = self.present()
         if self._patterns and not catalogue.tools:

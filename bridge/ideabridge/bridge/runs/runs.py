@@ -1066,6 +1066,22 @@ class Runs:
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
         )
 
+    def need(self, module: str) -> bool:
+        """Return whether a run that is at work here, or waits for a person's decision, has called a
+        module. The module may keep what the next call of the run relies on.
+        """
+        open_runs = [
+            run
+            for run in self._kept.values()
+            if run.driver.epoch is not None or run.status == "needs_approval"
+        ]
+        return any(
+            progress.tool.module == module and any(item.started for item in progress.items)
+            for run in open_runs
+            for progress in run.calls()
+            if progress.tool is not None
+        )
+
     def _at_work(self) -> bool:
         return any(True for _ in self._driven())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
@@ -21,20 +22,25 @@ MAX_SHAPES: Final = 4096
 first.
 """
 
+_SAME_SECONDS: Final = 60.0
+"""How old, in seconds, the time of a list is before it is set anew although the list is the same."""
+
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"
+_OFFERED: Final = "offered"
 _WAY: Final = "way"
 _DEFINITION: Final = "definition"
 _SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`. The second stores five kinds of values.
+    """The tables `exposed_names` and `tool_memory`. The second stores six kinds of values.
 
     | kind | key | value |
     |---|---|---|
     | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
     | `instructions` | the same | the module's latest instructions for its use |
+    | `offered` | the same | its lists of resources, templates and prompts, as they were last read |
     | `way` | the same | how to reach the module without trying several ways (`Way`) |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
@@ -79,6 +85,16 @@ class ToolMemory:
         text = self._text(_LIST, module)
         return None if text is None else cast("list[JSON]", decode_trusted(text))
 
+    def listed_at(self, module: str) -> str:
+        """Return when a module last listed the tools that are stored, as ISO 8601 in UTC, or "" if
+        no list is stored. `module` is the fingerprint of its configuration.
+        """
+        with self._database.guard:
+            row = self._database.execute(
+                "SELECT time FROM tool_memory WHERE kind = ? AND key = ?", (_LIST, module)
+            ).fetchone()
+        return "" if row is None else str(row[0])
+
     def names(self, name: str) -> list[str]:
         """Return the names of the tools that the module `name` listed last, under any
         configuration.
@@ -93,7 +109,8 @@ class ToolMemory:
         return [str(row[0]) for row in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Store the list of a module if it has changed. A list that is too large is not stored.
+        """Store the list of a module, or note that it is still the same. A list that is too large
+        is not stored.
 
         Args:
             module: the fingerprint of the module's configuration.
@@ -104,6 +121,12 @@ class ToolMemory:
         text = body.decode() if len(body) <= MAX_LIST_BYTES else None
         if text != self._text(_LIST, module):
             self._replace(_LIST, module, name, text, MAX_LISTS)
+        elif text is not None and self.listed_at(module) < time_text(time.time() - _SAME_SECONDS):
+            with self._database.transaction():
+                self._database.execute(
+                    "UPDATE tool_memory SET time = ? WHERE kind = ? AND key = ?",
+                    (now_text(), _LIST, module),
+                )
 
     def instructions(self, module: str) -> str:
         """Return a module's latest instructions for its use. `module` is the fingerprint of its
@@ -117,6 +140,23 @@ class ToolMemory:
         """
         if text != self.instructions(module):
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
+
+    def offered(self, module: str) -> JSONObject:
+        """Return a module's lists of resources, templates and prompts, keyed by kind. The value is
+        null if the module has no entries of that kind; a kind that is not known is absent. `module`
+        is the fingerprint of its configuration.
+        """
+        text = self._text(_OFFERED, module)
+        return {} if text is None else cast("JSONObject", decode_trusted(text))
+
+    def keep_offered(self, module: str, name: str, lists: JSONObject) -> None:
+        """Store a module's lists of resources, templates and prompts, if they have changed. Lists
+        that are too large are not stored. For the other arguments, see `keep_tools`.
+        """
+        body = encode(lists)
+        text = body.decode() if lists and len(body) <= MAX_LIST_BYTES else None
+        if text != self._text(_OFFERED, module):
+            self._replace(_OFFERED, module, name, text, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
         """Return how a module was last reached, if trying again would take time. `module` is the

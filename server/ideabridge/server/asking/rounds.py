@@ -20,6 +20,7 @@ from ideabridge.tools.encoding import JSONObject
 if TYPE_CHECKING:
     from mcp_types import ElicitResult, InputResponse
 
+    from ideabridge.bridge.modules.module_call import OnProgress
     from ideabridge.bridge.runs.run import Run
 
 MAX_FORM_ROUNDS: Final = 9
@@ -63,6 +64,11 @@ class ToolRequest:
         """Return whether the client asked for progress notifications."""
         meta = self.context.meta
         return meta is not None and "progress_token" in meta
+
+    @property
+    def progress(self) -> OnProgress | None:
+        """The function that sends a progress notification, or None if the client wants none."""
+        return self.context.session.report_progress if self.wants_progress else None
 
     @property
     def client(self) -> Hashable:

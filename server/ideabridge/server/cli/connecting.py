@@ -61,7 +61,8 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Wait, for at most `SETTLE_SECONDS`, until every module is up, failed or disabled.
+        """Start the modules that are idle, and wait, for at most `SETTLE_SECONDS`, until every
+        module is up, failed or disabled.
 
         `report` is called with the status of each module as soon as it is known, and at the end
         with the status of each module that is still connecting. Its output appears above the line.
@@ -81,6 +82,8 @@ class Connecting:
             if self._left:
                 self._show()
 
+        for name in modules.names:
+            modules[name].begin()
         await modules.settled(SETTLE_SECONDS, report=settled)
         for status in modules.statuses():
             if status.name not in known_names:

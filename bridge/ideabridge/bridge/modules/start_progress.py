@@ -1,0 +1,73 @@
+"""Start progress: what a caller hears while its call waits for modules that start."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.module_call import OnProgress
+
+WaitedT = TypeVar("WaitedT")
+
+_FIRST_SECONDS: Final = 0.5
+_SECONDS: Final = 2.0
+"""How long, in seconds, a call waits before the first report, and between two reports."""
+
+_STEP: Final = 1e-6
+"""How much the progress grows with each report. It is that small because the progress of a call
+must never decrease, and the numbers of the call itself follow.
+"""
+
+_NAMED: Final = 5
+"""Maximum number of modules that a report names."""
+
+
+async def reporting_starts(
+    wait: Callable[[], Awaitable[WaitedT]],
+    progress: OnProgress | None,
+    starting: Callable[[], Sequence[str]],
+) -> WaitedT:
+    """Return the result of `wait`. Meanwhile, report which modules are starting.
+
+    Args:
+        wait: the function that waits for modules.
+        progress: called with each report, or None if nobody wants them.
+        starting: returns the names of the modules that are starting now.
+
+    Raises:
+        Exception: whatever `wait` raises.
+    """
+    if progress is None:
+        return await wait()
+
+    began = anyio.current_time()
+
+    async def report() -> None:
+        value = _STEP
+        await anyio.sleep(_FIRST_SECONDS)
+        while True:
+            names = starting()
+            if names:
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                seconds = anyio.current_time() - began
+                text = f"starting {', '.join(names[:_NAMED])}{more} ({seconds:.0f} s)"
+                await progress(value, None, text)
+                value += _STEP
+            await anyio.sleep(_SECONDS)
+
+    results: list[WaitedT] = []
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(report)
+        try:
+            results.append(await wait())
+        except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
+            failure = error
+        group.cancel_scope.cancel()
+
+    if failure is not None:
+        raise failure
+    return results[0]
