@@ -313,9 +313,13 @@ async def test_a_server_that_nobody_uses_is_stopped_until_its_next_use(tmp_path:
     async with watched(tmp_path, server, idle=IDLE) as held:
         module = held.bridge.modules["m"]
         assert await module.call("tally", {}) == "1"
+        memory = module.memory()
+        assert memory is not None
+        assert 2**20 < memory < 2**28
         await held.comes_to("idle")
         status = module.status()
         assert (status.tools, status.error, status.away) == (2, None, None)
+        assert module.memory() is None
 
         run = await held.bridge.run_plan(calls=[{"_tool": "tally", "_outputPath": "n"}])
         assert await run.wait() == "done"

@@ -953,6 +953,11 @@ class Connection:
                 task_status.started(scope)
 
     @property
+    def process_session(self) -> int | None:
+        """The id of the session of the program's processes, or None if there are none."""
+        return None if self._stdio is None else self._stdio.session
+
+    @property
     def last_words(self) -> list[str]:
         """The last lines that the program wrote to standard error, with secrets masked, and
         shortened.

@@ -68,6 +68,7 @@ from ideabridge.bridge.modules.listing import Listing, bounded_notes, is_allowed
 from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.module_call import Answer, ModuleCall, OnProgress
 from ideabridge.bridge.modules.offering import OFFERED_KINDS, Kind, kinds_changed_by
+from ideabridge.bridge.modules.process_memory import memory_of_sessions
 from ideabridge.bridge.modules.requests import (
     PassedOn,
     Requests,
@@ -477,6 +478,15 @@ class Module:
     def last_words(self) -> list[str]:
         """The last lines that its program wrote to standard error, with secrets masked."""
         return [] if self._connection is None else self._connection.last_words
+
+    def memory(self) -> int | None:
+        """Return the memory that the program of the module takes, with the processes that it has
+        started, in bytes; see `memory_of_sessions`. None if it has no processes here. Blocks for
+        some milliseconds.
+        """
+        connection = self._connection
+        session = None if connection is None else connection.process_session
+        return None if session is None else memory_of_sessions({session}).get(session)
 
     def status(self) -> ModuleStatus:
         """The status of the module, in the form that people see."""

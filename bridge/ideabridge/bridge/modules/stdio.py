@@ -617,6 +617,13 @@ class StdioTransport:
 
         await group.__aexit__(None, None, None)
 
+    @property
+    def session(self) -> int | None:
+        """The id of the session of the program's processes, or None if the program does not run."""
+        if self._process is None or self.reason is not None:
+            return None
+        return self._process.pid
+
     def _end(self, reason: str) -> None:
         if self.reason is None:
             self.reason = reason

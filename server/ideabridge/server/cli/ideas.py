@@ -28,7 +28,7 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
-from ideabridge.server.views.text import counted, source_text
+from ideabridge.server.views.text import counted, size_text, source_text
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import readable_json, visible
 
@@ -529,7 +529,7 @@ def prune_ideas(
         with working("deleting old runs", quiet=options.json):
             pruned = store.prune(prunable)
 
-    sizes = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
+    sizes = f"{size_text(pruned.before)} were in use, {size_text(pruned.after)} are"
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
     if not options.json:
@@ -538,23 +538,14 @@ def prune_ideas(
 
 def _print_prunable(prunable: Prunable) -> None:
     if not prunable.families:
-        say(f"nothing to delete; {_size(prunable.used)} are in use")
+        say(f"nothing to delete; {size_text(prunable.used)} are in use")
     else:
         between = f"from {prunable.oldest[:10]} to {prunable.newest[:10]}"
         deletion = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
-        say(f"{deletion} would be deleted, {between}; {_size(prunable.used)} are in use")
+        say(f"{deletion} would be deleted, {between}; {size_text(prunable.used)} are in use")
     if prunable.kept:
         reasons = ", ".join(f"{why}: {count}" for why, count in sorted(prunable.kept.items()))
         say(f"equally old, but kept: {reasons}")
-
-
-def _size(number: int) -> str:
-    size = float(number)
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GB"
 
 
 _LONGEST: Final = 2000

@@ -33,7 +33,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.inputs import expect_parameters, read_input
 from ideabridge.server.cli.options import InputOption, Options, command
-from ideabridge.server.views.text import counted
+from ideabridge.server.views.text import counted, size_text
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import readable_json, shown_name
@@ -76,14 +76,14 @@ async def list_servers(
 
     rows: Rows | None = None
     if configuration.modules and not options.json:
-        titles = ("server", "state", "kind", "protocol", "tools", "took", "program")
-        rows = Rows(titles, (max(map(len, configuration.modules)), 10, 5, 10, 5, 7))
+        titles = ("server", "state", "kind", "protocol", "tools", "took", "memory", "program")
+        rows = Rows(titles, (max(map(len, configuration.modules)), 10, 5, 10, 5, 7, 8))
 
     def print_status(status: ModuleStatus) -> None:
         if rows is None:
             return
 
-        rows.add(_row(status), None if is_well(status) else "red")
+        rows.add(_row(status, modules[status.name].memory()), None if is_well(status) else "red")
         _say_notes(status)
         users = signed_in_users(status.name)
         if users:
@@ -101,12 +101,17 @@ async def list_servers(
         async with Modules(configuration) as modules:
             await connecting.wait(modules, print_status)
             statuses = modules.statuses()
+            memory = {name: modules[name].memory() for name in modules.names}
             notes = naming_notes(Toolbox(), modules.known_tools())
 
     if options.json:
         source = str(configuration.source) if configuration.source else None
         listed: list[JSON] = [
-            {**_status_json(status), "users": list[JSON](signed_in_users(status.name))}
+            {
+                **_status_json(status),
+                "memory": memory[status.name],
+                "users": list[JSON](signed_in_users(status.name)),
+            }
             for status in statuses
         ]
         print_json(
@@ -150,9 +155,10 @@ async def _show_server(configuration: Configuration, name: str, *, as_json: bool
         async with Modules(only) as modules:
             await connecting.wait(modules)
             status = modules[name].status()
+            memory = modules[name].memory()
             tools = [tool.origin[1] for tool in modules.tools()]
 
-    shown = _ShownServer(only, status, tools, signed_in_users(name))
+    shown = _ShownServer(only, status, memory, tools, signed_in_users(name))
     if as_json:
         print_json(shown.to_json())
     else:
@@ -172,12 +178,14 @@ class _ShownServer:
     Attributes:
         configuration: the configuration that contains its entry.
         status: its status.
+        memory: the memory that its program takes, in bytes, or None if it has none here.
         tools: the names of its tools.
         users: the users of ideabridge who are signed in to it.
     """
 
     configuration: Configuration
     status: ModuleStatus
+    memory: int | None
     tools: list[str]
     users: list[str]
 
@@ -211,7 +219,11 @@ class _ShownServer:
         """Return what `--json` prints."""
         log_file = self.configuration.log_file_of(self.status.name)
         return {
-            "module": {**_status_json(self.status), "users": list[JSON](self.users)},
+            "module": {
+                **_status_json(self.status),
+                "memory": self.memory,
+                "users": list[JSON](self.users),
+            },
             "configuration": None if self.file is None else str(self.file),
             "entry": self.entry,
             "folder": None if self.folder is None else str(self.folder),
@@ -227,6 +239,8 @@ class _ShownServer:
         state = status.state
         if status.seconds is not None:
             state += f", connected in {status.seconds:.2f} s"
+        if self.memory is not None:
+            state += f", takes {size_text(self.memory)} of memory"
 
         lines = [("server", status.name), ("state", state)]
         if self.file is not None:
@@ -286,7 +300,7 @@ def _program(status: ModuleStatus) -> str:
     return " ".join(part for part in (status.server_name, status.server_version) if part)
 
 
-def _row(status: ModuleStatus) -> tuple[str, ...]:
+def _row(status: ModuleStatus, memory: int | None) -> tuple[str, ...]:
     duration = "" if status.seconds is None else f"{status.seconds:.2f} s"
     return (
         status.name,
@@ -295,6 +309,7 @@ def _row(status: ModuleStatus) -> tuple[str, ...]:
         status.protocol_version or status.era or "",
         str(status.tools),
         duration,
+        "" if memory is None else size_text(memory),
         _program(status),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import attrgetter
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -49,7 +50,11 @@ class ModulePages:
     async def list(self, request: Request) -> Response:
         """Show every module with its state."""
         modules = self._bridge.modules
-        rows = [(status, modules[status.name].latency) for status in modules.statuses()]
+        statuses = modules.statuses()
+        memory = await anyio.to_thread.run_sync(
+            lambda: {status.name: modules[status.name].memory() for status in statuses}
+        )
+        rows = [(status, modules[status.name].latency, memory[status.name]) for status in statuses]
         own = len(self._own())
         return self._site.page(request, "modules.html", rows=rows, own=own, own_name=OWN)
 
@@ -83,6 +88,7 @@ class ModulePages:
             name=name,
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
+            memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
             # The last output may contain arguments from any caller.
             words=module.last_words if module is not None and visitor_of(request).manages else [],
             rows=rows,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.views.text import Beginning, source_text
+from ideabridge.server.views.text import Beginning, size_text, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import readable_json, visible
 
@@ -32,6 +32,11 @@ def duration(seconds: float | None) -> str:
     if seconds < 86_400:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
     return f"{int(seconds // 86_400)} days"
+
+
+def size(number: int | None) -> str:
+    """Return a number of bytes in a readable unit; empty for None."""
+    return "" if number is None else size_text(number)
 
 
 def ago(at: float | str | None, now: float) -> str:
@@ -140,6 +145,7 @@ def answerer(mind: str) -> str:
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "duration": duration,
+    "size": size,
     "ago": ago,
     "moment": moment,
     "json": as_json,

@@ -23,6 +23,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def size_text(size: float) -> str:
+    """Return a number of bytes in a readable unit: `512 bytes`, `1.5 KB`, `60.2 MB`."""
+    if size < 1024:
+        return f"{size:,.0f} bytes"
+    for unit in ("KB", "MB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:,.1f} {unit}"
+    return f"{size / 1024:,.1f} GB"
+
+
 def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
     """Return a value as JSON on one line, cut after `most` characters. For a large value, the text
     states the approximate number of characters.

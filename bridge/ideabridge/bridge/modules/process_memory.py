@@ -1,0 +1,93 @@
+"""Process memory: what the programs of modules take, with the processes that they start.
+
+A program leads a session of its own (`stdio.py`), so the processes of its session are those
+that it has started, such as the `node` that `npx` starts. A process that leaves the session is not
+counted.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+_PSS: Final = re.compile(rb"^Pss: +([0-9]+) kB$", re.MULTILINE)
+_RESIDENT: Final = re.compile(rb"^VmRSS:\s+([0-9]+) kB$", re.MULTILINE)
+_PS_SECONDS: Final = 5.0
+
+
+def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
+    """Return the memory that the processes of each session take, in bytes. Blocks.
+
+    On Linux this is the proportional set size: memory that several processes share counts in equal
+    parts. On other systems it is the resident size of the process group. A session without
+    processes, or on a system that does not say, is absent.
+
+    Args:
+        sessions: the ids of the sessions, which are those of the processes that lead them.
+    """
+    if not sessions:
+        return {}
+    if _PROC.is_dir():
+        return _from_proc(sessions)
+    if sys.platform == "win32":
+        return {}
+    return _from_ps(sessions)
+
+
+def _from_proc(sessions: Collection[int]) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for folder in _PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            # The name of the program, in parentheses, may contain anything.
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            session = int(fields[3])
+            if session in sessions:
+                sizes[session] = sizes.get(session, 0) + _size_of(folder)
+        except (OSError, IndexError, ValueError):
+            # The process has just ended.
+            continue
+
+    return sizes
+
+
+def _size_of(folder: Path) -> int:
+    """Return the memory of one process, in bytes."""
+    try:
+        found = _PSS.search((folder / "smaps_rollup").read_bytes())
+    except PermissionError:
+        # A process with other rights does not show its maps.
+        found = None
+
+    if found is None:
+        found = _RESIDENT.search((folder / "status").read_bytes())
+    return 0 if found is None else int(found[1]) * 1024
+
+
+def _from_ps(groups: Collection[int]) -> dict[int, int]:
+    try:
+        listed = subprocess.run(
+            ["ps", "-axo", "pgid=,rss="],
+            capture_output=True,
+            check=True,
+            timeout=_PS_SECONDS,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+    sizes: dict[int, int] = {}
+    for line in listed.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
+            group = int(words[0])
+            if group in groups:
+                sizes[group] = sizes.get(group, 0) + int(words[1]) * 1024
+
+    return sizes
