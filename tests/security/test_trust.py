@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
@@ -217,10 +218,15 @@ async def test_every_answer_about_a_missing_tool_says_so(clone: Path, mode: str)
         with pytest.raises(MCPError, match="is not trusted and not used"):
             await client.get_prompt("summary")
 
-        # Trust that is given now does not reach this server, as it says.
-        trust_file(path)
+        # Trust that is given now takes effect, as the answers say.
         answer = str((await client.call_tool("git_log", {})).content)
-        assert "must be restarted: it reads the file at its start" in answer
+        assert "Then it takes effect at once" in answer
+        trust_file(path)
+        with anyio.fail_after(30):
+            while "is not trusted" in answer:
+                await anyio.sleep(0.1)
+                answer = str((await client.call_tool("git_log", {})).content)
+        assert "Servers that are not up: git" in answer
 
     path.write_text(path.read_text() + "\n")
     async with serving(clone, mode) as client:

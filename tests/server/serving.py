@@ -179,6 +179,12 @@ class Heard:
             while self.methods.count(method) < times:
                 await self._changed.wait()
 
+    async def more_than(self, number: int) -> None:
+        """Wait until more notifications than these have come."""
+        with anyio.fail_after(30):
+            while len(self.methods) <= number:
+                await self._changed.wait()
+
 
 async def all_tools(client: Client) -> dict[str, types.Tool]:
     """Every tool of every page, asked afresh."""

@@ -478,6 +478,11 @@ class Configuration(BaseModel):
     untrusted: Untrusted | None = Field(
         default=None, exclude=True, description="A project file that is not used."
     )
+    withheld: tuple[str, ...] = Field(
+        default=(),
+        exclude=True,
+        description="Why the present content of the files is not used, in sentences for a model.",
+    )
     tool_faults: tuple[str, ...] = Field(
         default=(), exclude=True, description="Why files in `tools` could not be loaded."
     )
@@ -496,6 +501,7 @@ class Configuration(BaseModel):
         tools that could not be loaded.
         """
         sentences = [] if self.untrusted is None else [self.untrusted.told_to_hosts()]
+        sentences += self.withheld
         sentences += [
             f"A file of the user's tools could not be loaded, so its tools are missing: "
             f"{fault[:_LONGEST_FAULT]}"

@@ -1322,8 +1322,7 @@ class Untrusted:
             return (
                 f"The project file {visible(str(self.file))[:400]} {self.reason} and is not used, "
                 "so its servers and tools are missing. Only the user can correct it: `ideabridge "
-                "doctor` in its folder says what is wrong. Then this server must be restarted: it "
-                "reads the file at its start."
+                "doctor` in its folder says what is wrong. A corrected file takes effect at once."
             )
 
         command = trust_command(self.file, anywhere=True)
@@ -1351,6 +1350,5 @@ class Untrusted:
 
         return (
             f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the "
-            f"user decides about that: with {shown}. Then this server must be restarted: it "
-            "reads the file at its start."
+            f"user decides about that: with {shown}. Then it takes effect at once."
         )

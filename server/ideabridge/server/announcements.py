@@ -8,6 +8,7 @@ other processes are reported by the store, or found by polling it.
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -57,10 +58,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Session:
-    """A client of the handshake era, and the resources that it subscribes to."""
+    """A client of the handshake era, when it connected, and the resources that it subscribes to."""
 
     session: ServerSession
     caller: str
+    begun: float = field(default_factory=time.monotonic)
     uris: set[str] = field(default_factory=set[str])
 
 
@@ -99,6 +101,9 @@ class Announcements:
         self._hints = catalogue.listed_hints()
         self._poked = False
         self._other_tools = False
+        self._exposed_modules = offerings.exposed_modules
+        # Subscribed resources whose server was replaced, until the new one watches them.
+        self._lost: set[str] = set()
         offerings.arrived = self._arrived
 
     # -- who listens -------------------------------------------------------------------------------
@@ -113,6 +118,14 @@ class Announcements:
         """Forget a client that ended its HTTP session."""
         if self._sessions.pop(session_id, None) is not None:
             self.poke()
+
+    def begun(self, context: Context) -> float | None:
+        """Return when the client of a request connected, as `time.monotonic` counts, or None if it
+        has no HTTP session.
+        """
+        session = session_id(context)
+        client = self._sessions.get(session) if session else None
+        return None if client is None else client.begun
 
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams
@@ -219,6 +232,24 @@ class Announcements:
         self._other_tools = True
         self.poke()
 
+    def follow(self) -> None:
+        """Follow the configuration that the bridge follows now: announce the lists of servers that
+        came or went, and watch subscribed resources at servers that were replaced.
+        """
+        exposed = self._offerings.exposed_modules
+        for name in exposed ^ self._exposed_modules:
+            self._events[(name, ResourcesListChanged())] = None
+            self._events[(name, PromptsListChanged())] = None
+
+        self._exposed_modules = exposed
+        modules = self._bridge.modules
+        for uri, module in list(self._watched.items()):
+            if module.name not in modules or modules[module.name] is not module:
+                del self._watched[uri]
+                self._lost.add(uri)
+
+        self.poke()
+
     def heard(self, module: str, event: ServerEvent) -> None:
         """Note that a module has reported a change."""
         uri = event.uri if isinstance(event, ResourceUpdated) else ""
@@ -286,6 +317,7 @@ class Announcements:
         if published:
             await self._announce_updates()
 
+        await self._watch_lost()
         updated = {
             (event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)
         }
@@ -297,6 +329,15 @@ class Announcements:
             uris = {uri for _, uri in watched}
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
+
+    async def _watch_lost(self) -> None:
+        lost = self._lost
+        self._lost = set()
+        for caller, uri in sorted(self._subscriptions()):
+            if uri in lost and uri not in self._watched:
+                # The new server may not have the resource.
+                with suppress(MCPError), anyio.move_on_after(_SEND_SECONDS):
+                    await self._watch(uri, caller)
 
     async def _announce(
         self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]

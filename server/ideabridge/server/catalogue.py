@@ -162,9 +162,8 @@ class ToolCatalogue:
         self.bridge = bridge = running.bridge
         self._running = running
         self._record = record
-        expose: frozenset[str] = frozenset(bridge.configuration.expose)
-        self._expose_modules = "modules" in expose
-        self._expose_tools = "tools" in expose
+        self._expose_modules = False
+        self._expose_tools = False
         # Every plan may use built-in tools, so they do not count as the user's own.
         self._built_in = list(builtin_toolbox())
         self._tools_seen: list[Tool] | None = None
@@ -172,18 +171,32 @@ class ToolCatalogue:
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
         # The names that a host has seen or used. The store contains them, too.
-        self._kept_names: dict[str, ToolKey] = self._read_names()
+        self._kept_names: dict[str, ToolKey] = {}
         self._exposed: dict[str, ExposedTool] = {}
         # The names of exposed tools that no host has seen yet.
         self._new_names: dict[str, ToolKey] = {}
         self._by_tool: dict[ToolKey, ExposedTool] = {}
-        settings = bridge.configuration
-        self._own = own_tools(programs=settings.programs, every=settings.own_tools == "all")
-        self._fixed: list[dict[str, Any]] = list(self._own)
-        self._as_sent: list[dict[str, Any]] = self._fixed
+        self._own: list[dict[str, Any]] = []
+        self._fixed: list[dict[str, Any]] = []
+        self._as_sent: list[dict[str, Any]] = []
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
-        self._most: int = bridge.configuration.listed_ideas
+        self._most = 0
         self._uses: Counter[str] = Counter()
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow the configuration that the bridge follows now."""
+        settings = self.bridge.configuration
+        self._expose_modules = "modules" in settings.expose
+        self._expose_tools = "tools" in settings.expose
+        every = settings.own_tools == "all"
+        self._own = list(own_tools(programs=settings.programs, every=every))
+        self._fixed = list(self._own)
+        self._as_sent = self._fixed
+        self._most = settings.listed_ideas
+        self._kept_names |= self._read_names()
+        self._tools_seen = None
+        self._version = -1
         self.refresh()
 
     def module_of(self, name: str) -> str | None:

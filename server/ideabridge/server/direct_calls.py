@@ -249,7 +249,13 @@ class DirectCalls:
         self._failing = False
         # The session of stdio: one client per process.
         self._process = _hashed(secrets.token_hex(16))
-        configuration = bridge.configuration
+        self._unrecorded: set[str] = set()
+        self._is_on = True
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow the configuration that the bridge follows now."""
+        configuration = self._bridge.configuration
         self._unrecorded = {
             name for name, module in configuration.modules.items() if not module.record
         }

@@ -116,11 +116,25 @@ class Offerings:
         self._ideas = IdeaResources(bridge)
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
-        self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
+        self._names: list[str] = []
         # The last reading of each list is kept, because a module that is not connected now may be
         # back for the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow the configuration that the bridge follows now."""
+        bridge = self._bridge
+        before = self._names
+        self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
+        for name in set(before) - set(self._names):
+            self.forget(name)
+
+    @property
+    def exposed_modules(self) -> frozenset[str]:
+        """The names of the modules whose resources and prompts are passed on."""
+        return frozenset(self._names)
 
     # -- lists -------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.health import Health
 from ideabridge.server.operations.log import bounded_log
 from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
+from ideabridge.server.reloading import Reloading
 from ideabridge.server.running import state_key
 from ideabridge.server.server import Front
 from ideabridge.tools.names import printable
@@ -75,14 +76,22 @@ def _collect_seldom() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How a server works besides what its configuration says; see `serve_stdio`."""
+
+    on_status: Callable[[ModuleStatus], None] | None
+    commands: Commands
+    log_level: LogLevel
+    read: Callable[[], Configuration] | None
+
+
 @asynccontextmanager
 async def _front(
     configuration: Configuration,
     toolbox: Toolbox | None,
     store: Store | Path | str | None,
-    on_status: Callable[[ModuleStatus], None] | None,
-    commands: Commands = COMMANDS,
-    log_level: LogLevel = "warning",
+    manner: _Manner,
     role: Role = "alone",
 ) -> AsyncGenerator[Front]:
     """Open a bridge and its server, with the background tasks of both."""
@@ -94,7 +103,7 @@ async def _front(
         for front in fronts:
             front.announcements.poke()
 
-    with bounded_log(log_level), ExitStack() as stack:
+    with bounded_log(manner.log_level), ExitStack() as stack:
         async with (
             _serving(
                 Bridge(
@@ -110,7 +119,7 @@ async def _front(
         ):
             # Other processes may lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
-            front = Front(bridge, group, version("ideabridge"), commands)
+            front = Front(bridge, group, version("ideabridge"), manner.commands)
             fronts.append(front)
             stack.enter_context(_telemetry(bridge, front.direct_calls))
             group.start_soon(front.announcements.run)
@@ -119,8 +128,11 @@ async def _front(
             group.start_soon(front.direct_calls.end_sessions)
             group.start_soon(_recover, bridge, front)
             group.start_soon(_retain, bridge)
-            if on_status is not None:
-                group.start_soon(bridge.modules.follow, on_status)
+            if manner.on_status is not None:
+                group.start_soon(bridge.modules.follow, manner.on_status)
+            if manner.read is not None:
+                reloading = Reloading(bridge, manner.read, front.follow_configuration, _report)
+                group.start_soon(reloading.run)
 
             try:
                 yield front
@@ -242,6 +254,7 @@ async def serve_stdio(
     on_status: Callable[[ModuleStatus], None] | None = None,
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
+    read: Callable[[], Configuration] | None = None,
 ) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
 
@@ -255,9 +268,12 @@ async def serve_stdio(
             runs.
         log_level: what is written to standard error: `error` leaves out warnings, `info` adds a
             line for each request.
+        read: reads the configuration again after its files have changed, or None to use it as it is
+            until the end.
     """
     with request_log(log_level) as observers:
-        async with _front(configuration, toolbox, store, on_status, commands, log_level) as front:
+        manner = _Manner(on_status, commands, log_level, read)
+        async with _front(configuration, toolbox, store, manner) as front:
             if observers:
                 RequestWatch(front.server, observers)
 
@@ -332,6 +348,7 @@ class HttpOptions:
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
         ready: a function that is called when clients can connect.
+        read: reads the configuration again after its files have changed; see `serve_stdio`.
     """
 
     host: str = "127.0.0.1"
@@ -342,6 +359,7 @@ class HttpOptions:
     metrics: bool = False
     workers: bool = False
     ready: Callable[[Ready], None] | None = None
+    read: Callable[[], Configuration] | None = None
 
 
 async def serve_http(
@@ -394,9 +412,8 @@ async def serve_http(
             commands = _with_page(commands, url, http.hosts)
 
         role: Role = "front" if http.workers else "alone"
-        async with _front(
-            configuration, toolbox, store, on_status, commands, log_level, role
-        ) as front:
+        manner = _Manner(on_status, commands, log_level, http.read)
+        async with _front(configuration, toolbox, store, manner, role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
 
@@ -533,6 +550,7 @@ async def run_worker(
     drain_seconds: float,
     on_status: Callable[[ModuleStatus], None] | None = None,
     log_level: LogLevel = "warning",
+    read: Callable[[], Configuration] | None = None,
 ) -> None:
     """Carry out, as a worker, the queued runs of servers on the same store, until SIGTERM or
     SIGINT.
@@ -547,6 +565,7 @@ async def run_worker(
         drain_seconds: how long, in seconds, the worker waits for running calls.
         on_status: see `serve_stdio`.
         log_level: see `serve_stdio`.
+        read: see `serve_stdio`.
 
     Raises:
         ConfigurationError: one of the modules is not configured.
@@ -584,6 +603,8 @@ async def run_worker(
             group.start_soon(partial(bridge.recover_runs, report, keep=True))
             if on_status is not None:
                 group.start_soon(bridge.modules.follow, on_status)
+            if read is not None:
+                group.start_soon(Reloading(bridge, read, lambda: None, _report).run)
 
             await _until_signalled(run, ending, cancel=False, exits=False)
             group.cancel_scope.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Hashable, Sequence
+from contextvars import ContextVar
 from typing import Any, Final
 
 import mcp_types as types
@@ -78,6 +79,10 @@ MOST_ARGUMENTS: Final = 32 * MAX_BYTES
 """Limit on the combined size, in bytes, of the arguments of a caller's calls in progress."""
 
 
+_session_begun: ContextVar[float | None] = ContextVar("session_begun", default=None)
+"""When the client of the present request connected; see `Announcements.begun`."""
+
+
 class FrontServer(Server[Any]):
     """The SDK's server, which declares that its lists may change."""
 
@@ -117,11 +122,22 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # The clients that know which files are not used.
-        self._told: set[Hashable] = set()
+        # What clients have been told about files that are not used.
+        self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
         self.server = self._served(version)
+        bridge.session_begun = _session_begun.get
+
+    def follow_configuration(self) -> None:
+        """Follow the configuration that the bridge follows now, and tell clients what has
+        changed.
+        """
+        self.running.module_views.follow()
+        self.direct_calls.follow()
+        self.catalogue.follow()
+        self.offerings.follow()
+        self.announcements.follow()
 
     def _served(self, version: str) -> FrontServer:
         offerings = self.offerings
@@ -239,6 +255,7 @@ class Front:
             if arguments is not None and not isinstance(arguments, dict):
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
 
+        _session_begun.set(self.announcements.begun(ctx))
         try:
             # A request may still be in progress after its client has disconnected, so requests are
             # counted here, where they really end.
@@ -446,14 +463,15 @@ class Front:
         """Return the answer of an own tool. The first one about a run for a client names the
         configured files that are not used.
         """
-        unused = self._bridge.configuration.unused_files
+        unused = tuple(self._bridge.configuration.unused_files)
         client = client_key(context)
-        if name not in ("run_plan", "check_run") or not unused or client in self._told:
+        is_told = self._told.get(client) == unused
+        if name not in ("run_plan", "check_run") or not unused or is_told:
             return result
 
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
-        self._told.add(client)
+        self._told[client] = unused
         note = self._bridge.secrets.mask(" ".join(unused))
         first, *others = result["content"]
         if note in first["text"]:

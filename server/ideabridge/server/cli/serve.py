@@ -119,7 +119,11 @@ async def serve(
 
     if not http:
         await serve_stdio(
-            configuration, on_status=print_status, commands=_commands(options), log_level=log_level
+            configuration,
+            on_status=print_status,
+            commands=_commands(options),
+            log_level=log_level,
+            read=partial(_read_again, options),
         )
     else:
         hosts = tuple(allow_host or ())
@@ -130,6 +134,7 @@ async def serve(
             metrics=metrics,
             workers=workers,
             ready=partial(_welcome, configuration, hosts),
+            read=partial(_read_again, options),
         )
         await serve_http(
             configuration,
@@ -193,7 +198,12 @@ async def work(
 
     print_status = _status_printer(configuration)
     await run_worker(
-        configuration, most=most, only=modules or None, drain_seconds=drain, on_status=print_status
+        configuration,
+        most=most,
+        only=modules or None,
+        drain_seconds=drain,
+        on_status=print_status,
+        read=partial(_read_again, options),
     )
 
 
@@ -235,10 +245,15 @@ async def show_ui(
     ready = partial(_open_page, opens=not no_browser and at_terminal())
     await serve_http(
         configuration,
-        HttpOptions(*place, ui=True, ready=ready),
+        HttpOptions(*place, ui=True, ready=ready, read=partial(_read_again, options)),
         on_status=print_status,
         commands=_commands(options),
     )
+
+
+def _read_again(options: Options) -> Configuration:
+    """Return the configuration of the present content of the files."""
+    return options.configuration(asking=False, tolerant=True)
 
 
 def _print_link(options: Options, host: str, port: int) -> None:

@@ -216,8 +216,8 @@ def add_server(
 ) -> int:
     """Add a server to your own configuration, or with --scope project to that of the project.
 
-    A server of your own is used from the next start of ideabridge on. The project's configuration
-    has to be trusted first. No secret is written into a file that a repository may hold.
+    Servers of ideabridge that run use it at once. The project's configuration has to be trusted
+    first. No secret is written into a file that a repository may hold.
     """
     if options.config is None and options.scope is None:
         file = _read_files(_with_user_scope(options))[0]
@@ -599,7 +599,7 @@ def _say_next(name: str, outcome: _Outcome) -> None:
     _say_trust(outcome)
     if outcome.is_trusted:
         _tell(f"  to try it: ideabridge servers test {name}", "dim")
-        _tell("  clients that are running see it after they are restarted", "dim")
+        _tell("  ideabridge uses it at once, in every client that is running", "dim")
 
 
 def _tell(text: str, style: str | None = None) -> None:

@@ -35,6 +35,13 @@ class ModuleViews:
     """
 
     def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self.module: str | None = None
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow the configuration that the bridge follows now."""
+        bridge = self._bridge
         configuration = bridge.configuration
         allowed = [
             name

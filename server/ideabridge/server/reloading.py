@@ -1,0 +1,238 @@
+"""Reloading: lets a running server follow its configuration files and tool files.
+
+A content that is valid and trusted takes effect. Any other content leaves what is in force as it
+is, and is named wherever a person or a model looks: in the answers of search_tools, run_plan and
+check_run, in the instructions for new clients, on the page, by `doctor`, and on standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration, ConfigurationError, user_file
+from ideabridge.bridge.trust import FILE_NAME, trust_path
+from ideabridge.server.watching import FileState, SourceWatch, state_of
+from ideabridge.tools.errors import IdeabridgeError, ToolFileError
+from ideabridge.tools.names import printable_line, visible
+from ideabridge.tools.tool_files import helpers_of, load_tool_files_anew
+from ideabridge.tools.toolbox import Toolbox
+
+TOOL_FILE_SECONDS: Final = 5.0
+"""How long, in seconds, the tool files of one folder may take to be imported again."""
+
+_MOST_FILES: Final = 500
+"""How many Python files of a folder are watched after a tool file in it has failed."""
+
+_ToolStates = dict[Path, FileState]
+
+
+class Reloading:
+    """Follows the files of one server.
+
+    Args:
+        bridge: the open bridge of the server.
+        read: reads the configuration again, in the same way as at the start. Blocks.
+        followed: called after the bridge follows another configuration.
+        report: writes a line for the person who runs the server.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        read: Callable[[], Configuration],
+        followed: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._bridge = bridge
+        self._read = read
+        self._followed = followed
+        self._report = report
+        self._reported: tuple[str, ...] = ()
+        # Why tool files could not be loaded, by path.
+        self._faults: dict[str, str] = {}
+        loaded = {*bridge.loaded_tool_files}
+        for number, file in enumerate(
+            file for file in bridge.configuration.tools if file not in loaded
+        ):
+            self._faults[file] = bridge.configuration.tool_faults[number]
+
+        self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
+
+    async def run(self) -> None:
+        """Follow the files until cancelled."""
+        await SourceWatch(self.files, self.look).run()
+
+    def files(self) -> Collection[Path]:
+        """Return the files that decide what is in force, whether they exist or not."""
+        configuration = self._bridge.configuration
+        files = {user_file(), trust_path(), configuration.project.absolute() / FILE_NAME}
+        files |= {layer.file for layer in configuration.layers}
+        if configuration.untrusted is not None:
+            files.add(configuration.untrusted.file)
+
+        for states in self._tool_states.values():
+            files |= states.keys()
+
+        return files
+
+    async def look(self) -> None:
+        """Read the files again, and follow them as far as they can be followed."""
+        before = self._bridge.configuration
+        try:
+            read = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        except ConfigurationError as error:
+            await self._keep(before, (_broken(error),), error.problems)
+            return
+        except IdeabridgeError as error:
+            await self._keep(before, (_broken(error),), [str(error)])
+            return
+
+        untrusted = read.untrusted
+        if untrusted is not None and any(layer.is_project for layer in before.layers):
+            told = f"{untrusted.told_to_hosts()} What was in force before goes on."
+            await self._keep(before, (told,), [untrusted.told()])
+            return
+
+        await self._follow(read)
+
+    async def _keep(
+        self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
+    ) -> None:
+        """Leave the configuration in force, and say why."""
+        if before.withheld != sentences:
+            await self._bridge.reconfigure(before.model_copy(update={"withheld": sentences}))
+            self._followed()
+
+        self._tell(lines)
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        """Report lines unless they are the ones that were reported last."""
+        told = tuple(lines)
+        if told == self._reported:
+            return
+
+        self._reported = told
+        for line in told:
+            self._report(self._bridge.secrets.mask(line))
+
+    async def _follow(self, read: Configuration) -> None:
+        tools = await self._load_tools(read)
+        kept = {file for file in self._bridge.loaded_tool_files if file in self._faults}
+        faults = {file: fault for file, fault in self._faults.items() if file in read.tools}
+        self._faults = faults
+        configuration = read.model_copy(
+            update={
+                "tool_faults": tuple(fault for file, fault in faults.items() if file not in kept),
+                "withheld": tuple(
+                    f"A changed file of the user's tools could not be loaded, so its earlier "
+                    f"tools stay: {fault}"
+                    for file, fault in faults.items()
+                    if file in kept
+                ),
+            }
+        )
+        try:
+            change = await self._bridge.reconfigure(configuration, tools)
+        except ConfigurationError as error:
+            await self._keep(self._bridge.configuration, (_broken(error),), error.problems)
+            return
+
+        self._followed()
+        lines = [*change.lines(), *(f"tool file {file}: loaded again" for file in tools)]
+        for line in lines:
+            self._report(f"the configuration changed: {line}")
+
+        self._tell([*faults.values(), *read.refused, *read.warnings])
+
+    # -- tool files --------------------------------------------------------------------------------
+
+    def _tool_files_of(self, file: str) -> _ToolStates:
+        """Return the files on which the tools of a tool file depend: the file and the modules that
+        it imports from its folder. After a failure, any Python file there may be one.
+        """
+        folder = Path(file).resolve().parent
+        files = {Path(file), *helpers_of(folder)}
+        if file in self._faults:
+            files |= {*islice(folder.glob("*.py"), _MOST_FILES)}
+        return {each: state_of(each) for each in files}
+
+    async def _load_tools(self, read: Configuration) -> dict[str, Toolbox]:
+        """Load the tool files that have changed, and return the tools of those that can be
+        loaded.
+        """
+        loaded: dict[str, Toolbox] = {}
+        for files in self._changed_folders(read):
+            # The state before the import: a file that changes meanwhile is loaded once more.
+            states = {file: self._tool_files_of(file) for file in files}
+            for file, result in (await self._load_folder(read, files)).items():
+                self._note(file, result, states[file])
+                if isinstance(result, Toolbox):
+                    loaded[file] = result
+
+        self._tool_states = {
+            file: states for file, states in self._tool_states.items() if file in read.tools
+        }
+        return loaded
+
+    def _changed_folders(self, read: Configuration) -> list[list[str]]:
+        """Return the tool files of each folder in which one of them, or a module of theirs, has
+        changed.
+        """
+        folders: dict[Path, list[str]] = {}
+        changed: set[Path] = set()
+        for file in read.tools:
+            folder = Path(file).resolve().parent
+            folders.setdefault(folder, []).append(file)
+            before = self._tool_states.get(file)
+            if before is None or before != {each: state_of(each) for each in before}:
+                changed.add(folder)
+
+        return [files for folder, files in folders.items() if folder in changed]
+
+    def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
+        """Note whether a file could be loaded, and on which files that depends."""
+        if isinstance(result, Toolbox):
+            self._faults.pop(file, None)
+        else:
+            self._faults[file] = printable_line(str(result))
+        self._tool_states[file] = {**self._tool_files_of(file), **before}
+
+    async def _load_folder(
+        self, read: Configuration, files: list[str]
+    ) -> dict[str, Toolbox | ToolFileError]:
+        """Load the tool files of one folder in a thread, and wait at most `TOOL_FILE_SECONDS`. A
+        thread cannot be stopped, so an import that takes longer goes on, but its result is not
+        used.
+        """
+        expected = [(file, read.digest_of(file)) for file in files]
+        scope = anyio.CancelScope(deadline=anyio.current_time() + TOOL_FILE_SECONDS)
+        load = partial(
+            load_tool_files_anew,
+            expected,
+            is_wanted=lambda: not scope.cancel_called,
+            seconds=TOOL_FILE_SECONDS / 2,
+        )
+        with scope:
+            return await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+        why = f"was not imported within {TOOL_FILE_SECONDS:g} s"
+        return {file: ToolFileError(f"{file}: {why}") for file in files}
+
+
+def _broken(error: IdeabridgeError) -> str:
+    """Return a sentence for a model about files that cannot be used. It does not quote the files,
+    which may contain anything.
+    """
+    place = str(error).partition(": ")[0]
+    return (
+        f"The configuration of ideabridge has changed and cannot be used as it is now "
+        f"({visible(place)[:400]}), so what was in force before goes on. Only the user can correct "
+        "it: `ideabridge doctor` says what is wrong. A corrected file takes effect at once."
+    )

@@ -1,0 +1,140 @@
+"""SourceWatch: notices when files change, appear or disappear.
+
+It watches the folders of the files, because most programs replace a file instead of writing into
+it. A folder that does not exist yet is awaited in the nearest folder above it. A change counts once
+the files have been left alone for `SETTLED_MS`, or at the latest after `LONGEST_MS` of constant
+changes.
+
+Not every file system reports changes: network drives and some containers do not, and a system may
+run out of watches. So the files are also looked at every `LOOK_MS`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+logger: Final = logging.getLogger(__name__)
+
+SETTLED_MS: Final = 300
+LONGEST_MS: Final = 1200
+LOOK_MS: Final = 2000
+
+FileState: TypeAlias = tuple[int, int, int] | None
+"""When a file was written, in nanoseconds, its size in bytes, and its number on the disk; None if
+it does not exist."""
+
+
+def state_of(file: Path) -> FileState:
+    """Return what tells one content of a file from another, without reading it."""
+    try:
+        about = file.stat()
+    except (OSError, ValueError):
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+class SourceWatch:
+    """Watches files until its task is cancelled.
+
+    Args:
+        files: returns the absolute paths of the files. It is called after each change, because the
+            content of one file may name others.
+        changed: awaited after files have changed.
+    """
+
+    def __init__(
+        self, files: Callable[[], Collection[Path]], changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._files = files
+        self._changed = changed
+        self._seen: dict[Path, FileState] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._seen = self._look()
+        while True:
+            folders = self._folders()
+            try:
+                await self._watch(folders)
+            except Exception as error:  # noqa: BLE001 - the library raises many kinds
+                logger.info("files are only looked at from time to time: %s", error)
+                await anyio.sleep(LOOK_MS / 1000)
+                await self._compare()
+
+    async def _watch(self, folders: frozenset[Path]) -> None:
+        """Watch folders until others have to be watched."""
+        # Only a process that watches needs it.
+        from watchfiles import watch
+
+        # The library waits in a thread, which a cancellation does not interrupt.
+        stop = threading.Event()
+        events = watch(
+            *folders,
+            watch_filter=self._concerns,
+            debounce=LONGEST_MS,
+            step=SETTLED_MS,
+            stop_event=stop,
+            rust_timeout=LOOK_MS,
+            yield_on_timeout=True,
+            recursive=False,
+            ignore_permission_denied=True,
+        )
+        async with anyio.create_task_group() as group:
+            await group.start(_set_when_cancelled, stop)
+            # A file may have changed before the watch began.
+            await self._compare()
+            while self._folders() == folders:
+                if await anyio.to_thread.run_sync(next, events, None) is None:
+                    break
+                await self._compare()
+
+            group.cancel_scope.cancel()
+
+    def _concerns(self, _change: object, path: str) -> bool:
+        """Return whether a change is about one of the files, or about a folder above one."""
+        changed = Path(path)
+        names = {file.name for file in self._seen}
+        return changed.name in names or any(file.is_relative_to(changed) for file in self._seen)
+
+    async def _compare(self) -> None:
+        now = self._look()
+        if now != self._seen:
+            self._seen = now
+            await self._changed()
+            # The new content may name other files.
+            self._seen = {file: now.get(file, state) for file, state in self._look().items()}
+
+    def _look(self) -> dict[Path, FileState]:
+        return {file: state_of(file) for file in self._files()}
+
+    def _folders(self) -> frozenset[Path]:
+        """Return the nearest existing folder of each file and of what a link in its place points
+        to.
+        """
+        folders: set[Path] = set()
+        for file in self._seen:
+            for place in (file, Path(os.path.realpath(file))):
+                folders.add(next(folder for folder in place.parents if folder.is_dir()))
+
+        return frozenset(folders)
+
+
+async def _set_when_cancelled(
+    event: threading.Event,
+    *,
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    task_status.started()
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()
