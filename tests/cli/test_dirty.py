@@ -250,10 +250,15 @@ def test_a_store_that_cannot_be_written_is_told_by_every_command(
         ended = called(*words)
         assert (ended.code, ended.err) == (3, f"ideabridge: {reason}\n"), words
 
-    ended = called("doctor", "--json")
-    assert ended.code == 1
-    wrong = [found for found in ended.answer()["findings"] if found["state"] == "wrong"]
-    assert [found["text"] for found in wrong] == [reason]
+    new = file.with_name("new") / "ideas.sqlite"
+    for words, text in (
+        ([], reason),
+        (["--store", str(new)], f"{new}: does not exist yet, and {file.parent} cannot be written"),
+    ):
+        ended = called("doctor", "--json", *words)
+        assert ended.code == 1
+        wrong = [found for found in ended.answer()["findings"] if found["state"] == "wrong"]
+        assert [found["text"] for found in wrong] == [text]
     file.parent.chmod(0o700)
 
 
@@ -515,7 +520,9 @@ def stopped(here: Path, words: list[str], is_ready: Callable[[str], bool]) -> En
         assert process.stderr is not None
         seen = ""
         while not is_ready(seen):
-            seen += process.stderr.readline()
+            line = process.stderr.readline()
+            assert line, f"it ended before: {seen}"
+            seen += line
 
         process.send_signal(signal.SIGINT)
         out = process.stdout.read()

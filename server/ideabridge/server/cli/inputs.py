@@ -30,8 +30,10 @@ from ideabridge.tools.names import did_you_mean, readable_json, visible, wrap_vi
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.context.assumption import Candidate
     from ideabridge.bridge.loop.event import Event
+    from ideabridge.bridge.plan import Plan
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.runs.run import Run
 
@@ -192,6 +194,27 @@ def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> 
     declared = all_parameters(schema)
     if declared is not None:
         expect_names(arguments, declared, taker)
+
+
+def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
+    """Return the members of the input that a plan reads, or None if it may read all. A plan with a
+    latent call may read all, because a mind sees the input.
+    """
+    from ideabridge.bridge.context.written_call import written_calls
+    from ideabridge.bridge.offer.plan_tools import PlanTools
+    from ideabridge.bridge.plan import inputs_read_by
+    from ideabridge.bridge.publishing.programs import members_of_input
+    from ideabridge.bridge.store.users import LOCAL
+
+    if plan.program is not None:
+        required, optional, uses_all = members_of_input(plan.program)
+        return None if uses_all else {*required, *optional}
+
+    catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
+    tools = [catalogue.look_up(call) for call in written_calls(plan.calls)]
+    if any(tool is not None and tool.key in catalogue.latent for tool in tools):
+        return None
+    return inputs_read_by(plan)
 
 
 def require_object(value: JSON, label: str) -> JSONObject:

@@ -5,16 +5,17 @@ loop on a task.
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
-from ideabridge.bridge.context.written_call import WrittenCall, written_calls
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
@@ -28,6 +29,7 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import (
     expect_names,
     expect_parameters,
+    inputs_taken,
     read_document_at,
     read_input,
     read_solution_at,
@@ -129,28 +131,14 @@ async def run(
 
 def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
     """Raise a `UsageError` if the plan, whose input contains `arguments`, does not read one of
-    them. A plan with a latent call may read all, because a mind sees the input.
+    them.
     """
-    from ideabridge.bridge.offer.plan_tools import PlanTools
-    from ideabridge.bridge.plan import inputs_read_by
-    from ideabridge.bridge.publishing.programs import members_of_input
-    from ideabridge.bridge.store.users import LOCAL
-
     if not arguments or plan.input_schema is not None:
         # A declared input is checked when the run starts.
         expect_parameters(arguments, plan.input_schema or {}, "the plan")
         return
 
-    if plan.program is not None:
-        required, optional, uses_all = members_of_input(plan.program)
-        names = None if uses_all else {*required, *optional}
-    else:
-        names = inputs_read_by(plan)
-        catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
-        tools = [catalogue.look_up(call) for call in written_calls(plan.calls)]
-        if any(tool is not None and tool.key in catalogue.latent for tool in tools):
-            names = None
-
+    names = inputs_taken(bridge, plan)
     if names is not None:
         expect_names(arguments, sorted(names), "the plan")
 
@@ -522,6 +510,7 @@ async def solve(
         raise UsageError(f"--record: {record.parent.absolute()} is not a folder")
 
     arguments = read_input(input)
+    _expect_inputs_of_task(task or "", arguments or {})
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
     bytes_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
@@ -558,6 +547,19 @@ async def solve(
         if record is None:
             return print_result(outcome, options)
         return _print_and_record(bridge, outcome, record, options)
+
+
+def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
+    """Raise a `UsageError` if a task reads a member that the input lacks, and the input has one
+    that the task does not read. Otherwise a task takes every member, because the mind sees the
+    input.
+    """
+    names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
+    if arguments and not names <= arguments.keys():
+        expect_names(arguments, sorted(names), "the task")
+
+
+_READ_BY_TASK: Final = re.compile(r"†input\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*)")
 
 
 def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Options) -> ExitCode:

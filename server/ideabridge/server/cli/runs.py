@@ -22,7 +22,12 @@ from ideabridge.server.cli.console import (
     say,
     show_line,
 )
-from ideabridge.server.cli.inputs import read_input, read_solution_at
+from ideabridge.server.cli.inputs import (
+    expect_names,
+    inputs_taken,
+    read_input,
+    read_solution_at,
+)
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import (
     RunArgument,
@@ -38,12 +43,14 @@ from ideabridge.server.views.records import (
     lineage_of,
     listed_runs,
     run_status,
+    solution_of_plan,
 )
 from ideabridge.server.views.text import error_line, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.store.direct_calls import DirectCall
     from ideabridge.bridge.store.run_record import RunRecord
@@ -557,13 +564,36 @@ async def fork_run(
     async with open_bridge(options) as bridge:
         changed_input: JSONObject | None = None
         if changes is not None:
-            changed_input = {**input_of(bridge.store, record.id), **changes}
+            given = input_of(bridge.store, record.id)
+            if record.kind == "plan":
+                _expect_inputs(bridge, record.id, replacement, given, changes)
+            changed_input = {**given, **changes}
 
         fork = await bridge.fork(
             record.id, at, solution=replacement, input=changed_input, caller=record.caller
         )
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
+
+
+def _expect_inputs(
+    bridge: Bridge, run_id: str, solution: JSON, given: JSONObject, changes: JSONObject
+) -> None:
+    """Raise a `UsageError` if a change of the input of a plan's run is a member that the run was
+    not given, and that its plan, or the one in its place, does not read.
+    """
+    from ideabridge.bridge.errors import PlanError
+    from ideabridge.bridge.plan import read_plan
+
+    try:
+        plan = read_plan(solution_of_plan(bridge.store, run_id) if solution is None else solution)
+    except PlanError:
+        # The fork says what is wrong with it.
+        return
+
+    names = inputs_taken(bridge, plan)
+    if names is not None:
+        expect_names(changes, sorted({*names, *given}), "the run")
 
 
 def _file_or_word(word: str) -> str:

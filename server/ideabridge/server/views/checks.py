@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -186,7 +187,7 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def check_store(findings: Findings, configuration: Configuration) -> None:
     """Open the configured store, and describe it."""
     from ideabridge.bridge.store.database import is_address
-    from ideabridge.bridge.store.sqlite.files import file_exists, rescued_of
+    from ideabridge.bridge.store.sqlite.files import file_exists, folder_to_create_in, rescued_of
     from ideabridge.bridge.store.store import Store
 
     path = str(configuration.store)
@@ -206,7 +207,12 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
         )
 
     if not exists:
-        findings.add("store", f"{path}: does not exist yet; the first run creates it")
+        folder = folder_to_create_in(Path(path))
+        if os.access(folder, os.W_OK | os.X_OK):
+            findings.add("store", f"{path}: does not exist yet; the first run creates it")
+        else:
+            reason = f"{path}: does not exist yet, and {folder} cannot be written"
+            findings.add("store", reason, wrong=True)
         return
 
     try:

@@ -109,6 +109,22 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
     return {key: value for key, value in lineage.items() if value}
 
 
+def solution_of_plan(store: Store, run_id: str) -> JSONObject:
+    """Return what a run of a plan carries out: `{"calls", "output"}` or `{"program"}`, or an empty
+    object if it has not begun.
+    """
+    from ideabridge.bridge.loop.event import ProgramProposed, SolutionProposed, event_from_json
+
+    for _, content in store.runs.events(run_id):
+        event = event_from_json(content)
+        if isinstance(event, SolutionProposed):
+            return {"calls": event.calls, "output": event.output}
+        if isinstance(event, ProgramProposed):
+            return {"program": event.program}
+
+    return {}
+
+
 def input_of(store: Store, run_id: str) -> JSONObject:
     """Return the input of a run, without the inputs of instances."""
     from ideabridge.bridge.context.messages import read_context

@@ -55,6 +55,13 @@ def file_exists(path: Path) -> bool:
     return True
 
 
+def folder_to_create_in(path: Path) -> Path:
+    """Return the nearest folder above a path that exists: where a store is created that does not
+    exist, with the folders between.
+    """
+    return next(folder for folder in path.absolute().parents if folder.exists())
+
+
 class StoreFiles:
     """The files of one store.
 
