@@ -35,7 +35,7 @@ from ideabridge.bridge.minds.settings import (
     expanded_model,
 )
 from ideabridge.bridge.modules.server_log import log_file
-from ideabridge.bridge.modules.settings import ModuleConfiguration, public_url
+from ideabridge.bridge.modules.settings import ModuleConfiguration, ToolSettings, public_url
 from ideabridge.bridge.server_entry import (
     HINTS,
     SYNONYMS,
@@ -76,6 +76,7 @@ from ideabridge.tools.encoding import (
     ObjectLike,
     content_hash,
     encode,
+    list_or_empty,
     normalise,
     object_or_empty,
 )
@@ -547,6 +548,42 @@ class Configuration(BaseModel):
         return cast("str | JSONObject", parts[0]) if parts else "allow_all"
 
     def _approval_part(self, approval: Approval) -> str | JSONObject:
+        part = self._approval_as_written(approval)
+        rules = self._rules_of_tools()
+        if not rules or part == "allow_all":
+            return part
+
+        written: JSONObject = {} if isinstance(part, str) else part
+        if written.get("default", "read_only") != "read_only":
+            return part
+        return {**written, "rules": [*list_or_empty(written.get("rules")), *rules]}
+
+    def _rules_of_tools(self) -> list[JSON]:
+        """Return a rule for each tool of which the user says whether it only reads. Only the user's
+        own files may say so. The rules are the last ones, so any other rule about the tool counts.
+        """
+        rules: list[JSON] = []
+        for module, entry in self.modules.items():
+            layer = self.layer_of(module)
+            if layer is not None and layer.is_project:
+                continue
+
+            for name, tool in entry.tools.items():
+                if tool.read_only is None:
+                    continue
+
+                kind = "only reads" if tool.read_only else "changes something"
+                rule: JSONObject = {
+                    "module": glob.escape(module),
+                    "tool": glob.escape(name),
+                    "then": "allow" if tool.read_only else "ask",
+                    "why": f"mcpServers.{module}.tools.{name}.read_only says that it {kind}",
+                }
+                rules.append(rule)
+
+        return rules
+
+    def _approval_as_written(self, approval: Approval) -> str | JSONObject:
         embedded: JSONObject = {name: list[JSON](parts) for name, parts in self.embedded.items()}
         if isinstance(approval, ApprovalRules):
             part: JSONObject = approval.model_dump(mode="json", exclude_none=True)
@@ -819,7 +856,10 @@ class _Check:
         for fault in repaired.faults:
             if fault.is_unknown_key and not _restricts_server(fault.loc):
                 ignored.append(fault.remark)
-            elif fault.is_unknown_key and len(fault.loc) == 1 and fault.loc[0] not in HINTS:
+            elif fault.loc[0] == "tools" and not fault.is_unknown_key:
+                # The tool is shown without this change.
+                self.notes.append(fault.remark.below(place).continued(_NOT_USED))
+            elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
                 problems.append(fault.remark.continued(_NOT_IGNORED))
             elif fault.remark.place not in reported:
                 problems.append(fault.remark)
@@ -947,6 +987,8 @@ def _restricts_server(place: Place) -> bool:
     changes how it works in a way that cannot be left out.
     """
     key = str(place[0])
+    if key == "tools" and len(place) > 2:
+        return may_restrict(str(place[2]), [*ToolSettings.model_fields], ())
     if len(place) > 1:
         return key in _SERVER_PROTECTING
     return key in HINTS or may_restrict(key, [*_ENTRY.keys(), *SYNONYMS], _RESTRICTING_NAMES)

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
 
 _ADJUSTABLE: Final = (
     "timeout",
     "connect_timeout",
     "order",
     "read_only",
+    "tools",
     "retry",
     "record",
     "start",
@@ -167,6 +168,9 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
     if _surroundings(name, before) != _surroundings(name, now):
         return "replace"
     if _process_of(old) != _process_of(new):
+        return "replace"
+    if entry_digest(old) != entry_digest(new):
+        # A default of a tool names another secret, or names it elsewhere.
         return "replace"
     return "keep" if old == new else "adjust"
 

@@ -231,6 +231,7 @@ def read_server_entry(raw: JSON, workspace: Path) -> ServerEntry:
     _read_kind(entry)
     _read_command(entry)
     _read_lists(entry)
+    _read_tools(entry)
     for key in ("env", "headers"):
         _read_texts(entry, key)
     for key in ("timeout", "connect_timeout"):
@@ -274,6 +275,10 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
             continue
 
         own = SYNONYMS.get(key, key)
+        if key == "tools" and isinstance(written, dict):
+            # A list names the allowed tools; an object says how single tools are shown.
+            own = key
+
         value = written
         if key in _MILLISECONDS:
             own = _MILLISECONDS[key]
@@ -401,6 +406,31 @@ def _read_lists(entry: ServerEntry) -> None:
         if isinstance(value, str) and _ONE_NAME.fullmatch(value):
             entry.members[key] = [value]
             entry.note(key, "text is read as a list of one name")
+
+
+def _read_tools(entry: ServerEntry) -> None:
+    """Read the forms in which changes of single tools are written."""
+    tools = entry.members.get("tools")
+    if not isinstance(tools, dict):
+        return
+
+    read: JSONObject = {}
+    for name, settings in tools.items():
+        read[name] = settings
+        if not isinstance(settings, dict):
+            continue
+
+        for key in ("enabled", "disabled"):
+            if key in settings:
+                why = "a tool that must not be called is named in 'deny' of the server"
+                entry.refuse(f"tools.{name}.{key}", why)
+
+        hidden = settings.get("hide")
+        if isinstance(hidden, list) and "hide_parameters" not in settings:
+            others = {key: value for key, value in settings.items() if key != "hide"}
+            read[name] = {**others, "hide_parameters": hidden}
+
+    entry.members["tools"] = read
 
 
 def _read_texts(entry: ServerEntry, key: str) -> None:

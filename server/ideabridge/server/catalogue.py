@@ -239,14 +239,14 @@ class ToolCatalogue:
 
     def _expose(self, tools: list[Tool]) -> None:
         exposed = [tool for tool in tools if self._is_exposed(tool)]
-        earlier = {origin: name for name, origin in self._kept_names.items()}
+        earlier = self._earlier_names(exposed)
         before = self._exposed
         self._exposed = {}
         for name, tool in zip(
             exposed_names(exposed, self._is_taken, earlier), exposed, strict=True
         ):
             same = before.get(name)
-            if same is not None and same.tool is tool:
+            if same is not None and same.listed is tool:
                 self._exposed[name] = same
                 continue
 
@@ -268,6 +268,26 @@ class ToolCatalogue:
         visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
         self._fixed = [*self._own, *(tool.definition for tool in visible)]
         self._as_sent = [*self._own, *(tool.as_sent for tool in visible)]
+
+    def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
+        """Return the name under which a host has seen each tool, by `Tool.origin`. A tool that the
+        configuration renames gets its new name, and clients may go on to use the earlier one.
+        """
+        names: dict[ToolKey, list[str]] = {}
+        for name, origin in self._kept_names.items():
+            names.setdefault(origin, []).append(name)
+
+        earlier: dict[ToolKey, str] = {}
+        for tool in tools:
+            kept = names.get(tool.origin, [])
+            own = safe_name(tool.name)
+            is_renamed = tool.is_changed and tool.name not in (tool.real.name, tool.origin[1])
+            if own in kept:
+                earlier[tool.origin] = own
+            elif kept and not is_renamed:
+                earlier[tool.origin] = kept[-1]
+
+        return earlier
 
     def _read_names(self) -> dict[str, ToolKey]:
         """Read the stored names of exposed tools. Names of modules and tools that are no longer
@@ -323,7 +343,7 @@ class ToolCatalogue:
             names = self._new_names
 
     def _is_exposed(self, tool: Tool) -> bool:
-        if tool.passes_to is not None:
+        if tool.passes_to is not None and not tool.is_changed:
             # The tool that this one passes its calls to is exposed instead.
             return False
         if tool.module is not None:

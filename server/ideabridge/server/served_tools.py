@@ -102,6 +102,9 @@ class _Rules:
 class ExposedTool:
     """A tool of a tool file or a module, under its name on this server. A tool of a module has no
     activity.
+
+    Clients see a tool that the configuration changes as it is shown (`listed`). Everything else is
+    about the tool that the module lists (`tool`).
     """
 
     def __init__(
@@ -129,6 +132,9 @@ class ExposedTool:
             sent = output if self._wrapped else tool.wrapper or tool.output
             self.as_sent = _definition_of(name, tool_as_sent, tool.parameters, sent)
 
+        self.listed = tool
+        self._defaults = tool.defaults or {}
+        tool = tool.real
         self.tool = tool
         self.name = name
         self._activity = activity
@@ -154,6 +160,8 @@ class ExposedTool:
             IdeabridgeError: the activity, or the call at the module, failed; the class names the
                 cause.
         """
+        omitted = {name: value for name, value in self._defaults.items() if name not in arguments}
+        arguments = {**omitted, **arguments}
         entry = self._record.begin(self.name, self.tool, arguments, request)
         result: ToolAnswer | None = None
         try:

@@ -212,6 +212,11 @@ class ParameterNames:
         self._tool = tool
         self._names, self.known = _collect(schema)
 
+    @property
+    def listed(self) -> list[str]:
+        """The names that the schema lists."""
+        return list(self._names)
+
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
         """Return a message for each wrong name in a call, keyed by the name. The message suggests
         the name that was probably meant.

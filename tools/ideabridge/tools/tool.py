@@ -238,6 +238,10 @@ class Tool:
         passes_to: the tool that answers the calls, if the definition names one: a tool of a server,
             a published idea, or code of this process. That tool's hints, and the rules for it,
             apply to the calls.
+        defaults: for a tool of a server that the user's configuration changes, the values of the
+            parameters that a call leaves out. `passes_to` is then the tool as its server lists it,
+            and a call becomes a call of that one before anything else happens to it. None for any
+            other tool.
         reaches: the modules that a call may touch, if they differ from the tool's own module: ""
             for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
             effects depends on it. It is not part of the published definition.
@@ -264,6 +268,7 @@ class Tool:
     sent_hints: JSONObject | None = None
     clean: bool = False
     passes_to: Tool | None = None
+    defaults: JSONObject | None = None
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
     sent_parameters: SentSchema | None = None
@@ -289,6 +294,20 @@ class Tool:
     def asks_mind(self) -> bool:
         """Whether a call is a task for a mind in a clean room."""
         return self.module == ANONYMOUS and self.key != PROGRAM_STEP
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is a server's tool as the user's configuration changes it."""
+        return self.defaults is not None
+
+    @property
+    def real(self) -> Tool:
+        """The tool that a call means: the one that the server lists, if the configuration changes
+        it, otherwise this tool itself.
+        """
+        if self.passes_to is None or self.defaults is None:
+            return self
+        return self.passes_to
 
     @property
     def key(self) -> ToolKey:
@@ -419,6 +438,7 @@ class Tool:
             "activity": self.activity,
             "clean": self.clean or None,
             "passesTo": None if self.passes_to is None else self.passes_to.to_json(),
+            "defaults": self.defaults,
             "wrapper": self.wrapper,
             "sentParameters": _sent_to_json(self.sent_parameters),
             "sentOutput": _sent_to_json(self.sent_output),
@@ -445,6 +465,7 @@ class Tool:
             activity=stored.get("activity"),
             clean=stored.get("clean", False),
             passes_to=None if passes_to is None else cls.from_json(passes_to),
+            defaults=stored.get("defaults"),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
             sent_parameters=_sent_from_json(stored.get("sentParameters")),

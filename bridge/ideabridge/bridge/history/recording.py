@@ -94,7 +94,8 @@ class Tools:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._by_name: dict[tuple[str, str], Tool] = {}
-        for tool in catalogue.tools:
+        for listed in catalogue.tools:
+            tool = listed.real
             if tool.module is not None:
                 self._by_name[tool.module, tool.origin[1]] = tool
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)

@@ -80,7 +80,8 @@ class Call:
         place: its place, as in `†results.PLACE`. This is the index, unless the instances of a plan
             share the plan's places.
         first: the place of the first call of its Solution.
-        raw: the call as it was written.
+        raw: the call as it was written. If its tool is changed here, it is the call of the real
+            tool, with the defaults.
         tool: its tool, or None if the tool is unknown.
         parameters, each, latent: the compiled values (see `compile_value`) of the parameters,
             `_each` and `_output`.
@@ -99,6 +100,8 @@ class Call:
         constant: whether the parameters contain no references and are already validated.
         code: the tool of the code that `_activity` names, if that is not the call's own tool. It
             has no hints if the run does not have that tool.
+        changed: the tool that the author of the call was shown, if the configuration changes it.
+        as_written: the call as its author wrote it, if its tool is changed here, otherwise None.
     """
 
     index: int
@@ -128,6 +131,8 @@ class Call:
     constant: bool = False
     first: int = 0
     code: Tool | None = None
+    changed: Tool | None = None
+    as_written: JSONObject | None = None
 
     @property
     def hints(self) -> Annotations:
@@ -158,7 +163,7 @@ class Call:
 
         `in_solution` is omitted if it is the same as the place.
         """
-        located: JSONObject = {"call": self.raw, "place": self.place}
+        located: JSONObject = {"call": self.as_written or self.raw, "place": self.place}
         if self.first:
             return {**located, "in_solution": self.place - self.first}
         return located
@@ -292,6 +297,19 @@ def _read_imports(call: Call) -> None:
         call.imports += tuple(expressions)
 
 
+def _read_name(call: Call) -> None:
+    raw = call.raw
+    name = raw.get("_tool")
+    if isinstance(name, str) and name:
+        call.name = name
+        return
+
+    written = show(name) if "_tool" in raw else "nothing"
+    near = next((key for key in raw if meant_meta(key) == "_tool"), None)
+    hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
+    call.problems.append(f"_tool: found {written}, expected the name of a tool{hint}")
+
+
 def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     module = _text_member(call, "_module")
     call.activity = _text_member(call, "_activity")
@@ -301,7 +319,10 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.problems.append(str(error))
         return
 
-    if call.name != tool.remote_name:
+    if call.changed is not None:
+        # Errors and summaries use the name that the author of the call knows.
+        call.name = call.changed.name
+    elif call.name != tool.remote_name:
         # The call was written as `module.tool`.
         call.name = tool.name
 
@@ -424,16 +445,13 @@ def read_call(
         call.writes = (("results", str(place)),)
         return call
 
-    call = Call(index, place, raw)
-    name = raw.get("_tool")
-    if isinstance(name, str) and name:
-        call.name = name
-    else:
-        written = show(name) if "_tool" in raw else "nothing"
-        near = next((key for key in raw if meant_meta(key) == "_tool"), None)
-        hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
-        call.problems.append(f"_tool: found {written}, expected the name of a tool{hint}")
+    changed = catalogue.changed(WrittenCall.of(raw))
+    call = Call(index, place, catalogue.as_real(raw), changed=changed)
+    if call.changed is not None:
+        call.as_written = raw
+        raw = call.raw
 
+    _read_name(call)
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")
     call.has_each = "_each" in raw
@@ -462,7 +480,6 @@ def read_call(
     _read_target(call)
     if call.name:
         _read_tool(call, catalogue, briefly=briefly)
-
     _check_parameters(call, parameters, catalogue, briefly=briefly)
     if call.problems and call.tool is not None and "_module" not in raw:
         call.problems[-1] += catalogue.beside(call.tool)

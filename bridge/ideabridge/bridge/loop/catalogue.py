@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from fnmatch import translate
 from typing import Final
 
-from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.context.references import escaped, quoted
 from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.tools.changed import real_call
 from ideabridge.tools.compose import admit_references
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean, skeleton
 from ideabridge.tools.rename import ParameterNames
@@ -25,29 +26,49 @@ MAX_QUALIFIED: Final = 300
 class Catalogue:
     """The tools of a run, keyed by `_tool` and `_module`. A catalogue does not change.
 
+    A tool that the user's configuration changes (`Tool.is_changed`) is listed as it is shown. What
+    looks a tool up gets the one that the server lists. `as_real` makes a call of that one.
+
     Args:
         tools: the tools. If two have the same name and module, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
         missing: a sentence about modules that are not connected, added to the error for an unknown
             tool or module.
+        unlisted: tools that calls may name, but that nobody is shown.
     """
 
     def __init__(
-        self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = ""
+        self,
+        tools: Iterable[Tool],
+        latent: Iterable[ToolKey] = (),
+        missing: str = "",
+        unlisted: Iterable[Tool] = (),
     ) -> None:
         self.missing = missing
         self.latent = frozenset(latent)
-        self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
+        self._listed: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
+        self._by_key: dict[ToolKey, Tool] = dict(self._listed)
         # A tool that passes its calls to another one never takes the place of that one.
-        own = [tool for tool in self._by_key.values() if tool.passes_to is None]
-        passing = [tool for tool in self._by_key.values() if tool.passes_to is not None]
-        self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in [*passing, *own]}
+        own = [tool for tool in self._listed.values() if tool.passes_to is None]
+        passing = [tool for tool in self._listed.values() if tool.passes_to is not None]
+        self._unlisted = tuple(unlisted)
+        changed = [tool.real for tool in passing if tool.is_changed]
+        unshown = [*changed, *self._unlisted]
+        by_origin = [*passing, *unshown, *own]
+        self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
         self._by_name: dict[str, list[Tool]] = {}
         for tool in [*own, *passing]:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
                 # With `_module`, a call may use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
+
+        shown_names = frozenset(self._by_name)
+        for tool in unshown:
+            self._by_key.setdefault(tool.key, tool)
+            self._by_key.setdefault(tool.origin, tool)
+            if tool.name not in shown_names:
+                self._by_name.setdefault(tool.name, []).append(tool)
 
         self._json: tuple[list[JSON], list[JSON]] | None = None
         self._exact: dict[ToolKey, Validator] = {}
@@ -58,7 +79,7 @@ class Catalogue:
     @property
     def tools(self) -> list[Tool]:
         """The tools, each listed once, in the order given to the constructor."""
-        return [tool for key, tool in self._by_key.items() if key == tool.key]
+        return [*self._listed.values()]
 
     def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
         """Return the tool that a call names.
@@ -74,7 +95,7 @@ class Catalogue:
         """
         tool = self._only(name, module)
         if tool is not None:
-            return tool
+            return tool.real
 
         if module is None:
             message = self._why_not_one(name, briefly=briefly)
@@ -84,7 +105,23 @@ class Catalogue:
 
     def look_up(self, call: WrittenCall) -> Tool | None:
         """Return the tool that a call names, or None."""
-        return self._only(call.tool, call.module)
+        tool = self._only(call.tool, call.module)
+        return None if tool is None else tool.real
+
+    def changed(self, call: WrittenCall) -> Tool | None:
+        """Return the changed tool that a call names, or None if it names another one."""
+        tool = self._only(call.tool, call.module)
+        return tool if tool is not None and tool.is_changed else None
+
+    def as_real(self, call: JSONObject) -> JSONObject:
+        """Return the call of the real tool that a call of a changed tool means: with the name that
+        the server uses, and with the defaults, which are never references. Return any other call
+        unchanged.
+        """
+        tool = self.changed(WrittenCall.of(call))
+        if tool is None:
+            return call
+        return real_call(call, tool, object_or_empty(escaped(tool.defaults)))
 
     def _only(self, name: str, module: str | None) -> Tool | None:
         """Return the only tool that these names may mean, or None if there is none or more than
@@ -121,7 +158,7 @@ class Catalogue:
             hint = self._hint(name, own, briefly=briefly)
             return f"a clean room has no tool {quoted(name)}.{hint}"
 
-        own = [tool.name for tool in self._by_key.values() if tool.module == module]
+        own = [tool.name for tool in self._listed.values() if tool.module == module]
         if own:
             hint = self._hint(name, own, briefly=briefly)
             return f"server {quoted(module)} has no tool {quoted(name)}.{hint}"
@@ -190,13 +227,15 @@ class Catalogue:
         """Return the tool that has the same module, and the same name in that module, whatever this
         catalogue calls it. Return None if there is none.
         """
-        return self._by_origin.get(tool.origin)
+        found = self._by_origin.get(tool.origin)
+        return None if found is None else found.real
 
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool of this module, by its name in the catalogue or in the module, or None. A
         module of None means this process.
         """
-        return self._by_origin.get(key) or self._by_key.get(key)
+        tool = self._by_origin.get(key) or self._by_key.get(key)
+        return None if tool is None else tool.real
 
     def used_by(self, calls: Iterable[WrittenCall], more: Iterable[Tool] = ()) -> Catalogue:
         """Return a catalogue of the tools that the calls name, plus `more`: the tools that the
@@ -206,18 +245,29 @@ class Catalogue:
         tools: list[Tool | None] = []
         activities: list[Tool | None] = []
         for call in calls:
-            tools.append(self.look_up(call))
+            tools.append(self._only(call.tool, call.module))
             if call.activity is not None:
                 activities.append(self.get((None, call.activity)))
 
         tools_by_key = {tool.key: tool for tool in [*tools, *activities, *more] if tool is not None}
         return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])
 
+    def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
+        """Return a catalogue in which the changed tools that these calls name are listed as their
+        servers list them.
+        """
+        named = [self.changed(call) for call in calls]
+        keys = {tool.key for tool in named if tool is not None}
+        tools = [tool.real if tool.key in keys else tool for tool in self.tools]
+        return Catalogue(tools, self.latent, self.missing, self._unlisted)
+
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
         """Return a catalogue with more tools. Those whose keys are in `latent` are latent."""
         new_tools = list(tools)
         new_latent = {tool.key for tool in new_tools}.intersection(latent)
-        return Catalogue([*self.tools, *new_tools], self.latent | new_latent)
+        return Catalogue(
+            [*self.tools, *new_tools], self.latent | new_latent, unlisted=self._unlisted
+        )
 
     def exact(self, tool: Tool) -> Validator:
         """Return the validator of the tool's parameters, for values without references."""
@@ -341,7 +391,9 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
     matches = matcher(wild)
 
     def is_chosen(tool: Tool) -> bool:
-        names = (tool.name, f"{tool.module}.{tool.name}", tool.label)
+        names = [tool.name, f"{tool.module}.{tool.name}", tool.label]
+        if tool.is_changed:
+            names.append(tool.real.name)
         return any(name in exact or matches(name) for name in names)
 
     return [tool for tool in tools if is_chosen(tool)]

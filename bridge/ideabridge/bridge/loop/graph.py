@@ -98,10 +98,13 @@ class ModuleOrder:
     Attributes:
         ordered: whether its calls keep their listed order.
         reads: names or patterns of tools that only read, whatever their annotations say.
+        changes: names or patterns of tools that may change something, whatever their annotations
+            say. This takes precedence over `reads`.
     """
 
     ordered: bool = True
     reads: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 _DEFAULT: Final = ModuleOrder()
@@ -981,10 +984,13 @@ class ListedOrder:
         return _Position(ordered, call.instance, changes) if ordered else None
 
     def _reads(self, tool: Tool) -> bool:
+        own = self._modules.get(tool.module or "", _DEFAULT)
+        name = tool.name_in_module
+        if any(fnmatchcase(name, pattern) for pattern in own.changes):
+            return False
         if tool.annotations.read_only is True:
             return True
-        own = self._modules.get(tool.module or "", _DEFAULT)
-        return any(fnmatchcase(tool.name_in_module, pattern) for pattern in own.reads)
+        return any(fnmatchcase(name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
         """Return whether a call may change something. If so, later calls, and the items of its own

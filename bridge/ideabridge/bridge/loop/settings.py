@@ -81,10 +81,7 @@ class Settings:
 
     def to_json(self) -> JSONObject:
         """Return the settings as a journal stores them."""
-        modules: JSONObject = {
-            name: {"ordered": module.ordered, "reads": list[JSON](module.reads)}
-            for name, module in self.modules.items()
-        }
+        modules: JSONObject = {name: _order_to_json(order) for name, order in self.modules.items()}
         apart = ("order", "modules", "shown", "activities")
         members: JSONObject = {
             member.name: getattr(self, member.name)
@@ -106,13 +103,22 @@ class Settings:
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")
         members["modules"] = {
-            name: ModuleOrder(order["ordered"], tuple(order["reads"]))
+            name: ModuleOrder(
+                order["ordered"], tuple(order["reads"]), tuple(order.get("changes", ()))
+            )
             for name, order in modules.items()
         }
         activities = members.pop("activities", None)
         members["activities"] = None if activities is None else tuple(activities)
         members.setdefault("rules", 0)
         return cls(**members)
+
+
+def _order_to_json(order: ModuleOrder) -> JSONObject:
+    stored: JSONObject = {"ordered": order.ordered, "reads": list[JSON](order.reads)}
+    if order.changes:
+        stored["changes"] = list[JSON](order.changes)
+    return stored
 
 
 # -- spending --------------------------------------------------------------------------------------

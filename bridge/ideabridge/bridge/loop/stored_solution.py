@@ -90,7 +90,7 @@ class SolutionSchema:
 
     def call(self, call: Call) -> JSONObject | None:
         """Return the call in a form that the schema accepts, or None if there is none."""
-        tool = call.tool
+        tool = call.changed or call.tool
         if tool is None:
             return None
 
@@ -100,8 +100,9 @@ class SolutionSchema:
 
         validator = self._validator(schema)
         is_sound = not call.problems
-        if _is_valid(validator, call.raw, checked=is_sound):
-            return call.raw
+        written = call.as_written or call.raw
+        if _is_valid(validator, written, checked=is_sound):
+            return written
 
         written = _as_named(call, _object(schema.get("properties")))
         return written if _is_valid(validator, written, checked=is_sound) else None
@@ -256,12 +257,12 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
     """Return the call with the schema's names for its tool and module, and without members that
     mean nothing for it.
     """
-    tool = call.tool
+    tool = call.changed or call.tool
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}
     if tool is not None and tool.module is not None:
         written["_module"] = tool.module
 
-    for name, value in call.raw.items():
+    for name, value in (call.as_written or call.raw).items():
         if name in written or (name in _META and name not in named):
             continue
         if value is None and name in _META and name not in ("_output", "_each"):

@@ -89,12 +89,16 @@ from ideabridge.bridge.modules.settings import (
     Way,
     expand,
     secrets_named,
+    with_secrets,
 )
 from ideabridge.bridge.modules.start_progress import reporting_starts
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
+from ideabridge.bridge.modules.tool_changes import ToolChanges, tool_changes
 from ideabridge.bridge.modules.views import without_views
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables
+from ideabridge.tools.changed import names_secret
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import nearest, printable_line
@@ -225,6 +229,7 @@ class Module:
         self._tools: dict[str, Tool] = {}
         self._listed = False
         self._recalled: Recollection | None = None
+        self._changes: tuple[object, object, ToolChanges] | None = None
         # Its lists of resources, templates and prompts, as they were last read; see `Recollection`.
         self._offered: dict[Kind, list[JSONObject] | None] = {}
         self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
@@ -377,6 +382,24 @@ class Module:
         return self.configuration.start == "lazy"
 
     @property
+    def changes(self) -> ToolChanges:
+        """How the configuration changes the known tools. The same object until they change."""
+        known = self._tools if self._listed else self._recalled
+        settings = self.configuration.tools
+        latest = self._changes
+        if latest is not None and latest[0] is known and latest[1] is settings:
+            return latest[2]
+
+        changes = tool_changes(
+            self.known_tools,
+            settings,
+            is_whole=self._listed and not self.is_unfinished,
+            decides_hints=self._surroundings.variables is None,
+        )
+        self._changes = (known, settings, changes)
+        return changes
+
+    @property
     def is_known(self) -> bool:
         """True if the module's tools are known, from this process or an earlier one."""
         return self._listed or self._recalled is not None
@@ -505,6 +528,7 @@ class Module:
         if self.authorization is not None:
             notes += self.authorization.oddities.lines
 
+        notes += self.changes.notes
         if not self.configuration.views and any(_has_view(tool) for tool in self.known_tools):
             notes.append(_WITHHELD)
 
@@ -1079,6 +1103,7 @@ class Module:
         with self._in_use():
             await reporting_starts(lambda: self.reach(call.patience), call.progress, self._starting)
             tool = self.tool(call.tool_name)
+            arguments = await self._with_secrets(tool, arguments)
             if tool.renamed:
                 arguments = {
                     tool.renamed.get(name, name): value for name, value in arguments.items()
@@ -1097,6 +1122,39 @@ class Module:
                 raise
             finally:
                 self._limiter.release()
+
+    async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
+        """Return the arguments in which defaults of the configuration have the values of the
+        secrets that they name. Only a parameter whose value is exactly its default has a secret, so
+        no text from elsewhere is ever filled in.
+
+        Raises:
+            ModuleConfigurationError: a secret cannot be used.
+        """
+        settings = self.configuration.tools.get(tool.name)
+        if settings is None:
+            return arguments
+
+        named = {
+            name: default
+            for name, default in settings.defaults.items()
+            if names_secret(default) and arguments.get(name) == default
+        }
+        if not named:
+            return arguments
+
+        # The keyring may wait for a person.
+        stored = await anyio.to_thread.run_sync(
+            self._surroundings.read_secrets, abandon_on_cancel=True
+        )
+        try:
+            filled = {
+                name: with_secrets(default, stored, self._secrets)
+                for name, default in named.items()
+            }
+        except StoredSecretError as error:
+            raise ModuleConfigurationError(self.name, f"{tool.label}: {error}") from None
+        return {**arguments, **filled}
 
     # -- what it offers besides tools --------------------------------------------------------------
 

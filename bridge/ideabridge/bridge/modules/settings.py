@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from ideabridge.bridge.masking import hidden_in, is_token
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
@@ -152,6 +152,40 @@ class AuthorizationSettings(BaseModel):
             yield "'client_metadata_url' goes in place of 'client_id'"
 
 
+class ToolSettings(BaseModel):
+    """How one tool of a server is shown, and what its calls leave out. Calls, approvals, rules and
+    journals always name the tool as its server lists it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")] | None = Field(
+        default=None,
+        description="Another name: at most 64 letters, digits, '_', '-' and '.'.",
+    )
+    description: Annotated[str, Field(max_length=32_768)] | None = Field(
+        default=None, description="Another description."
+    )
+    defaults: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue],
+        description="Values of parameters, which are then optional. ${secret:NAME} is filled in when "
+        "the call runs. Its value is never shown or stored.",
+    )
+    hide_parameters: tuple[str, ...] = Field(
+        default=(),
+        description="Parameters that are not shown. A call may still give them.",
+    )
+    hide: bool = Field(
+        default=False,
+        description="true: the tool is not shown. Calls may still name it; `deny` forbids that.",
+    )
+    read_only: bool | None = Field(
+        default=None,
+        description="Whether it only reads, whatever it says itself. In your own file this also decides "
+        "whether its calls ask, if no rule of `approval` speaks of it.",
+    )
+
+
 class ModuleConfiguration(BaseModel):
     """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not
     expanded here, so the configuration contains no secrets from the environment.
@@ -211,6 +245,10 @@ class ModuleConfiguration(BaseModel):
         default=(),
         description="Tools that only read although they do not say so: names or patterns. Their calls "
         "run beside each other; they still ask for approval.",
+    )
+    tools: dict[str, ToolSettings] = Field(
+        default_factory=dict[str, ToolSettings],
+        description="How single tools are shown, by the names that the server lists.",
     )
     parallel: int = Field(
         default=8,
@@ -536,7 +574,7 @@ def filled_texts(configuration: ModuleConfiguration) -> dict[str, str]:
 def secrets_named(configuration: ModuleConfiguration) -> dict[str, list[str]]:
     """Return the names of the stored secrets that an entry uses, each with its places."""
     names: dict[str, list[str]] = {}
-    for place, text in filled_texts(configuration).items():
+    for place, text in (*filled_texts(configuration).items(), *_texts_of_defaults(configuration)):
         for match in _VARIABLE.finditer(text):
             named = _SECRET.fullmatch(match.group(1))
             if named is not None and not match.group().startswith("$$"):
@@ -545,10 +583,61 @@ def secrets_named(configuration: ModuleConfiguration) -> dict[str, list[str]]:
     return names
 
 
+def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str, str]]:
+    """Yield each string in the defaults of tools that may name a secret, with its place."""
+    for tool, settings in configuration.tools.items():
+        for parameter, value in settings.defaults.items():
+            for text in _strings_in(value):
+                if "${secret:" in text:
+                    yield f"tools.{tool}.defaults.{parameter}", text
+
+
+def _strings_in(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings_in(item)
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from _strings_in(member)
+
+
+def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
+    """Return a default with the values of the secrets that it names, which `secrets` registers.
+
+    Raises:
+        StoredSecretError: a secret cannot be used.
+    """
+    if isinstance(value, list):
+        return [with_secrets(item, stored, secrets) for item in value]
+    if isinstance(value, dict):
+        return {key: with_secrets(item, stored, secrets) for key, item in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def replacement(match: re.Match[str]) -> str:
+        named = _SECRET.fullmatch(match.group(1))
+        if named is None or match.group().startswith("$$"):
+            return match.group()
+
+        secret = stored[named.group(1)]
+        if isinstance(secret, StoredSecretError):
+            raise secret
+        secrets.add(named.group(1), secret, certain=True)
+        return secret
+
+    return _VARIABLE.sub(replacement, value)
+
+
 def entry_digest(configuration: ModuleConfiguration) -> str:
     """Return a SHA-256, in hex, over everything in an entry that decides where its secrets go."""
     keys = {"type", "command", "args", "env", "cwd", "url", "headers", "auth"}
-    return content_hash(cast("JSONObject", configuration.model_dump(mode="json", include=keys)))
+    entry = cast("JSONObject", configuration.model_dump(mode="json", include=keys))
+    named = sorted(_texts_of_defaults(configuration))
+    if named:
+        entry["defaults"] = [list[JSON](pair) for pair in named]
+    return content_hash(entry)
 
 
 def learn_secrets(

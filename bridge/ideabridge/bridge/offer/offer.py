@@ -29,7 +29,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.offer.defined_tools import passing
 from ideabridge.bridge.offer.missing_tools import MissingTools
-from ideabridge.bridge.offer.tool_names import offered_tools
+from ideabridge.bridge.offer.named_tools import NamedTools, name_tools
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
@@ -103,7 +103,8 @@ class Offer:
         self.missing = MissingTools(configuration, modules, toolbox)
         self._toolbox = toolbox
         self._by_name = allows_by_name(configuration.approval_setting)
-        self._known: list[Tool] | None = None
+        self._named: NamedTools | None = None
+        self._real_catalogue: Catalogue | None = None
         self._catalogue: Catalogue | None = None
         self._known_catalogue: Catalogue | None = None
         self._report_unoffered()
@@ -126,7 +127,8 @@ class Offer:
 
     def forget(self) -> None:
         """Forget the compiled tools after a module came up, went down or changed its tools."""
-        self._known = None
+        self._named = None
+        self._real_catalogue = None
         self._catalogue = None
         self._known_catalogue = None
 
@@ -136,20 +138,26 @@ class Offer:
     def known(self) -> list[Tool]:
         """Every tool of the toolbox and of the modules. Each module counts with its latest list,
         which may come from an earlier process, so that names do not depend on which modules are up.
+        A tool that the configuration changes is as it is shown, and one that it hides is left out.
         The list is the same object until something changes.
         """
-        if self._known is None:
-            offered = offered_tools(
-                self._toolbox, self.modules.known_tools(), self.modules.reserved()
+        return self._all.shown
+
+    @property
+    def _all(self) -> NamedTools:
+        if self._named is None:
+            named = name_tools(self._toolbox, self.modules)
+            self._named = dataclasses.replace(
+                named, real=self._with_targets(named.real), shown=self._with_targets(named.shown)
             )
-            self._known = self._with_targets(offered)
-        return self._known
+        return self._named
 
     @property
     def known_catalogue(self) -> Catalogue:
         """The compiled tools of `known`, which serve to describe tools, not to run them."""
         if self._known_catalogue is None:
-            self._known_catalogue = self.compiled(self.known)
+            known = self.known
+            self._known_catalogue = Catalogue(known, self.latent(known), unlisted=self._all.hidden)
         return self._known_catalogue
 
     @property
@@ -158,17 +166,28 @@ class Offer:
         and the latest lists of modules that start when one of their tools is called.
         """
         if self._catalogue is None:
-            tools = [
-                tool
-                for tool in self.known
-                if tool.module is None or self.modules[tool.module].is_callable
-            ]
-            self._catalogue = self.compiled(tools)
+            self._catalogue = self.compiled(self._present(self.known))
         return self._catalogue
 
+    @property
+    def real_catalogue(self) -> Catalogue:
+        """As `catalogue`, with every tool as its server lists it: for plans of published ideas."""
+        if self._real_catalogue is None:
+            self._real_catalogue = self.compiled(self._present(self._all.real))
+        return self._real_catalogue
+
+    def _present(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Return the tools of this process, and of modules whose tools runs may call."""
+        return [
+            tool for tool in tools if tool.module is None or self.modules[tool.module].is_callable
+        ]
+
     def compiled(self, tools: list[Tool]) -> Catalogue:
-        """Return a catalogue of tools, some of which may be latent."""
-        return Catalogue(tools, self.latent(tools))
+        """Return a catalogue of tools, some of which may be latent. Calls may also name hidden
+        tools.
+        """
+        hidden = self._present(self._all.hidden)
+        return Catalogue(tools, self.latent(tools), unlisted=hidden)
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
         """Return the tools of this process without an activity, whose results a mind writes."""
@@ -179,7 +198,7 @@ class Offer:
         """Return the present tools with these keys, each once and including rooms."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
-        present = Catalogue([*self.catalogue.tools, *rooms])
+        present = self.real_catalogue.joined(rooms, ())
         tools: dict[ToolKey, Tool] = {}
         for key in keys:
             tool = present.get(key)

@@ -32,10 +32,12 @@ class PlanTools:
         offer: everything that a run could call now.
         plan: the plan.
         caller: who runs it; ideas must be published to it.
+        published: whether it is the plan of an idea, whose calls name tools as servers list them.
     """
 
-    def __init__(self, offer: Offer, plan: Plan, caller: str) -> None:
+    def __init__(self, offer: Offer, plan: Plan, caller: str, *, published: bool = False) -> None:
         self._offer = offer
+        self._published = published
         self._plan = plan
         self._caller = caller
         self._calls = written_calls(plan.calls)
@@ -57,12 +59,12 @@ class PlanTools:
             rooms.append(RUN_PROGRAM)
 
         rooms += offer.passing_to_ideas(self._caller)
-        catalogue = offer.catalogue
+        catalogue = offer.real_catalogue if self._published else offer.catalogue
         defined = defined_by_plan(self._plan)
         if defined:
             catalogue = offer.with_defined(catalogue.tools, defined, rooms, caller=self._caller)
         elif rooms:
-            catalogue = Catalogue([*catalogue.tools, *rooms], catalogue.latent)
+            catalogue = catalogue.joined(rooms, ())
 
         ideas = self._plain_ideas(catalogue) if plain_ideas else []
         if not ideas:
@@ -156,7 +158,7 @@ class PlanTools:
         """Return the modules that calls name, or that are known to have their tools, or None if any
         module may have one of these tools. Names of modules that are not configured are left out.
         """
-        known = Catalogue(self._offer.known)
+        known = self._offer.known_catalogue
         owners: list[str] = []
         for call in calls:
             owner = call.module

@@ -19,10 +19,12 @@ from functools import cached_property
 from typing import Final, Self
 
 from ideabridge.bridge.context.reader import is_reader
+from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.stubs import described_parameters, function_signature, stub
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.changed import ToolChange, changed_tool, real_call
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
 
@@ -169,7 +171,12 @@ class ProgramNames:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
         tools = list(tools)
-        tools_by_key = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
+        real_tools = {tool.origin: tool.real for tool in tools if tool.is_changed}
+        tools_by_key = (
+            real_tools
+            | {_key_of(tool): tool for tool in tools if not tool.is_changed}
+            | {tool.key: tool for tool in tools if not tool.is_changed}
+        )
         servers = journaled.get("servers")
         modules = journaled.get("modules")
         if isinstance(servers, dict):
@@ -181,6 +188,12 @@ class ProgramNames:
                 match key:
                     case [None | str() as place, str(name)] if (place, name) in tools_by_key:
                         functions[function] = tools_by_key[place, name]
+                    case [str() as place, str(name), dict(defaults)] if (
+                        place,
+                        name,
+                    ) in tools_by_key:
+                        change = ToolChange(function, defaults=defaults)
+                        functions[function] = changed_tool(tools_by_key[place, name], change)
                     case _:
                         raise ProgramError(f"the run has no tool {show(key)}")
 
@@ -192,8 +205,9 @@ class ProgramNames:
         imports and the names after a dot, even inside strings. A variable that has the name of a
         tool does not count.
 
-        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME:
-        MODULE}}`, with the names that tools have at their modules.
+        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool, defaults?]}},
+        "servers": {NAME: MODULE}}`, with the names that tools have at their modules. `defaults` are
+        those of a changed tool.
         """
         program = unicodedata.normalize("NFKC", program)
         imported: set[str] = set()
@@ -210,7 +224,7 @@ class ProgramNames:
         for module, members in self.tools.items():
             if module in imported or module in servers.values():
                 modules[module] = {
-                    function: list[JSON](_key_of(tool))
+                    function: _journaled(tool)
                     for function, tool in members.items()
                     if function in words
                 }
@@ -336,6 +350,8 @@ class ProgramNames:
                 raise ProgramError(f"{module}.{function}() got the parameter {show(name)} twice")
             call[name] = value
 
+        if tool.is_changed:
+            return real_call(call, tool, object_or_empty(escaped(tool.defaults)))
         return call
 
 
@@ -423,6 +439,13 @@ def _key_of(tool: Tool) -> ToolKey:
     return tool.origin if tool.passes_to is None else tool.key
 
 
+def _journaled(tool: Tool) -> list[JSON]:
+    """Return what a journal stores for the tool that a function calls; see `used_by`."""
+    if tool.is_changed:
+        return [*tool.origin, tool.defaults]
+    return list[JSON](_key_of(tool))
+
+
 def _members(value: JSON) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
@@ -443,6 +466,9 @@ def _function_of(tool: Tool) -> str:
     module. A tool that passes its calls on keeps its own name, whatever the name of the tool that
     answers them.
     """
+    if tool.is_changed:
+        # A prefix that avoids a collision is not part of the name.
+        return tool.remote_name or tool.name
     if tool.passes_to is not None:
         return tool.name
     if tool.module is not None and tool.module.startswith(IDEA):

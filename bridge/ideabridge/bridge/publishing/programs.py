@@ -192,7 +192,11 @@ def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     all runs called.
     """
     catalogue = Catalogue(
-        {tool.key: tool for recording in recordings for tool in recording.catalogue.tools}.values()
+        {
+            tool.real.key: tool.real
+            for recording in recordings
+            for tool in recording.catalogue.tools
+        }.values()
     )
     called = [{call.tool.key for call in recording.calls} for recording in recordings]
     by_all = called[0].intersection(*called[1:])
@@ -488,7 +492,9 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
     if own is not None and own.program == program:
         return own.names
     called = {
-        tool.key: tool for function in functions for tool in function.run.machine.catalogue.tools
+        tool.real.key: tool.real
+        for function in functions
+        for tool in function.run.machine.catalogue.tools
     }
     return ProgramNames(called.values()).used_by(program)
 
@@ -500,7 +506,7 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
     for tools in modules.values() if isinstance(modules, dict) else ():
         for key in tools.values() if isinstance(tools, dict) else ():
             match key:
-                case [None | str() as module, str(name)]:
+                case [None | str() as module, str(name)] | [str() as module, str(name), dict()]:
                     keys.add((module or "", name))
                 case _:
                     raise PublicationError(

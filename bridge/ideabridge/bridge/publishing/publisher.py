@@ -346,7 +346,7 @@ class Publisher:
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
         present = PlanTools(self.offer, dataclasses.replace(plan, tools=()), caller).present()
-        offered = PlanTools(self.offer, plan, caller).present()
+        offered = PlanTools(self.offer, plan, caller, published=True).present()
         written = written_calls(plan.calls)
         named = {call.tool for call in written if offered.look_up(call) is not None}
         calls = written_calls(with_own_module(call, offered) for call in plan.calls)
@@ -561,7 +561,7 @@ class Publisher:
         await self.expect_listed(calls, defined_in(document), request.caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(request.name, caller=request.caller)
-        catalogue = PlanTools(self.offer, plan, request.caller).present()
+        catalogue = PlanTools(self.offer, plan, request.caller, published=True).present()
         cycle = own_cycle(self.store, request.name, written_calls(calls))
         if cycle is not None:
             return catalogue, cycle
@@ -852,7 +852,9 @@ class Publisher:
             return str(error), None
 
         reason = reason_not_to_run(
-            plan.calls, PlanTools(self.offer, plan, caller).present(), effects=effects
+            plan.calls,
+            PlanTools(self.offer, plan, caller, published=True).present(),
+            effects=effects,
         )
         if reason is not None:
             return reason, None
@@ -890,7 +892,7 @@ class Publisher:
             publication = await self.ways.pinned(before, caller)
             recording = publication.recording
             plan = _plan_of(publication, recording.input or {})
-            tools = PlanTools(self.offer, plan, caller).present()
+            tools = PlanTools(self.offer, plan, caller, published=True).present()
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and recording.has_output and not verdict.faults:
@@ -976,7 +978,9 @@ class Publisher:
         for live in self._published(SEES_ALL):
             for before in self.store.publications.versions(live.name, caller=SEES_ALL):
                 pinned = await self.ways.pinned(before, before.owner or LOCAL)
-                tools = PlanTools(self.offer, _plan_of(pinned, {}), pinned.owner or LOCAL).present()
+                tools = PlanTools(
+                    self.offer, _plan_of(pinned, {}), pinned.owner or LOCAL, published=True
+                ).present()
                 changed += changed_in(pinned, module, tools, definition)
 
         return changed

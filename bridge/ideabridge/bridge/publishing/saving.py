@@ -277,6 +277,12 @@ class Saver:
             names = await names_for_program(publisher.offer, written.program, caller)
             planned["names"] = names.used_by(written.program)
             planned["calls"] = declared_calls(planned["names"], written.program)
+        else:
+            known = publisher.offer.known_catalogue
+            planned["calls"] = [
+                known.as_real(call) if isinstance(call, dict) else call
+                for call in calls_in(planned)
+            ]
 
         plan = read_published(
             planned, written.example, written.input_schema, written.schema, name=name
@@ -290,7 +296,7 @@ class Saver:
             plan = dataclasses.replace(plan, input={})
 
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
-        catalogue = PlanTools(publisher.offer, plan, caller).present()
+        catalogue = PlanTools(publisher.offer, plan, caller, published=True).present()
         calls = calls_in(planned)
         if written.program is None:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]

@@ -249,7 +249,7 @@ class Ways:
             return _start_solving(publication, guide, context, catalogue, settings, choice)
 
         plan = plan_of(publication, arguments)
-        catalogue = await PlanTools(self._offer, plan, caller).catalogue()
+        catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
         if read_pins(publication.plan) is None:
             self._expect_own_ideas(publication, plan, catalogue)
 
@@ -375,7 +375,7 @@ class Ways:
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
-            return await PlanTools(self._offer, plan, caller).catalogue()
+            return await PlanTools(self._offer, plan, caller, published=True).catalogue()
         except PlanError:
             return Catalogue(())
 

@@ -968,7 +968,7 @@ class Runs:
         expect_programs(settings)
         if plan.names is not None:
             # A published program was already checked against its pinned tools.
-            catalogue = await PlanTools(self.offer, plan, caller).catalogue()
+            catalogue = await PlanTools(self.offer, plan, caller, published=True).catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 
         names = await self._checked_program(plan, caller)
@@ -1010,7 +1010,7 @@ class Runs:
         if plan.names is None:
             names = await names_for_program(self.offer, program, caller)
         else:
-            catalogue = await PlanTools(self.offer, plan, caller).catalogue()
+            catalogue = await PlanTools(self.offer, plan, caller, published=True).catalogue()
             names = ProgramNames.of(plan.names, catalogue.tools)
 
         program_input = plan.input or {}

@@ -8,6 +8,7 @@ not raise them.
 
 from __future__ import annotations
 
+import glob
 import math
 import secrets
 import time
@@ -17,6 +18,7 @@ from typing import Final
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
@@ -25,6 +27,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
+from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
@@ -74,6 +77,14 @@ def start_plan(
     errors = machine.check(proposed).errors
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
+
+    real_calls = [
+        catalogue.as_real(call) if isinstance(call, dict) else call for call in plan.calls
+    ]
+    if real_calls != plan.calls:
+        # The journal and the idea name the tools as their servers list them.
+        catalogue = catalogue.with_real(written_calls(plan.calls))
+        return start_plan(replace(plan, calls=real_calls), catalogue, settings, before, choice)
     return Start(machine, (start, proposed))
 
 
@@ -382,9 +393,9 @@ def settings_under(
     return Settings(
         order=configuration.order,
         modules={
-            name: ModuleOrder(module.order != "none", module.read_only)
+            name: order
             for name, module in configuration.modules.items()
-            if module.order == "none" or module.read_only
+            if (order := _order_of(module)) != ModuleOrder()
         },
         parallel_calls=lower("parallel_calls", own.parallel_calls),
         calls=lower("calls", own.calls),
@@ -404,6 +415,17 @@ def settings_under(
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )
+
+
+def _order_of(module: ModuleConfiguration) -> ModuleOrder:
+    """Return how the configuration orders the calls of a server."""
+    reads = list(module.read_only)
+    changes: list[str] = []
+    for name, tool in module.tools.items():
+        if tool.read_only is not None:
+            (reads if tool.read_only else changes).append(glob.escape(name))
+
+    return ModuleOrder(module.order != "none", tuple(reads), tuple(changes))
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,198 @@
+"""Changed tools: the tools of a server as the user wants them, with other names and descriptions,
+and with defaults for parameters.
+
+A changed tool is a view. Whoever writes a call sees it; the call itself is a call of the tool that
+the server lists, with the defaults filled in. So approvals, journals, rules and digests know only
+that tool, and nothing depends on the view after the call was written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import DEFINITIONS
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.rename import ParameterNames
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """How a tool is shown.
+
+    Attributes:
+        name: another name, or None for its own.
+        description: another description, or None for its own.
+        defaults: the values of parameters that a call leaves out.
+        hidden: the parameters that are not shown. A call may still give them.
+        read_only: whether the tool is shown as one that only reads, or None for what it says.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    defaults: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    hidden: Collection[str] = ()
+    read_only: bool | None = None
+
+
+def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str]]:
+    """Return the parts of a change that fit a tool, and a sentence for each part that does not.
+
+    A default is left out if the tool has no such parameter, or if the parameter's schema refuses
+    it. A parameter stays visible if the tool has no such parameter, or needs a value for it and has
+    no default.
+    """
+    names = ParameterNames(tool.name, tool.parameters)
+    problems: list[str] = []
+    defaults: dict[str, JSON] = {}
+    for name, value in change.defaults.items():
+        problem = _unknown_parameter(name, names) or _refused_default(tool, name, value)
+        if problem is None:
+            defaults[name] = value
+        else:
+            problems.append(f"defaults.{name}: {problem} The default is not used.")
+
+    hidden: list[str] = []
+    required = tool.parameters.get("required")
+    for name in dict.fromkeys(change.hidden):
+        problem = _unknown_parameter(name, names)
+        is_required = isinstance(required, list) and name in required
+        if problem is None and is_required and name not in defaults:
+            problem = "a call must give this parameter, and it has no default."
+
+        if problem is None:
+            hidden.append(name)
+        else:
+            problems.append(f"hide_parameters.{name}: {problem} It is not hidden.")
+
+    return dataclasses.replace(change, defaults=defaults, hidden=tuple(hidden)), problems
+
+
+def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
+    if not names.known or name in names.listed:
+        return None
+    near = did_you_mean(name, names.listed)
+    return f"the tool has no such parameter.{near}"
+
+
+def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
+    """Return why the schema of a parameter refuses a default, or None if it does not."""
+    schema: JSONObject = {
+        keyword: tool.parameters[keyword]
+        for keyword in ("$schema", "properties", "patternProperties", *DEFINITIONS)
+        if keyword in tool.parameters
+    }
+    try:
+        Validator({**schema, "type": "object"}, what="default").check({name: value})
+    except IdeabridgeError as error:
+        return f"{str(error).rstrip('.')}."
+    return None
+
+
+def changed_tool(tool: Tool, change: ToolChange) -> Tool:
+    """Return a tool as it is shown. The change is one that `fitting_change` returned.
+
+    A secret that a default names is not a value, so the schema of its parameter does not show it.
+    """
+    is_renamed = change.name is not None and change.name != tool.name
+    annotations = tool.annotations
+    wire = tool.wire
+    if is_renamed:
+        # The title is another form of the name.
+        annotations = dataclasses.replace(annotations, title=None)
+        wire = _without_titles(wire)
+
+    if change.read_only is not None:
+        annotations = dataclasses.replace(annotations, read_only=change.read_only)
+        listed = object_or_empty((wire or {}).get("annotations"))
+        wire = {**(wire or {}), "annotations": {**listed, "readOnlyHint": change.read_only}}
+
+    description = tool.description if change.description is None else change.description
+    return dataclasses.replace(
+        tool,
+        name=change.name or tool.name,
+        remote_name=None if is_renamed else tool.remote_name,
+        description=description,
+        parameters=_shown_parameters(tool.parameters, change),
+        annotations=annotations,
+        sent_parameters=None,
+        wire=wire,
+        defaults=dict(change.defaults),
+        passes_to=tool,
+    )
+
+
+def _without_titles(wire: JSONObject | None) -> JSONObject | None:
+    if wire is None:
+        return None
+
+    shown: JSONObject = {key: value for key, value in wire.items() if key != "title"}
+    annotations = shown.get("annotations")
+    if isinstance(annotations, dict):
+        shown["annotations"] = {key: value for key, value in annotations.items() if key != "title"}
+    return shown
+
+
+def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
+    """Return the schema of parameters in which those with a default are optional, and hidden ones
+    are absent.
+    """
+    shown: JSONObject = {**schema}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        shown["properties"] = {
+            name: _with_default(parameter, change.defaults[name])
+            if name in change.defaults
+            else parameter
+            for name, parameter in properties.items()
+            if name not in change.hidden
+        }
+
+    required = schema.get("required")
+    if isinstance(required, list):
+        needed = [name for name in required if name not in change.defaults]
+        shown["required"] = needed
+        if not needed:
+            del shown["required"]
+
+    return shown
+
+
+def _with_default(parameter: JSON, value: JSON) -> JSON:
+    if not isinstance(parameter, dict) or names_secret(value):
+        return parameter
+    return {**parameter, "default": value}
+
+
+def names_secret(value: JSON) -> bool:
+    """Return whether a default contains `${secret:NAME}`."""
+    if isinstance(value, str):
+        return "${secret:" in value
+    if isinstance(value, list):
+        return any(map(names_secret, value))
+    if isinstance(value, dict):
+        return any(map(names_secret, value.values()))
+    return False
+
+
+def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:
+    """Return the call of the real tool that a call of a changed tool means.
+
+    Args:
+        call: the call, with meta-properties.
+        tool: the changed tool.
+        defaults: the values of parameters that the call leaves out, in the form that calls use.
+    """
+    real = tool.real
+    own: JSONObject = {"_tool": real.name_in_module}
+    if real.module is not None:
+        own["_module"] = real.module
+
+    rest: JSONObject = {key: value for key, value in call.items() if key not in own}
+    filled: JSONObject = {name: value for name, value in defaults.items() if name not in rest}
+    return {**own, **filled, **rest}
