@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, cast
 
 import anyio
@@ -41,6 +41,7 @@ _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
 """Limit on the tools in one answer, in bytes of JSON."""
 
+_TO_SECONDS: Final = len("2026-11-29T12:00:00")
 _WHY: Final = 600
 """Maximum length, in characters, of the reason why a server is not up. Some reasons end with a
 command that helps."""
@@ -160,6 +161,12 @@ class Finding:
         lines += tool_lines
         lines += _explanations(tools)
         lines += [f"{tool['tool']} cannot be called: {tool['why']}" for tool in refused]
+        idle = self._idle({str(tool.get("module")) for tool in tools})
+        if idle:
+            result["idle"] = list[JSON](idle)
+            listed = ", ".join(f"{server['module']} {server['listed_at']}" for server in idle)
+            lines.append(f"Not started before their first call, listed at: {listed}")
+
         if away:
             lines.append(
                 f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}"
@@ -288,6 +295,16 @@ class Finding:
                     )
 
         return refused[:_QUESTIONS]
+
+    def _idle(self, modules: Collection[str]) -> list[JSONObject]:
+        """Return those of these servers that have not started yet, and when their lists of tools
+        are from.
+        """
+        return [
+            {"module": status.name, "listed_at": status.listed_at[:_TO_SECONDS]}
+            for status in self._bridge.modules.statuses()
+            if status.name in modules and status.state == "idle" and status.listed_at
+        ]
 
     def _away(self, module: str | None) -> list[JSONObject]:
         """Return the servers (or only the searched one) that have failed or whose tools are
