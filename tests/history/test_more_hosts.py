@@ -63,6 +63,22 @@ def test_copilot_calls_have_arguments_results_and_the_words_of_the_person(tmp_pa
     assert not found.skipped
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user rejected this tool call. User feedback: not now",
+        "Permission to run this tool was denied due to the following rules: `git(log)`",
+        "Permission denied and could not request permission from user.\nNo approval rule matched",
+    ],
+)
+def test_copilot_calls_that_never_ran_are_known_by_their_errors(tmp_path: Path, text: str) -> None:
+    log = Copilot()
+    log.calls("t1", "git", "log", {"n": 1}, success=False, error={"message": text})
+    log.calls("t2", "git", "log", {"n": 2}, **failed(f"it failed: {text}"))
+    (found,) = copilot.read_log(write(tmp_path / "c-1" / "events.jsonl", log.lines), NAMES)
+    assert [call.rejected for call in found.calls] == [True, False]
+
+
 def test_copilot_subagents_are_conversations_of_their_own(tmp_path: Path) -> None:
     log = Copilot()
     log.calls("t1", "git", "log", {"n": 1}, **succeeded("one"))

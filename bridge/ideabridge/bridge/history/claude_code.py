@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.history.conversation import (
+    TOO_LARGE,
     CallsById,
     Conversation,
     EarlyResults,
-    HistoryBounds,
     HistoryCall,
     LogLine,
     Names,
@@ -97,7 +97,6 @@ class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._path = path
         self._names = names
-        self._bounds = HistoryBounds()
         self._main = Conversation(NAME, path.stem, path)
         self._parts: dict[str, Conversation] = {"": self._main}
         self._calls = CallsById()
@@ -175,15 +174,10 @@ class _Log:
             doubt=line.doubt,
             copied=isinstance(line.content.get("forkedFrom"), dict),
         )
-        if self._calls.knows(call):
-            return
-        if not self._bounds.takes_call(line.size):
-            conversation.skipped["beyond the most calls"] += 1
+        if not self._calls.take(call, conversation, line.size):
             return
 
-        self._calls.add(call)
         self._lines.add_call(line.content, call)
-        conversation.calls.append(call)
         early = self._early.take(call)
         if early is not None:
             self._take_results(early)
@@ -210,8 +204,8 @@ class _Log:
                 self._early.add(block.get("tool_use_id"), at, line)
                 continue
 
-            if not self._bounds.takes_result(line.size):
-                call.end(line.number, None, at=at, missing="the conversation is too large")
+            if not self._calls.takes_result(line.size):
+                call.end(line.number, None, at=at, missing=TOO_LARGE)
                 continue
 
             call.doubt = call.doubt or line.doubt
@@ -257,8 +251,7 @@ class _Log:
             call.missing = "a person interrupted it"
             call.ended_at = at
         elif block.get("is_error") is True:
-            error = text[:4000] or "the log says no more"
-            call.end(number, None, at=at, error=error, rejected=_REJECTED.match(text) is not None)
+            call.fail(number, text, at=at, rejected=_REJECTED.match(text) is not None)
         else:
             missing = "the host cut it" if _CUT.search(text) else None
             call.end(number, content_value(_as_mcp(content)), at=at, missing=missing)
@@ -355,12 +348,7 @@ class _Lines:
                 continue
 
             if branch not in branches:
-                branches[branch] = Conversation(
-                    NAME,
-                    f"{conversation.id}/rewound-{branch[:100]}",
-                    conversation.path,
-                    conversation.folder,
-                )
+                branches[branch] = conversation.part(f"rewound-{branch[:100]}")
             branches[branch].calls.append(call)
 
         conversation.calls = kept

@@ -24,10 +24,10 @@ from typing import Final
 from uuid import UUID
 
 from ideabridge.bridge.history.conversation import (
+    TOO_LARGE,
     CallsById,
     Conversation,
     EarlyResults,
-    HistoryBounds,
     HistoryCall,
     LoggedTool,
     LogLine,
@@ -154,7 +154,6 @@ class _End:
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
-        self._bounds = HistoryBounds()
         name = path.name.partition(".jsonl")[0].removeprefix("rollout-")
         self._conversation = Conversation(NAME, name, path)
         self._rewound: list[Conversation] = []
@@ -245,9 +244,7 @@ class _Log:
             return
 
         del self._conversation.calls[first:]
-        own = self._conversation
-        name = f"{own.id}/rewound-{len(self._rewound) + 1}"
-        self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
+        self._rewound.append(self._conversation.part(f"rewound-{len(self._rewound) + 1}", calls))
 
     def _take_end(self, line: LogLine, time: float | None, end: _End) -> None:
         if end.call_id is None or end.invocation is None:
@@ -257,7 +254,7 @@ class _Log:
         call_id = end.call_id
         server = end.invocation.server
         tool = end.invocation.tool
-        named = LoggedTool(server, tool, self._names.of(server))
+        named = self._names.tool(server, tool)
         if named.module is None:
             self._others.end(call_id, server)
             return
@@ -282,7 +279,7 @@ class _Log:
         call.arguments = arguments
         earlier = call.ended
         call.ended = None
-        fits = self._bounds.takes_result(line.size)
+        fits = self._calls.takes_result(line.size)
         if call is not ended and may_be_another(call, self._conversation):
             call.end(line.number, None, at=time, missing="lines before its result were not read")
         else:
@@ -331,15 +328,10 @@ class _Log:
 
     def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
         """Add a call, or return False if the log already has it, or too many calls."""
-        if self._calls.knows(call):
-            return False
-        if not self._bounds.takes_call(line.size):
-            self._conversation.skipped["beyond the most calls"] += 1
+        if not self._calls.take(call, self._conversation, line.size):
             return False
 
-        self._calls.add(call)
         self._states[id(call)] = _State(listed)
-        self._conversation.calls.append(call)
         return True
 
     # -- what the model saw ------------------------------------------------------------------------
@@ -404,7 +396,7 @@ class _Log:
         state.has_output = True
         if not state.has_event:
             call.doubt = call.doubt or line.doubt
-            fits = self._bounds.takes_result(line.size)
+            fits = self._calls.takes_result(line.size)
             _end_from_output(call, line.number, time, output, fits)
 
     def _named(self, payload: _Payload) -> LoggedTool | None:
@@ -544,24 +536,19 @@ def _arguments(written: JSON) -> JSONObject:
 
 def _end(call: HistoryCall, number: int, at: float | None, result: JSON, fits: bool) -> None:
     members = object_or_empty(result)
-    whole = members.get("Ok")
-    if isinstance(whole, dict):
-        content = whole.get("content")
-        structured = whole.get("structuredContent", whole.get("structured_content"))
-        if whole.get("isError", whole.get("is_error")) is True:
-            call.end(number, None, at=at, error=_error_in(content))
-        elif not fits:
-            call.end(number, None, at=at, missing="the conversation is too large")
-        else:
+    answer = members.get("Ok")
+    if isinstance(answer, dict):
+        content = answer.get("content")
+        structured = answer.get("structuredContent", answer.get("structured_content"))
+        if answer.get("isError", answer.get("is_error")) is True:
+            call.fail(number, text_in(content), at=at)
+        elif fits:
             call.end(number, content_value(content, structured), at=at)
+        else:
+            call.end(number, None, at=at, missing=TOO_LARGE)
     elif "Err" in members:
-        error = str(members["Err"])[:4000]
-        rejected = _REJECTED.match(error) is not None
-        call.end(number, None, at=at, error=error, rejected=rejected)
-
-
-def _error_in(content: JSON) -> str:
-    return text_in(content)[:4000] or "the log says no more"
+        error = str(members["Err"])
+        call.fail(number, error, at=at, rejected=_REJECTED.match(error) is not None)
 
 
 def _end_from_output(
@@ -570,7 +557,7 @@ def _end_from_output(
     if isinstance(output, dict):
         # Versions of 2025 wrote `{"content", "success"}`.
         if output.get("success") is False:
-            call.end(number, None, at=at, error=_error_in(output.get("content")))
+            call.fail(number, text_in(output.get("content")), at=at)
             return
 
         output = output.get("content")
@@ -582,8 +569,7 @@ def _end_from_output(
     if isinstance(value, str):
         value = _HEADER.sub("", value, count=1)
         if _FAILED.match(value):
-            rejected = _REJECTED.match(value) is not None
-            call.end(number, None, at=at, error=value[:4000], rejected=rejected)
+            call.fail(number, value, at=at, rejected=_REJECTED.match(value) is not None)
             return
         if _CUT.search(value):
             call.end(number, value, at=at, missing="the host cut it")
@@ -594,7 +580,7 @@ def _end_from_output(
     if fits:
         call.end(number, value, at=at)
     else:
-        call.end(number, None, at=at, missing="the conversation is too large")
+        call.end(number, None, at=at, missing=TOO_LARGE)
 
 
 def _from_model(output: JSON) -> JSON:

@@ -51,6 +51,9 @@ bytes.
 MAX_FILES: Final = 20_000
 """Maximum number of logs that are read for one host, newest first."""
 
+TOO_LARGE: Final = "the conversation is too large"
+"""Why a result is missing that exceeds `MAX_HELD`."""
+
 _AHEAD: Final = 86_400.0
 """How far, in seconds, the clock of a host may be ahead."""
 
@@ -61,6 +64,7 @@ _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
 _BLOCK: Final = 1024 * 1024
 _PROMPT: Final = 2000
+_LONGEST_ERROR: Final = 4000
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -137,6 +141,13 @@ class HistoryCall:
             self.missing = missing
             self.rejected = rejected
 
+    def fail(
+        self, line: int, error: str, *, at: float | None = None, rejected: bool = False
+    ) -> None:
+        """Record that the call failed, with its error or the beginning of a long one; see `end`."""
+        text = error[:_LONGEST_ERROR] or "the log says no more"
+        self.end(line, None, at=at, error=text, rejected=rejected)
+
     @property
     def last_seen(self) -> float | None:
         """The last time at which the call was at work, as far as the log says."""
@@ -173,12 +184,37 @@ def is_numbered(call_id: str) -> bool:
 
 
 class CallsById:
-    """Finds the calls of a log by their ids, also where several calls have the same id."""
+    """The calls of a log, each once and within bounds. Finds them by their ids, also where several
+    calls have the same id.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[str, list[HistoryCall]] = {}
+        self._bounds = HistoryBounds()
 
-    def knows(self, call: HistoryCall) -> bool:
+    def take(self, call: HistoryCall, conversation: Conversation, size: int) -> bool:
+        """Add a call to its conversation. Return False if the log already has it, or has too many.
+
+        Args:
+            call: the call.
+            conversation: receives the call, or counts one that is too many.
+            size: how much memory the call takes, in bytes.
+        """
+        if self._knows(call):
+            return False
+        if not self._bounds.takes_call(size):
+            conversation.skipped["beyond the most calls"] += 1
+            return False
+
+        self._calls.setdefault(call.id, []).append(call)
+        conversation.calls.append(call)
+        return True
+
+    def takes_result(self, size: int) -> bool:
+        """Count a result, and return False if it is too large to be kept with the others."""
+        return self._bounds.takes_result(size)
+
+    def _knows(self, call: HistoryCall) -> bool:
         """Return whether the log already has a call, because the host has written it twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
@@ -188,10 +224,6 @@ class CallsById:
             for other in earlier
             if is_same(other, call)
         )
-
-    def add(self, call: HistoryCall) -> None:
-        """Add a call that the log did not have before."""
-        self._calls.setdefault(call.id, []).append(call)
 
     def of(self, call_id: JSON) -> list[HistoryCall]:
         """Return the calls with an id, in the order of the log."""
@@ -275,6 +307,10 @@ class Conversation:
     repaired: int = 0
     last_unread: int = 0
 
+    def part(self, name: str, calls: Sequence[HistoryCall] = ()) -> Conversation:
+        """Return a conversation of its own for a part of the log, such as a subagent."""
+        return Conversation(self.host, f"{self.id}/{name}", self.path, self.folder, [*calls])
+
     def skip(self, why: str) -> None:
         """Count the current line, or a part of it, as not read."""
         self.skipped[why] += 1
@@ -352,6 +388,10 @@ class Names:
         configured.
         """
         return self._exact.get(server) or self._of_plain(_plain(server))
+
+    def tool(self, server: str, name: str) -> LoggedTool:
+        """Return the tool of a server, both of whose plain names are in the log."""
+        return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
         """Return the module for the name of a server as hosts write it in tool names. Claude Code

@@ -1,24 +1,25 @@
 """Copilot CLI: reads the logs in `~/.copilot/session-state`.
 
-A line is `{"type", "data", "id", "timestamp", "parentId"}`, as GitHub's SDK for Copilot declares
-it. A call is an event `tool.execution_start`, with `mcpServerName` and `mcpToolName` if the tool is
-one of an MCP server; its result is an event `tool.execution_complete`. The calls of a subagent have
-the `parentToolCallId` of the call that started it, and form a separate conversation.
+A line is an event `{"type", "data", "id", "timestamp", "parentId"}`; GitHub documents the events
+with its SDK for Copilot. A call is an event `tool.execution_start`, with `mcpServerName` and
+`mcpToolName` if the tool is one of an MCP server; its result is an event `tool.execution_complete`.
+The calls of a subagent have the `parentToolCallId` of the call that started it, and form a separate
+conversation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.history.conversation import (
+    TOO_LARGE,
     CallsById,
     Conversation,
     EarlyResults,
-    HistoryBounds,
     HistoryCall,
-    LoggedTool,
     LogLine,
     Names,
     may_be_another,
@@ -32,11 +33,16 @@ NAME: Final = "copilot-cli"
 PATTERNS: Final = ("events.jsonl", "*-*.jsonl")
 """The file names of logs. Older versions named a log after its session."""
 
-_REJECTED: Final = frozenset({"rejected", "denied"})
-"""Codes of errors of calls that never ran, because a person or a rule did not allow them."""
+_NEVER_RAN: Final = frozenset({"rejected", "denied"})
+"""Codes of errors of calls that never ran, because a person rejected them or a rule denied them.
+The documentation of the events does not list the codes; public reports show these two.
+"""
 
-_UNASKED: Final = "Permission denied and could not request permission from user"
-"""The error of a call that never ran, because nobody could be asked."""
+_NEVER_RAN_TEXT: Final = re.compile(
+    r"The user rejected this tool call|Permission to run this tool was denied"
+    r"|Permission denied and could not request permission from user"
+)
+"""How the errors of such calls begin, which may have no code."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -59,7 +65,6 @@ class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         name = path.parent.name if path.name == "events.jsonl" else path.stem
         self._names = names
-        self._bounds = HistoryBounds()
         self._main = Conversation(NAME, name, path)
         self._parts: dict[str, Conversation] = {"": self._main}
         self._calls = CallsById()
@@ -87,10 +92,10 @@ class _Log:
         return conversations
 
     def _begin(self, data: JSONObject) -> None:
-        own = data.get("sessionId")
+        session = data.get("sessionId")
         folder = object_or_empty(data.get("context")).get("cwd")
-        if isinstance(own, str) and own:
-            self._main.id = own[:200]
+        if isinstance(session, str) and session:
+            self._main.id = session[:200]
         if isinstance(folder, str):
             self._main.folder = folder
 
@@ -98,8 +103,7 @@ class _Log:
         parent = data.get("parentToolCallId")
         name = f"agent-{parent[:100]}" if isinstance(parent, str) and parent else ""
         if name not in self._parts:
-            own = self._main
-            self._parts[name] = Conversation(NAME, f"{own.id}/{name}", own.path, own.folder)
+            self._parts[name] = self._main.part(name)
         return self._parts[name]
 
     def _take_call(self, line: LogLine, data: JSONObject) -> None:
@@ -113,14 +117,14 @@ class _Log:
             return
 
         conversation = self._part(data)
-        named = LoggedTool(server, tool, self._names.of(server))
-        if named.module is None:
+        module = self._names.of(server)
+        if module is None:
             conversation.others[server] += 1
             return
 
         call = HistoryCall(
             call_id,
-            named.module,
+            module,
             tool,
             object_or_empty(data.get("arguments")),
             line.number,
@@ -128,14 +132,9 @@ class _Log:
             self._prompt,
             doubt=line.doubt,
         )
-        if self._calls.knows(call):
-            return
-        if not self._bounds.takes_call(line.size):
-            conversation.skipped["beyond the most calls"] += 1
+        if not self._calls.take(call, conversation, line.size):
             return
 
-        self._calls.add(call)
-        conversation.calls.append(call)
         early = self._early.take(call)
         if early is not None:
             self._take_result(early, object_or_empty(early.content.get("data")))
@@ -147,7 +146,7 @@ class _Log:
             self._early.add(data.get("toolCallId"), at, line)
         elif not may_be_another(call, self._main):
             call.doubt = call.doubt or line.doubt
-            _end(call, line, at, data, fits=self._bounds.takes_result(line.size))
+            _end(call, line, at, data, fits=self._calls.takes_result(line.size))
 
 
 def _end(
@@ -156,11 +155,11 @@ def _end(
     error = data.get("error")
     if data.get("success") is not True or isinstance(error, dict):
         members = object_or_empty(error)
-        text = str(members.get("message") or "the log says no more")[:4000]
-        rejected = members.get("code") in _REJECTED or text == _UNASKED
-        call.end(line.number, None, at=at, error=text, rejected=rejected)
+        text = str(members.get("message") or "")
+        never_ran = members.get("code") in _NEVER_RAN or _NEVER_RAN_TEXT.match(text) is not None
+        call.fail(line.number, text, at=at, rejected=never_ran)
     elif not fits:
-        call.end(line.number, None, at=at, missing="the conversation is too large")
+        call.end(line.number, None, at=at, missing=TOO_LARGE)
     else:
         value = _value_of(object_or_empty(data.get("result")))
         missing = "the log has no result" if value is None else None
@@ -168,7 +167,9 @@ def _end(
 
 
 def _value_of(result: JSONObject) -> JSON:
-    """Return the whole text of a result. What the model saw of it may have been shortened."""
-    whole = result.get("detailedContent")
-    shown = result.get("content")
-    return whole if isinstance(whole, str) and len(whole) > len(str(shown)) else shown
+    """Return the longer text of a result. The other one may have been shortened for the model."""
+    content = result.get("content")
+    detailed = result.get("detailedContent")
+    if isinstance(detailed, str) and len(detailed) > len(str(content)):
+        return detailed
+    return content

@@ -81,9 +81,9 @@ class _Log:
         for line in self._lines():
             content = line.content
             changes = object_or_empty(content.get("$set"))
-            own = content.get("sessionId", changes.get("sessionId"))
-            if isinstance(own, str) and own:
-                self._main.id = own[:200]
+            session = content.get("sessionId", changes.get("sessionId"))
+            if isinstance(session, str) and session:
+                self._main.id = session[:200]
 
             rewound = content.get("$rewindTo")
             if isinstance(rewound, str):
@@ -130,14 +130,13 @@ class _Log:
 
         # A call stays known, because a late line may have its result.
         removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
-        own = self._main
-        calls = [call for call in own.calls if id(call) in removed_calls]
+        main = self._main
+        calls = [call for call in main.calls if id(call) in removed_calls]
         if not calls:
             return
 
-        own.calls = [call for call in own.calls if id(call) not in removed_calls]
-        name = f"{own.id}/rewound-{len(self._rewound) + 1}"
-        self._rewound.append(Conversation(NAME, name, own.path, own.folder, calls))
+        main.calls = [call for call in main.calls if id(call) not in removed_calls]
+        self._rewound.append(main.part(f"rewound-{len(self._rewound) + 1}", calls))
 
     def _take(self, line: LogLine, message: JSONObject) -> None:
         message_id = message.get("id")
@@ -152,26 +151,26 @@ class _Log:
             if text:
                 self._prompt = shortened_prompt(text)
 
-        for made in list_or_empty(message.get("toolCalls")):
-            if isinstance(made, dict):
-                self._take_call(line, message, (message_id, str(made.get("id"))), made)
+        for entry in list_or_empty(message.get("toolCalls")):
+            if isinstance(entry, dict):
+                self._take_call(line, message, (message_id, str(entry.get("id"))), entry)
 
     def _take_call(
-        self, line: LogLine, message: JSONObject, key: tuple[str, str], made: JSONObject
+        self, line: LogLine, message: JSONObject, key: tuple[str, str], entry: JSONObject
     ) -> None:
-        tool = self._named(made)
+        tool = self._named(entry)
         if tool is None:
             return
         if tool.module is None:
             self._others[key] = tool.server
             return
 
-        arguments = made.get("args")
-        if not isinstance(made.get("id"), str) or not isinstance(arguments, dict):
+        arguments = entry.get("args")
+        if not isinstance(entry.get("id"), str) or not isinstance(arguments, dict):
             self._main.skipped["without id or arguments"] += 1
             return
 
-        at = seconds_of(made.get("timestamp"))
+        at = seconds_of(entry.get("timestamp"))
         call = self._calls.get(key)
         if call is None:
             if not self._bounds.takes_call(line.size):
@@ -186,38 +185,33 @@ class _Log:
             self._main.calls.append(call)
 
         call.doubt = call.doubt or line.doubt
-        _end(call, line.number, at, made)
+        _end(call, line.number, at, entry)
 
-    def _named(self, made: JSONObject) -> LoggedTool | None:
+    def _named(self, entry: JSONObject) -> LoggedTool | None:
         """Return the tool of a call, or None if it is not a tool of an MCP server."""
-        name = made.get("name")
+        name = entry.get("name")
         if not isinstance(name, str):
             return None
 
         prefix = _PREFIX.match(name)
         if prefix is not None:
-            rest = name[prefix.end() :]
-            return self._names.split(rest) if "__" in rest else self._names.split(rest, "_")
+            server_and_tool = name[prefix.end() :]
+            separator = "__" if "__" in server_and_tool else "_"
+            return self._names.split(server_and_tool, separator)
 
-        shown = made.get("displayName")
-        displayed = _DISPLAYED.fullmatch(shown[:400]) if isinstance(shown, str) else None
-        if displayed is None:
-            return None
-        server = displayed["server"]
-        return LoggedTool(server, name, self._names.of(server))
+        title = entry.get("displayName")
+        displayed = _DISPLAYED.fullmatch(title[:400]) if isinstance(title, str) else None
+        return None if displayed is None else self._names.tool(displayed["server"], name)
 
 
-def _end(call: HistoryCall, number: int, at: float | None, made: JSONObject) -> None:
-    status = made.get("status")
-    responses = list(_responses(made.get("result")))
-    error = next((one["error"] for one in responses if "error" in one), None)
+def _end(call: HistoryCall, number: int, at: float | None, entry: JSONObject) -> None:
+    status = entry.get("status")
+    responses = list(_responses(entry.get("result")))
+    errors = [response["error"] for response in responses if "error" in response]
     if status == "cancelled":
-        call.end(number, None, at=at, error="a person cancelled it", rejected=True)
-    elif status == "error" or error is not None:
-        text = error if isinstance(error, str) else _text_of(made.get("resultDisplay"))
-        if isinstance(error, dict):
-            text = str(error.get("message") or text)
-        call.end(number, None, at=at, error=text[:4000] or "the log says no more")
+        call.fail(number, "a person cancelled it", at=at, rejected=True)
+    elif status == "error" or errors:
+        call.fail(number, _error_of(entry, errors), at=at)
     elif status == "success" and responses:
         output = responses[0].get("output", responses[0].get("content"))
         value = _without_marks(output) if isinstance(output, str) else content_value(output)
@@ -226,12 +220,20 @@ def _end(call: HistoryCall, number: int, at: float | None, made: JSONObject) -> 
         call.end(number, None, at=at, missing="the log has no result")
 
 
+def _error_of(entry: JSONObject, errors: list[JSON]) -> str:
+    """Return the first error of a call, or else what the host showed to the person."""
+    error = errors[0] if errors else None
+    if isinstance(error, dict):
+        error = error.get("message")
+    return error if isinstance(error, str) else _text_of(entry.get("resultDisplay"))
+
+
 def _without_marks(text: str) -> str:
     """Return the texts of a result, each of which Gemini CLI marks for the model."""
     if not text.startswith(_MARK) or not text.endswith(_END_MARK):
         return text
-    inner = text[len(_MARK) : -len(_END_MARK)]
-    return inner.replace(f"{_END_MARK}\n{_MARK}", "\n")
+    texts = text[len(_MARK) : -len(_END_MARK)]
+    return texts.replace(f"{_END_MARK}\n{_MARK}", "\n")
 
 
 def _responses(result: JSON) -> Iterator[JSONObject]:

@@ -23,7 +23,6 @@ from ideabridge.bridge.history.conversation import (
     MAX_LINE,
     CallsById,
     Conversation,
-    HistoryBounds,
     HistoryCall,
     Names,
     decoded,
@@ -88,7 +87,6 @@ class _Session:
         self._database = database
         self._names = names
         self._conversation = conversation
-        self._bounds = HistoryBounds()
         self._calls = CallsById()
         self._prompt = ""
 
@@ -147,15 +145,8 @@ class _Session:
             self._prompt,
         )
         size = len(str(state.get("output"))) + 1000
-        if self._calls.knows(call):
-            return
-        if not self._bounds.takes_call(size):
-            self._conversation.skipped["beyond the most calls"] += 1
-            return
-
-        self._calls.add(call)
-        self._conversation.calls.append(call)
-        _end(call, number, _seconds(times.get("end")), state)
+        if self._calls.take(call, self._conversation, size):
+            _end(call, number, _seconds(times.get("end")), state)
 
 
 def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) -> None:
@@ -165,8 +156,8 @@ def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) ->
         missing = "the host cut it" if is_cut else None
         call.end(number, state.get("output"), at=at, missing=missing)
     elif status == "error":
-        error = str(state.get("error") or "the log says no more")[:4000]
-        call.end(number, None, at=at, error=error, rejected=_REJECTED.match(error) is not None)
+        error = str(state.get("error") or "")
+        call.fail(number, error, at=at, rejected=_REJECTED.match(error) is not None)
 
 
 def _text(value: object) -> str:
