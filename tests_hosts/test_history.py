@@ -1,5 +1,5 @@
-"""The log of a session that a host itself has written: an import takes its calls as
-they were made.
+"""The log of a session that a host itself has written: an import takes its calls as they were made,
+and the run becomes a tool that repeats them, also for another customer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, HistoryReport, parse_configuration
+from ideabridge.bridge import (
+    ApprovalRequest,
+    Bridge,
+    Decision,
+    HistoryReport,
+    parse_configuration,
+)
 from ideabridge.bridge.lifting.function import Function, read_function
 
 from .endpoint import ScriptedModel, Step
@@ -35,17 +41,29 @@ def session(_: ScriptedModel) -> Generator[Step, str]:
     assert "sent to ann" in sent, sent
 
 
-async def taken(host: str, home: Path) -> tuple[HistoryReport, Function]:
-    """What an import takes, an hour later."""
+async def taken(host: str, home: Path) -> tuple[HistoryReport, Function, list[Any]]:
+    """What an import takes, an hour later, and what the tool made of it returns: as recorded, and
+    for another customer.
+    """
     shop = {"command": SERVER[0], "args": SERVER[1:]}
     configuration = parse_configuration({"mcpServers": {"shop": shop}}, project=home)
-    async with Bridge(configuration, store=home / "store.sqlite") as bridge:
+
+    async def approve(_: ApprovalRequest) -> Decision:
+        return Decision("approve")
+
+    store = home / "store.sqlite"
+    async with Bridge(configuration, store=store, approver=approve) as bridge:
         history = bridge.history(host, modules={NAME: "shop"})
         history.now += 3600
         report = await history.take()
         (one,) = report.runs
         assert one.run is not None
-        return report, read_function(bridge.store, one.run, "local")
+        await bridge.publish(one.run, "tell_customer", answer="plan")
+        answers = [
+            await bridge.call_idea("tell_customer"),
+            await bridge.call_idea("tell_customer", {"customer": "bob"}),
+        ]
+        return report, read_function(bridge.store, one.run, "local"), answers
 
 
 def hosts() -> list[Any]:
@@ -77,7 +95,7 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.delenv(variable, raising=False)
 
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    report, function = anyio.run(taken, name, tmp_path / "home")
+    report, function, answers = anyio.run(taken, name, tmp_path / "home")
     assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, {})
     assert report.runs[0].title == "Go."
     calls = [
@@ -93,3 +111,7 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
         ("send", {"to": "ann", "text": "Order o-17: 12 EUR"}, "sent to ann: Order o-17: 12 EUR"),
     ]
     assert function.run.steps == (0, 1, 2, 3)
+    # Without structured content nothing shows that the order came from the first call, so it is a
+    # parameter, with the recorded order as its default.
+    order = "o-17" if is_incomplete else "o-31"
+    assert answers == ["sent to ann: Order o-17: 12 EUR", f"sent to bob: Order {order}: 12 EUR"]

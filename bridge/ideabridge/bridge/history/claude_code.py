@@ -31,6 +31,7 @@ from ideabridge.bridge.history.conversation import (
     LogLine,
     Names,
     content_value,
+    folder_of_host,
     is_numbered,
     may_be_another,
     open_plain,
@@ -79,9 +80,7 @@ _CUT: Final = re.compile(
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """Return the folders with the logs."""
-    own = variables.get("CLAUDE_CONFIG_DIR")
-    base = Path(own).expanduser() if own else home / ".claude"
-    return [base / "projects"]
+    return [folder_of_host(variables, "CLAUDE_CONFIG_DIR", home / ".claude") / "projects"]
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
@@ -340,18 +339,18 @@ class _Lines:
 
         branch_of = self._branch_of(abandoned)
         branches: dict[str, Conversation] = {}
-        kept: list[HistoryCall] = []
+        remaining: list[HistoryCall] = []
         for call in conversation.calls:
             branch = branch_of.get(self._makers.get(id(call), ""), "")
             if not branch:
-                kept.append(call)
+                remaining.append(call)
                 continue
 
             if branch not in branches:
                 branches[branch] = conversation.part(f"rewound-{branch[:100]}")
             branches[branch].calls.append(call)
 
-        conversation.calls = kept
+        conversation.calls = remaining
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
@@ -372,8 +371,8 @@ class _Lines:
 
         abandoned: set[str] = set()
         for prompts in forks:
-            kept = max(prompts, key=last_lines.__getitem__)
-            abandoned |= set(prompts) - {kept}
+            latest = max(prompts, key=last_lines.__getitem__)
+            abandoned |= set(prompts) - {latest}
         return abandoned
 
     def _branch_of(self, abandoned: set[str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from ideabridge.bridge.history.conversation import (
     LogLine,
     Names,
     content_value,
+    folder_of_host,
     is_numbered,
     is_same,
     may_be_another,
@@ -65,8 +66,7 @@ _NO_PROMPT: Final = ("<", "# AGENTS.md")
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """Return the folders with the logs."""
-    own = variables.get("CODEX_HOME")
-    base = Path(own).expanduser() if own else home / ".codex"
+    base = folder_of_host(variables, "CODEX_HOME", home / ".codex")
     return [base / "sessions", base / "archived_sessions"]
 
 
@@ -192,8 +192,8 @@ class _Log:
 
         conversation.others = self._others.counts
         conversations = [conversation, *self._rewound]
-        for each in conversations:
-            each.sort()
+        for part in conversations:
+            part.sort()
         return conversations
 
     def _begin(self, payload: _Payload) -> None:

@@ -240,9 +240,10 @@ class CallsById:
         return None
 
 
-def is_same(one: HistoryCall, other: HistoryCall) -> bool:
+def is_same(call: HistoryCall, other: HistoryCall) -> bool:
     """Return whether two calls have the same name and arguments."""
-    return (one.module, one.tool) == (other.module, other.tool) and one.arguments == other.arguments
+    has_same_tool = (call.module, call.tool) == (other.module, other.tool)
+    return has_same_tool and call.arguments == other.arguments
 
 
 class EarlyResults:
@@ -514,6 +515,12 @@ def seconds_of(value: JSON) -> float | None:
     return seconds if 0 <= seconds <= time.time() + _AHEAD else None
 
 
+def folder_of_host(variables: Mapping[str, str], name: str, usual: Path) -> Path:
+    """Return the folder that an environment variable names, or else the usual one."""
+    configured = variables.get(name)
+    return Path(configured).expanduser() if configured else usual
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 
@@ -648,7 +655,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
             conversation.lines += 1
             if len(data) > MAX_LINE and not data.endswith(b"\n"):
                 conversation.skip("too long")
-                while (rest := file.readline(_BLOCK)) and not rest.endswith(b"\n"):
+                while (block := file.readline(_BLOCK)) and not block.endswith(b"\n"):
                     pass
                 continue
 

@@ -22,6 +22,7 @@ from ideabridge.bridge.history.conversation import (
     HistoryCall,
     LogLine,
     Names,
+    folder_of_host,
     may_be_another,
     read_lines,
     shortened_prompt,
@@ -47,8 +48,7 @@ _NEVER_RAN_TEXT: Final = re.compile(
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """Return the folders with the logs."""
-    own = variables.get("COPILOT_HOME")
-    base = Path(own).expanduser() if own else home / ".copilot"
+    base = folder_of_host(variables, "COPILOT_HOME", home / ".copilot")
     return [base / "session-state", base / "history-session-state"]
 
 

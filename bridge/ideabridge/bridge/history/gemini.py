@@ -29,6 +29,7 @@ from ideabridge.bridge.history.conversation import (
     LogLine,
     Names,
     content_value,
+    folder_of_host,
     open_plain,
     read_lines,
     seconds_of,
@@ -51,8 +52,7 @@ _LONGEST_FOLDER: Final = 4096
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """Return the folders with the logs."""
-    own = variables.get("GEMINI_CLI_HOME")
-    return [(Path(own).expanduser() if own else home) / ".gemini" / "tmp"]
+    return [folder_of_host(variables, "GEMINI_CLI_HOME", home) / ".gemini" / "tmp"]
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:

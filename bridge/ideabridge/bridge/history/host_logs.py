@@ -79,7 +79,7 @@ class HostLogs:
         name: the host's name on the command line.
         title: the host's name for people.
         folders: where the host keeps its logs.
-        found: the logs that were found.
+        inventory: the logs that were found.
         read: reads one log.
         modules: the names of the modules whose calls are imported.
         names: maps the servers in the logs to modules.
@@ -113,7 +113,7 @@ class HostLogs:
         self.caller = caller
         self.names = Names(self.modules, renamed)
         self.folders = history.folders(Path.home(), os.environ)
-        self.found: Logs = find_logs(self.folders, history.patterns, deep=history.deep)
+        self.inventory: Logs = find_logs(self.folders, history.patterns, deep=history.deep)
         self._renamed: JSON = dict(renamed or {})
 
     @property
@@ -132,7 +132,7 @@ class HostLogs:
         """
         remembered = self.remembered()
         report = HistoryReport()
-        for path in self.found.files:
+        for path in self.inventory.files:
             counts = remembered.find(path, stamp_of(path))
             if counts is None:
                 return None

@@ -155,7 +155,7 @@ class HistoryImport:
                 count = sum(1 for _ in log.calls)
                 self._remembered.add(log.path, log.stamp, LogCounts.of(log.conversations, count))
 
-        files = self.logs.found.files
+        files = self.logs.inventory.files
         await self._write(lambda: self._remembered.save(files, self.logs.imported_runs))
         return self.report
 
@@ -183,7 +183,7 @@ class HistoryImport:
         the calls of their originals are known.
         """
         with_copies: list[Path] = []
-        for path in self.logs.found.files:
+        for path in self.logs.inventory.files:
             stamp = stamp_of(path)
             counts = self._remembered.find(path, stamp)
             if counts is not None:

@@ -26,6 +26,7 @@ from ideabridge.bridge.history.conversation import (
     HistoryCall,
     Names,
     decoded,
+    folder_of_host,
     open_plain,
     shortened_prompt,
 )
@@ -53,8 +54,7 @@ part may be missing or damaged.
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """Return the folders with the database."""
-    own = variables.get("XDG_DATA_HOME")
-    return [(Path(own) if own else home / ".local" / "share") / "opencode"]
+    return [folder_of_host(variables, "XDG_DATA_HOME", home / ".local" / "share") / "opencode"]
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
@@ -74,9 +74,9 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
             database.text_factory = bytes
             sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
             conversations: list[Conversation] = []
-            for own, folder in sessions:
-                conversation = Conversation(NAME, _text(own)[:200], path, _text(folder))
-                conversations.append(_Session(database, names, conversation).read(own))
+            for session, folder in sessions:
+                conversation = Conversation(NAME, _text(session)[:200], path, _text(folder))
+                conversations.append(_Session(database, names, conversation).read(session))
             return conversations
     except sqlite3.Error as error:
         raise OSError(f"it cannot be read as a database of opencode: {error}") from error
@@ -98,6 +98,9 @@ class _Session:
                     self._ask(data)
                 elif data.get("type") == "tool":
                     self._take(number, data)
+        except sqlite3.OperationalError:
+            # The database is locked, for example. Nothing of it is damaged.
+            raise
         except sqlite3.DatabaseError:
             conversation.skip("after the damage of the database")
 

@@ -83,7 +83,7 @@ def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
     for host in HISTORIES:
         names = {name: server for name, server in plan.names_in(host).items() if server in modules}
         history = bridge.history(host, modules=names)
-        if modules and history.logs.found.files and not bridge.store.runs.origins(LOCAL, host):
+        if modules and history.logs.inventory.files and not bridge.store.runs.origins(LOCAL, host):
             histories.append(history)
 
     return histories
@@ -94,7 +94,7 @@ def _say_histories(histories: list[HistoryImport]) -> None:
 
     say("")
     for history in histories:
-        logs = counted(len(history.logs.found.files), "log")
+        logs = counted(len(history.logs.inventory.files), "log")
         _tell(f"{history.logs.title} has {logs} of what it did, in {near(history.logs.folders[0])}")
     _tell(
         "ideabridge saves the calls of your servers, their results and what you asked for in your "

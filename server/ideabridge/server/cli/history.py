@@ -104,7 +104,7 @@ async def import_history(
                 "(`ideabridge servers import HOST`)"
             )
 
-        if not logs.found.files:
+        if not logs.inventory.files:
             folders = ", ".join(map(str, logs.folders))
             raise UsageError(f"{logs.title} has no logs here: there are none in {folders}")
         if not yes and not _may_read(logs):
@@ -117,7 +117,7 @@ async def import_history(
             report = await _read(options, logs, names, stack, dry_run=dry_run)
 
     if options.json:
-        print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": logs.found.unread})
+        print_json({"dry_run": dry_run, **report.to_json(), "unread_logs": logs.inventory.unread})
     else:
         _print(logs, report, dry_run=dry_run)
 
@@ -166,7 +166,7 @@ async def _take(
 
 
 def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
-    total = len(history.logs.found.files)
+    total = len(history.logs.inventory.files)
     return lambda: f"{task}: {history.done:,} of {counted(total, 'log')}"
 
 
@@ -198,10 +198,10 @@ def _may_read(logs: HostLogs) -> bool:
     folders = [
         str(folder)
         for folder in logs.folders
-        if any(log.is_relative_to(folder) for log in logs.found.files)
+        if any(log.is_relative_to(folder) for log in logs.inventory.files)
     ]
     say(
-        f"{counted(len(logs.found.files), 'log')} of {logs.title} in {', '.join(folders)}",
+        f"{counted(len(logs.inventory.files), 'log')} of {logs.title} in {', '.join(folders)}",
         "bold",
     )
     say(
@@ -250,8 +250,8 @@ def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
 
 def _shown_id(run: HistoryRun) -> str:
     """Return the first characters of a conversation's id, and of the part that names a subagent."""
-    own, slash, part = run.conversation.partition("/")
-    return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
+    conversation, slash, part = run.conversation.partition("/")
+    return f"{conversation[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
 def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
@@ -325,9 +325,9 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
         )
 
     for count, text in (
-        (logs.found.links, "link not followed"),
-        (logs.found.compressed, "compressed log not read without the package backports.zstd"),
-        (logs.found.left_off, "older log not read"),
+        (logs.inventory.links, "link not followed"),
+        (logs.inventory.compressed, "compressed log not read without the package backports.zstd"),
+        (logs.inventory.left_off, "older log not read"),
     ):
         if count:
             noun, _, reason = text.partition(" not ")
