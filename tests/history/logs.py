@@ -224,6 +224,7 @@ def database(folder: Path, parts: Sequence[tuple[str, str, Line | str | bytes]])
             "time_created INTEGER, data TEXT);"
             "CREATE TABLE IF NOT EXISTS part(id TEXT PRIMARY KEY, message_id TEXT, "
             "session_id TEXT, data TEXT);"
+            "CREATE INDEX IF NOT EXISTS part_session_idx ON part(session_id);"
         )
         for session in dict.fromkeys(session for session, _, _ in parts):
             connection.execute(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ideabridge.bridge.history.conversation import (
     find_logs,
 )
 from ideabridge.bridge.lifting.function import read_function
+from ideabridge.bridge.store.sqlite import sqlite3
 
 from .logs import START, Copilot, Line, database, write
 from .test_import import bridge, home, taken
@@ -257,6 +259,50 @@ def test_opencode_sessions_are_conversations(tmp_path: Path) -> None:
     assert first.calls[0].time == START.timestamp() + 1
     (sent,) = second.calls
     assert (sent.module, sent.tool, sent.ended) == ("my_mail", "send_now", None)
+
+
+def test_opencode_parts_are_read_whose_messages_cannot_be(tmp_path: Path) -> None:
+    path = database(
+        tmp_path,
+        [
+            ("ses_1", "user", {"type": "text", "text": "What changed?"}),
+            ("ses_1", "assistant", used(1)),
+            ("ses_1", "assistant", used(2)),
+        ],
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE message SET data = '{broken' WHERE id LIKE '%001'")
+        connection.execute("DELETE FROM message WHERE id LIKE '%002'")
+        connection.commit()
+
+    (found,) = opencode.read_log(path, NAMES)
+    assert results(found) == [(1, "result 1"), (2, "result 2")]
+
+
+def test_a_damaged_page_costs_only_what_it_held(tmp_path: Path) -> None:
+    parts = [
+        (f"ses_{session}", "assistant", used(number, output="x" * 900))
+        for session in range(3)
+        for number in range(20)
+    ]
+    path = database(tmp_path, parts)
+    whole = path.read_bytes()
+    size = 4096
+    damaged: list[int] = []
+    for start in range(size, len(whole), size):
+        path.write_bytes(whole[:start] + b"\xff" * size + whole[start + size :])
+        try:
+            conversations = opencode.read_log(path, NAMES)
+        except OSError:
+            # The page had the sessions themselves.
+            continue
+
+        skipped = sum(len(conversation.skipped) for conversation in conversations)
+        if skipped:
+            damaged.append(sum(len(conversation.calls) for conversation in conversations))
+
+    assert damaged
+    assert max(damaged) > 0
 
 
 def test_a_file_that_is_no_database_of_opencode_is_told(tmp_path: Path) -> None:
