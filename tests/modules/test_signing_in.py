@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.authorization import LONGEST_SCOPE, MOST_SCOPES, Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
@@ -91,6 +92,31 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
         assert forget_sign_ins("tickets") == []
         async with opened(server) as modules:
             assert LOGIN in (modules["tickets"].status().error or "")
+
+
+async def test_a_server_that_waits_for_its_use_says_at_once_that_a_sign_in_is_missing(
+    tmp_path: Path,
+) -> None:
+    states: list[tuple[str, str | None]] = []
+
+    async def note_state(server: Authorized) -> None:
+        configuration = configure({"tickets": {"url": server.url}})
+        async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
+            await bridge.modules.settled(20)
+            status = bridge.modules["tickets"].status()
+            states.append((status.state, status.error))
+
+    async with authorized() as server:
+        await sign_in(server)
+        await note_state(server)
+        await note_state(server)
+        forget_sign_ins("tickets")
+        await note_state(server)
+        await sign_in(server)
+        await note_state(server)
+
+    missing = f"server 'tickets' needs you to sign in: {LOGIN}"
+    assert states == [("up", None), ("idle", None), ("failed", missing), ("idle", None)]
 
 
 async def test_tokens_are_renewed_before_they_expire_and_when_they_are_withdrawn() -> None:

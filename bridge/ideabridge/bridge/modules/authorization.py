@@ -276,6 +276,23 @@ class Authorization(httpx2.Auth):
         """True if there is a token to send with requests."""
         return self._provider.context.current_tokens is not None
 
+    async def needs_person(self) -> bool:
+        """Return whether a person needs to sign in before a request can carry a token: nobody is
+        signed in, or the token has expired and cannot be renewed.
+
+        Raises:
+            ModuleSignInError: the sign-in cannot be read.
+        """
+        if not self._is_personal:
+            return False
+        await self._load()
+        context = self._provider.context
+        if context.current_tokens is None:
+            return True
+        ends = context.token_expiry_time
+        has_expired = ends is not None and time.time() > ends
+        return has_expired and not context.can_refresh_token()
+
     # -- requests to the module --------------------------------------------------------------------
 
     async def async_auth_flow(

@@ -597,7 +597,7 @@ class Module:
         """Connect and reconnect until `stop` is called. While the module is idle, wait for its next
         use.
         """
-        if self._starts_lazily:
+        if self._starts_lazily and not await self._needs_person():
             await self._rest()
 
         self._out_since = anyio.current_time()
@@ -611,6 +611,18 @@ class Module:
                 await self._rest()
             else:
                 await self._pause_before_reconnecting()
+
+    async def _needs_person(self) -> bool:
+        """Return whether a person has to sign in again. The module is then connected at once, so
+        that its status says so before somebody needs it.
+        """
+        had_token = self._recalled is not None and self._recalled.had_token
+        if not had_token or self.authorization is None:
+            return False
+        try:
+            return await self.authorization.needs_person()
+        except ModuleSignInError:
+            return True
 
     # -- starting at the first use, and stopping when idle -----------------------------------------
 

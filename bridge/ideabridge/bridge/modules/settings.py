@@ -743,6 +743,7 @@ class Recollection:
         tools: the tools that the module listed last.
         instructions: the module's instructions for its use, or "".
         listed_at: when it listed these tools, as ISO 8601 in UTC.
+        had_token: whether its requests carried a token from a sign-in.
         offered: its lists of resources, templates and prompts, as protocol JSON. The value is None
             if the module has no entries of this kind; a kind whose list was never read is absent.
     """
@@ -750,6 +751,7 @@ class Recollection:
     tools: list[Tool]
     instructions: str
     listed_at: str
+    had_token: bool
     offered: Mapping[Kind, list[JSONObject] | None]
 
 

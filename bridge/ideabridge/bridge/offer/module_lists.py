@@ -67,6 +67,7 @@ class ModuleLists:
                     tools=_tools_in(listed),
                     instructions=secrets.mask(self._memory.instructions(fingerprint)),
                     listed_at=self._memory.listed_at(fingerprint),
+                    had_token=self._memory.had_token(fingerprint),
                     offered=_offered_in(secrets.redact(self._memory.offered(fingerprint))),
                 )
                 module.recall(recollection)
@@ -118,6 +119,7 @@ class ModuleLists:
         name = module.name
         offered = cast("JSONObject", dict(module.offered_lists))
         self._memory.keep_offered(fingerprint, name, offered)
+        self._memory.keep_token(fingerprint, name, had_token=module.has_token)
         listed = module.tools
         milder = _milder(_tools_in(stored or []), listed)
         if milder:

@@ -330,7 +330,11 @@ def missing(
                 f"it calls {called}.{hint}"
             )
 
-    away = {status.name: status for status in modules.statuses() if status.state != "up"}
+    away = {
+        status.name: status
+        for status in modules.statuses()
+        if status.state != "up" and not (status.state == "idle" and modules[status.name].is_known)
+    }
     for need in needed:
         if need.module in absent or need.module.startswith(IDEA) or need.module == ANONYMOUS:
             continue

@@ -28,19 +28,21 @@ _SAME_SECONDS: Final = 60.0
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"
 _OFFERED: Final = "offered"
+_TOKEN: Final = "token"  # noqa: S105 - a kind of value
 _WAY: Final = "way"
 _DEFINITION: Final = "definition"
 _SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`. The second stores six kinds of values.
+    """The tables `exposed_names` and `tool_memory`. The second stores seven kinds of values.
 
     | kind | key | value |
     |---|---|---|
     | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
     | `instructions` | the same | the module's latest instructions for its use |
     | `offered` | the same | its lists of resources, templates and prompts, as they were last read |
+    | `token` | the same | present if requests to the module carried a token from a sign-in |
     | `way` | the same | how to reach the module without trying several ways (`Way`) |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
@@ -157,6 +159,19 @@ class ToolMemory:
         text = body.decode() if lists and len(body) <= MAX_LIST_BYTES else None
         if text != self._text(_OFFERED, module):
             self._replace(_OFFERED, module, name, text, MAX_LISTS)
+
+    def had_token(self, module: str) -> bool:
+        """Return whether the latest requests to a module carried a token from a sign-in. `module` is
+        the fingerprint of its configuration.
+        """
+        return self._text(_TOKEN, module) is not None
+
+    def keep_token(self, module: str, name: str, *, had_token: bool) -> None:
+        """Store whether requests to a module carry a token, if that has changed. For the other
+        arguments, see `keep_tools`.
+        """
+        if had_token != self.had_token(module):
+            self._replace(_TOKEN, module, name, "true" if had_token else None, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
         """Return how a module was last reached, if trying again would take time. `module` is the

@@ -287,8 +287,10 @@ def _say_notes(status: ModuleStatus) -> None:
 
 
 def is_well(status: ModuleStatus) -> bool:
-    """Return whether a server is as its entry wants it: up or disabled."""
-    return status.state in ("up", "disabled")
+    """Return whether a server is as its entry wants it: up, stopped because nobody uses it, or
+    disabled.
+    """
+    return status.state in ("up", "idle", "disabled")
 
 
 def _status_json(status: ModuleStatus) -> JSONObject:

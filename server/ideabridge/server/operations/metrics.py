@@ -108,7 +108,8 @@ class Metrics:
             "ideabridge_module_up", "Whether a server is connected.", labels=["module"]
         )
         for status in bridge.modules.statuses():
-            if status.state != "disabled":
+            # A server that waits for its use is not missing.
+            if status.state not in ("disabled", "idle"):
                 up.add_metric([status.name], status.state == "up")
 
         yield up

@@ -314,6 +314,9 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
         findings.add(f"server {status.name}", "disabled in the configuration")
+    elif status.state == "idle":
+        text = f"idle: {status.tools} tools, starts when it is used"
+        findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     else:
         problem = (status.error or "no answer yet").removeprefix(f"server {status.name!r} ")
         findings.add(
