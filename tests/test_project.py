@@ -129,7 +129,7 @@ LAYERS = (
     ("configuration",),
     ("configuration_change",),
     ("loop",),
-    ("plan", "screen", "programs", "standing_rules"),
+    ("plan", "profiles", "screen", "programs", "standing_rules"),
     ("arguments", "checking", "reading"),
     ("driving",),
     ("offer",),

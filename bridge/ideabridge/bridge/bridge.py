@@ -68,6 +68,7 @@ from ideabridge.bridge.offer.module_lists import ModuleLists
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.plan import Plan, PlanLike
+from ideabridge.bridge.profiles import Profiles
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import SavedIdea
@@ -80,6 +81,7 @@ from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.teaching import Teaching
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.publishing.written import written_document
+from ideabridge.bridge.runs.admitted_ideas import AdmittedIdeas
 from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
@@ -245,6 +247,7 @@ class Bridge:
         self.offer = Offer(
             self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration
         )
+        self.profiles = Profiles(self.configuration)
 
     def _load_tool_files(self) -> dict[str, Toolbox]:
         """Load the configured files of tools, and return their tools by path. A file that cannot be
@@ -368,6 +371,7 @@ class Bridge:
             self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
 
+        self._store.publications.admits = AdmittedIdeas(self._store, self.offer).admits
         # Register the secrets first, because runs can write to the store while modules are still
         # connecting.
         self._learn_secrets()
@@ -567,6 +571,12 @@ class Bridge:
         `hints_now`.
         """
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
+
+    def why_not_here(self, publication: Publication, *, caller: str = LOCAL) -> str | None:
+        """Return why a caller cannot call a published idea here, whichever modules are up, as in
+        "needs the server 'git', which is not configured here". Return None if it can be called.
+        """
+        return self._open_runs.ways.why_not_here(publication, caller)
 
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
         """Return the shape that the results of a tool had in the caller's runs; see
@@ -954,7 +964,7 @@ class Bridge:
             choice = choose(mind, self.mind, samples=samples)
 
         ways = self._open_runs.ways
-        settings = self.settings(choice=choice)
+        settings = self.settings(choice=choice, caller=caller)
         answer = await ways.answer(
             publication, given, caller=caller, settings=settings, choice=choice
         )
@@ -1077,9 +1087,10 @@ class Bridge:
         thought_process: bool | None = None,
         shown: Mapping[str, int] | None = None,
         choice: Choice | None = None,
+        caller: str = LOCAL,
     ) -> Settings:
-        """Return the settings of a run under this configuration; see `settings_under`. If the mind
-        of the `choice` says how much it is shown, this overrides the configuration.
+        """Return the settings of a caller's run under this configuration; see `settings_under`. If
+        the mind of the `choice` says how much it is shown, this overrides the configuration.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -1092,7 +1103,7 @@ class Bridge:
             shown=asked if choice is None else {**choice.shown, **asked},
         )
         return dataclasses.replace(
-            found, approval=self.approval, activities=tuple(self.toolbox.activities)
+            found, approval=self.approval, activities=self.offer.to(caller).activities
         )
 
     @property
@@ -1146,7 +1157,9 @@ class Bridge:
             ArgumentError: an argument has the wrong type, or both a plan and its parts are passed.
         """
         plan = read_given_plan(plan, calls=calls, input=input, instances=instances, output=output)
-        settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
+        settings = self.settings(
+            output_by_instance=plan.output_by_instance, planning=planning, caller=caller
+        )
         choice = choose(AUTO, self.mind, samples=samples)
         told = choice if choice.name == SAMPLING else None
         try:
@@ -1208,7 +1221,9 @@ class Bridge:
         """
         plan = read_given_plan(plan)
         if plan.program is not None:
-            return await self._open_runs.rehearse_program(plan, self.settings(), caller)
+            return await self._open_runs.rehearse_program(
+                plan, self.settings(caller=caller), caller
+            )
         settings, catalogue = await self._offered(plan, caller)
         return await checking.dry_run(plan, catalogue, settings)
 
@@ -1228,7 +1243,7 @@ class Bridge:
 
     async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
         """Return the settings of a run of this plan, and the tools that it may call."""
-        settings = self.settings(output_by_instance=plan.output_by_instance)
+        settings = self.settings(output_by_instance=plan.output_by_instance, caller=caller)
         return settings, await self._open_runs.catalogue_of(plan, settings, caller)
 
     # -- the loop ----------------------------------------------------------------------------------
@@ -1320,6 +1335,7 @@ class Bridge:
             thought_process=thought_process,
             shown=shown,
             choice=choice,
+            caller=caller,
         )
         title = title_of(given) if task is None else task
         return await self._begin(messages, tools, settings, choice, caller, title, wanted)
@@ -1422,9 +1438,8 @@ class Bridge:
             {"type": "input", "input": read_object("input", input) or {}},
         ]
         tools = read_names("tools", tools)
-        settings = dataclasses.replace(
-            self.settings(), requests=self.settings().calls + 1, groups=True
-        )
+        settings = self.settings(caller=caller)
+        settings = dataclasses.replace(settings, requests=settings.calls + 1, groups=True)
         choice = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, context, tools, settings, choice, caller, "a session")
         return open_session(
@@ -1572,7 +1587,8 @@ class Bridge:
             {"type": "state", "state": read_object("state", options.get("state")) or {}},
             {"type": "input", "input": read_object("input", options.get("input")) or {}},
         ]
-        settings, caller = self.settings(), options.get("caller", LOCAL)
+        caller = options.get("caller", LOCAL)
+        settings = self.settings(caller=caller)
         plan = Plan(calls=list[JSON](calls))
         choice = Choice(TURNS, "an application made the calls")
 

@@ -81,6 +81,7 @@ from ideabridge.tools.encoding import (
     object_or_empty,
 )
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Order
 
 logger: Final = logging.getLogger(__name__)
@@ -224,6 +225,31 @@ class UsersSettings(BaseModel):
     )
 
 
+class ProfileSettings(BaseModel):
+    """What sessions in one profile may use. A key that is absent means everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    servers: tuple[str, ...] | None = Field(
+        default=None,
+        max_length=1000,
+        description="Servers: names or patterns with *, ? and [abc].",
+    )
+    tools: tuple[str, ...] | None = Field(
+        default=None,
+        max_length=1000,
+        description="Tools of these servers and of the tool files: NAME or SERVER.NAME, or patterns "
+        "of these.",
+    )
+    ideas: tuple[str, ...] | None = Field(
+        default=None,
+        max_length=1000,
+        description="Published ideas: names or patterns. They use the tools that they were published "
+        "with, whatever the profile has. If the key is absent: the ideas that call only tools of "
+        "the profile.",
+    )
+
+
 class RetentionSettings(BaseModel):
     """How long a server keeps runs that have ended. It always keeps published and tagged runs."""
 
@@ -274,6 +300,11 @@ class AuthSettings(BaseModel):
         ),
     )
     scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
+    profile: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The profile of everybody who signs in with such a token; null: none.",
+    )
     resource: str | None = Field(
         default=None,
         description="Address at which clients reach this server; null: `audience`, if it is an address.",
@@ -334,6 +365,7 @@ class Layer:
 Approval = Literal["default", "allow_all"] | ApprovalRules
 
 
+_PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 _LONGEST_FAULT: Final = 300
 _MOST_FAULTS: Final = 5
 """How much a model sees of the reasons why files of tools could not be loaded."""
@@ -440,6 +472,11 @@ class Configuration(BaseModel):
     users: UsersSettings = Field(
         default_factory=UsersSettings, description="What named users of one server may do."
     )
+    profiles: dict[str, ProfileSettings] = Field(
+        default_factory=dict[str, ProfileSettings],
+        description="Parts of the servers, tools and ideas, by name. A session, an address or a token "
+        "can be restricted to one of them.",
+    )
     retention: Literal[False] | RetentionSettings = Field(
         default_factory=RetentionSettings,
         description="When a server deletes old runs that are neither published nor tagged; false: never.",
@@ -448,6 +485,19 @@ class Configuration(BaseModel):
         default=None,
         description="The identity provider whose access tokens are accepted over HTTP; null: none.",
     )
+
+    @field_validator("profiles")
+    @classmethod
+    def _profile_names(cls, value: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
+        """Require names that can be part of an address."""
+        for name in value:
+            if _PROFILE_NAME.fullmatch(name) is None:
+                raise ValueError(
+                    f"{name[:64]!r} cannot be the name of a profile: expected a to z, then up to 47 "
+                    "of a to z, 0 to 9, _ and -"
+                )
+        return value
+
     source: Path | None = Field(
         default=None, exclude=True, description="The file it was read from; the topmost one."
     )
@@ -457,6 +507,12 @@ class Configuration(BaseModel):
         default=None,
         exclude=True,
         description="The folder for the logs of servers; null: no logs are written.",
+    )
+
+    restricted_to: str | None = Field(
+        default=None,
+        exclude=True,
+        description="The profile that every session of this process is restricted to; null: none.",
     )
 
     layers: tuple[Layer, ...] = Field(
@@ -520,7 +576,24 @@ class Configuration(BaseModel):
             for name, lines in self.unusable.items()
             for line in lines
         ]
-        return [*self.notes, *unusable]
+        return [*self.notes, *unusable, *self.unusable_profiles.values()]
+
+    @property
+    def unusable_profiles(self) -> dict[str, str]:
+        """Why profiles cannot be used, by name: they name servers that are not configured. A
+        misspelled name would otherwise take away a server that was meant.
+        """
+        reasons: dict[str, str] = {}
+        for name, profile in self.profiles.items():
+            for place, server in enumerate(profile.servers or ()):
+                if server not in self.modules and not any(mark in server for mark in "*?["):
+                    near = did_you_mean(server, self.modules)
+                    reasons[name] = (
+                        f"profiles.{name}.servers[{place}]: server {server[:64]!r} is not "
+                        f"configured.{near} The profile is not used"
+                    )
+                    break
+        return reasons
 
     def _file_of(self, module: str) -> str:
         layer = self.layer_of(module)
@@ -735,6 +808,7 @@ _PROTECTING: Final = (
     "approval",
     "auth",
     "users",
+    "profiles",
     "limits",
     "retention",
     "programs",
@@ -951,6 +1025,8 @@ class _Check:
         for key in self.content.keys() - repaired.members.keys() - apart:
             del self.content[key]
 
+        nulls = null_places(self.content.get("profiles", {}), ("profiles",))
+        self.problems += [Remark(place_text(null), NULL) for null in nulls]
         places: list[Place] = []
         for fault in repaired.faults:
             key = fault.loc[0]
@@ -1321,6 +1397,14 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     for key in layer.keys:
         if key in _USERS_OWN:
             refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
+        elif key == "profiles":
+            changes[key] = {**project.profiles, **user.profiles}
+            refused += [
+                f"{file.name}: profiles.{name} is not used: your own configuration has a profile of "
+                "this name"
+                for name in project.profiles
+                if name in user.profiles
+            ]
         elif key in _MERGED:
             part = getattr(project, key)
             below = getattr(user, key)

@@ -35,6 +35,7 @@ AT_NEXT_START: Final = (
     "durability",
     "auth",
     "users",
+    "profiles",
     "retention",
     "model",
     "sampling",

@@ -35,7 +35,7 @@ from ideabridge.bridge.loop.policy import activity_of
 from ideabridge.bridge.loop.standing import StandingTool
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, owner_of
 from ideabridge.bridge.trust import TrustError, read_own, write_own
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
 from ideabridge.tools.errors import IdeabridgeError
@@ -483,14 +483,14 @@ class StandingRules:
         if server is None:
             return None
         try:
-            rules = self._read(caller)
+            rules = self._read(owner_of(caller))
         except (StandingRuleError, StoreError) as error:
             if str(error) != self._reported:
                 self._reported = str(error)
                 logger.warning("%s", error)
             return None
 
-        rule = rules.get(rule_id(caller, self.workspace, tool, server))
+        rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
         # The id is short enough for a server to find a definition with the same one.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
@@ -511,6 +511,7 @@ class StandingRules:
         if server is None:
             raise StandingRuleError(f"{tool.label} belongs to no server and no tool file here")
 
+        caller = owner_of(caller)
         rule = StandingRule(caller, self.workspace, tool, server, by, time.time())
         _with_rule(self._read(caller), rule)
         return rule

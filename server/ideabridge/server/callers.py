@@ -1,7 +1,8 @@
 """Callers: who sends a request, and how a bearer token proves this over HTTP.
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
-token of IDEABRIDGE_TOKEN. A run belongs to the caller that started it; other callers do not see it.
+token of IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the
+caller that started it; other callers do not see it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import hmac
 import math
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -20,7 +22,7 @@ from starlette.types import Scope
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE as TOKEN_VARIABLE
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.users import LOCAL, in_profile, profile_of
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
@@ -30,12 +32,24 @@ Context = ServerRequestContext[Any, Any]
 """The SDK's context of a request."""
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What the SDK's server passes to every request.
+
+    Attributes:
+        caller: the caller of requests over stdio.
+    """
+
+    caller: str = LOCAL
+
+
 def caller_of(context: Context) -> str:
     """Return the caller of a request."""
     request = context.request
     if isinstance(request, Request):
         return caller_in(request.scope)
-    return LOCAL
+    serving = context.lifespan_context
+    return serving.caller if isinstance(serving, Serving) else LOCAL
 
 
 def caller_in(scope: Scope) -> str:
@@ -75,6 +89,10 @@ def token_caller(token: str) -> str:
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
+class ProfileRefusedError(IdeabridgeError):
+    """A token, or a server, is restricted to another profile than the one that a request names."""
+
+
 class Credentials:
     """Checks tokens: those of named users, those of an identity provider, and the token in
     IDEABRIDGE_TOKEN.
@@ -84,11 +102,18 @@ class Credentials:
             becomes invalid at once in every process.
         token: the token in IDEABRIDGE_TOKEN, or None.
         provider: the identity provider, or None.
+        profile: the profile that all requests are restricted to, or None.
     """
 
     def __init__(
-        self, store: Store, *, token: str | None = None, provider: IdentityProvider | None = None
+        self,
+        store: Store,
+        *,
+        token: str | None = None,
+        provider: IdentityProvider | None = None,
+        profile: str | None = None,
     ) -> None:
+        self._profile = profile
         self._users = store.users
         self._token = None if token is None else token.encode()
         self._caller = None if token is None else token_caller(token)
@@ -121,18 +146,22 @@ class Credentials:
             MissingScopeError: the token is valid, but lacks one of `scopes`.
             ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
+            ProfileRefusedError: the token is restricted to another profile than this server.
         """
         if (
             self._token is not None
             and self._caller is not None
             and hmac.compare_digest(token, self._token)
         ):
-            return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
+            caller = self.restricted(self._caller)
+            return AccessToken(token="", client_id=caller, scopes=list(self.scopes))
 
         text = token.decode("latin-1")
         verified = self._users.verify(text)
         if verified is not None:
-            return AccessToken(token="", client_id=verified[0].caller, scopes=list(self.scopes))
+            user, record = verified
+            caller = self.restricted(user.caller, record.profile)
+            return AccessToken(token="", client_id=caller, scopes=list(self.scopes))
 
         identity = None if self._provider is None else await self._provider.identify(text)
         if identity is None:
@@ -145,9 +174,10 @@ class Credentials:
         user = self._users.of_subject(identity.issuer, identity.subject, identity.shown)
         if user.state != "active":
             return None
+        profile = None if self._provider is None else self._provider.settings.profile
         return AccessToken(
             token="",
-            client_id=user.caller,
+            client_id=self.restricted(user.caller, profile),
             scopes=list(identity.scopes),
             expires_at=math.ceil(identity.expires),
             subject=identity.subject,
@@ -156,10 +186,30 @@ class Credentials:
 
     async def still_name(self, token: bytes, caller: str) -> bool:
         """Return whether a token is still valid and still belongs to a caller. Its scopes are not
-        checked. Errors other than missing scopes are raised as in `verify`.
+        checked. Errors other than missing scopes and other profiles are raised as in `verify`.
         """
         try:
             access = await self.verify(token)
-        except MissingScopeError:
+            if access is None:
+                return False
+            return self.restricted(access.client_id, profile_of(caller)) == caller
+        except (MissingScopeError, ProfileRefusedError):
             return False
-        return access is not None and access.client_id == caller
+
+    def restricted(self, caller: str, profile: str | None = None) -> str:
+        """Return a caller that is restricted to a profile, and to that of the server if it has one.
+        With None, nothing but the profile of the server is added.
+
+        Raises:
+            ProfileRefusedError: the caller or the server is restricted to another profile.
+        """
+        profiles = {profile_of(caller), profile, self._profile} - {None}
+        if len(profiles) > 1:
+            names = " and ".join(sorted(repr(name) for name in profiles))
+            raise ProfileRefusedError(
+                "a request cannot use two profiles: its address, its token and the server name "
+                f"{names}"
+            )
+        for name in profiles:
+            return in_profile(str(name), caller)
+        return caller

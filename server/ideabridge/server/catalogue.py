@@ -14,8 +14,12 @@ from typing import Any, Final
 import anyio
 
 from ideabridge.bridge.offer.offer import SETTLE_SECONDS
-from ideabridge.bridge.runs.idea_needs import why_not_here
-from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
+from ideabridge.bridge.store.errors import (
+    PASSING,
+    NotInProfileError,
+    StoreError,
+    UnknownPublicationError,
+)
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
@@ -37,6 +41,9 @@ PAGE: Final = 100
 PAGE_BYTES: Final = 512 * 1024
 """Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. Clients refuse
 events over 1 MB, and some then close the connection."""
+
+_READ: Final = 100
+"""How many published ideas are read from the store at once."""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
@@ -156,7 +163,7 @@ class CursorSyntaxError(IdeabridgeError):
 
 
 class ToolCatalogue:
-    """The list of tools that clients see: own tools, then exposed tools, then published ideas."""
+    """The list of tools that clients see: own tools, then published ideas, then exposed tools."""
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
         self.bridge = bridge = running.bridge
@@ -177,8 +184,7 @@ class ToolCatalogue:
         self._new_names: dict[str, ToolKey] = {}
         self._by_tool: dict[ToolKey, ExposedTool] = {}
         self._own: list[dict[str, Any]] = []
-        self._fixed: list[dict[str, Any]] = []
-        self._as_sent: list[dict[str, Any]] = []
+        self._visible: list[ExposedTool] = []
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most = 0
         self._uses: Counter[str] = Counter()
@@ -191,8 +197,6 @@ class ToolCatalogue:
         self._expose_tools = "tools" in settings.expose
         every = settings.own_tools == "all"
         self._own = list(own_tools(programs=settings.programs, every=every))
-        self._fixed = list(self._own)
-        self._as_sent = self._fixed
         self._most = settings.listed_ideas
         self._kept_names |= self._read_names()
         self._tools_seen = None
@@ -212,7 +216,7 @@ class ToolCatalogue:
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
         """Return the exposed tools in wire form, with the schemas as their modules send them."""
-        return self._as_sent[len(self._own) :]
+        return [tool.as_sent for tool in self._visible]
 
     def listed_hints(self) -> dict[str, Any]:
         """Return the current annotations of the published ideas that clients have seen, keyed by
@@ -265,9 +269,7 @@ class ToolCatalogue:
             for name, entry in self._exposed.items()
             if name not in self._kept_names
         }
-        visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
-        self._fixed = [*self._own, *(tool.definition for tool in visible)]
-        self._as_sent = [*self._own, *(tool.as_sent for tool in visible)]
+        self._visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
         """Return the name under which a host has seen each tool, by `Tool.origin`. A tool that the
@@ -392,21 +394,38 @@ class ToolCatalogue:
         Raises:
             UnknownToolError: the caller has no such tool. The message names similar ones.
         """
+        offer = self.bridge.offer.to(caller)
         tool = self._find(name, caller)
         if tool is None and self._expose_modules and self._may_come(name):
             await self._await_tool(name, caller)
             tool = self._find(name, caller)
 
+        if isinstance(tool, ExposedTool) and not offer.has_tool(tool.tool):
+            refusal = offer.missing.hides(tool.tool.origin)
+            raise UnknownToolError(f"{name}: {refusal}")
+
         if tool is None:
-            refusal = self.bridge.offer.missing.why_refused(name) if self._expose_modules else None
+            self._expect_in_profile(name, caller)
+            refusal = offer.missing.why_refused(name) if self._expose_modules else None
             if refusal is not None:
                 raise UnknownToolError(refusal)
             similar = did_you_mean(name, self._names(caller))
             raise UnknownToolError(
-                f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}"
+                f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name, caller)}"
             )
 
         return tool
+
+    def _expect_in_profile(self, name: str, caller: str) -> None:
+        """Raise `UnknownToolError` if a published idea exists that the caller's profile does not
+        have.
+        """
+        try:
+            self.bridge.store.publications.named(name, caller=caller)
+        except NotInProfileError as error:
+            raise UnknownToolError(str(error)) from None
+        except UnknownPublicationError:
+            pass
 
     def _may_come(self, name: str) -> bool:
         """Return whether a module that is not connected yet may have the tool. If a connected
@@ -456,19 +475,22 @@ class ToolCatalogue:
         views = self._running.module_views.module
         return None if views is None else self._by_tool.get((views, name))
 
-    def _how_to_call(self, name: str) -> str:
+    def _how_to_call(self, name: str, caller: str) -> str:
         """Explain how to call a tool that is not exposed."""
-        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
+        offer = self.bridge.offer.to(caller)
+        if any(name in (tool.name, tool.remote_name) for tool in offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         owners = [owner for owner in self.bridge.modules.names if name.startswith(f"{owner}_")]
         return (
             " search_tools finds the tools of all servers; run_plan calls "
-            f"them.{self.bridge.offer.missing.sentences(owners)}"
+            f"them.{offer.missing.sentences(owners)}"
         )
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
-        return [*OWN_NAMES, *self._exposed, *(publication.name for publication in page.items)]
+        offer = self.bridge.offer.to(caller)
+        exposed = [name for name, entry in self._exposed.items() if offer.has_tool(entry.tool)]
+        return [*OWN_NAMES, *exposed, *(publication.name for publication in page.items)]
 
     def _publication(self, name: str) -> PublishedTool | None:
         if self.bridge.store.publications.catalogue_version() != self._version:
@@ -520,9 +542,13 @@ class ToolCatalogue:
         self._keep_names(self._new_names)
         tools: list[dict[str, Any]] = []
         room = PAGE_BYTES
-        for place, tool in self._from(
-            cursor or "fixed:0", caller, self._as_sent if as_sent else self._fixed
-        ):
+        offer = self.bridge.offer.to(caller)
+        exposed = [
+            tool.as_sent if as_sent else tool.definition
+            for tool in self._visible
+            if offer.has_tool(tool.tool)
+        ]
+        for place, tool in self._from(cursor or "own:0", caller, exposed):
             room -= len(encode(tool))
             if tools and (room < 0 or len(tools) == PAGE):
                 return tools, place
@@ -531,34 +557,51 @@ class ToolCatalogue:
         return tools, None
 
     def _from(
-        self, cursor: str, caller: str, fixed: list[dict[str, Any]]
+        self, cursor: str, caller: str, exposed: list[dict[str, Any]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the definitions after a cursor, each with its own cursor.
 
-        A cursor is `fixed:N` among the own and exposed tools. Among the published ideas it is
-        `ideas:NAME`, which continues after that name, or `used:N` if there are too many ideas to
-        list all of them.
+        Own tools come first, then published ideas, then exposed tools, because several clients read
+        only the first page. A cursor is `own:N` among the own tools and `exposed:N` among the
+        exposed ones. Among the published ideas it is `ideas:NAME`, which continues after that name,
+        or `used:N` if there are too many ideas to list all of them.
         """
-        publications = self.bridge.store.publications
         kind, _, place = cursor.partition(":")
         number = int(place) if place.isascii() and place.isdigit() else None
-        if kind == "fixed" and number is not None and number <= len(fixed):
-            yield from ((f"fixed:{at}", fixed[at]) for at in range(number, len(fixed)))
-            kind = "ideas"
-            place = ""
-        elif kind != "ideas" and (kind != "used" or number is None):
+        lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
+        if kind != "ideas" and (number is None or number > lengths.get(kind, -1)):
             raise CursorSyntaxError(
                 f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came"
             )
 
+        if kind == "own":
+            for at in range(number or 0, len(self._own)):
+                yield f"own:{at}", self._own[at]
+            kind = "ideas"
+            place = ""
+
+        if kind == "exposed":
+            first = number or 0
+        else:
+            yield from self._ideas_from(kind, place, caller)
+            first = 0
+
+        for at in range(first, len(exposed)):
+            yield f"exposed:{at}", exposed[at]
+
+    def _ideas_from(
+        self, kind: str, place: str, caller: str
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the definitions of the published ideas after a cursor, each with its own cursor."""
+        publications = self.bridge.store.publications
         if kind == "ideas" and not place and publications.count(caller=caller) > self._most:
             kind = "used"
-            number = 0
+            place = "0"
 
         if kind == "used":
             self._note_uses()
             most_used = self._most_used(caller)
-            for at in range(number or 0, len(most_used)):
+            for at in range(int(place), len(most_used)):
                 yield f"used:{at}", self._definition(most_used[at])
             return
 
@@ -566,7 +609,7 @@ class ToolCatalogue:
         while following is not None:
             # One entry more than fits on a page, to find the definition with which the next page
             # begins.
-            page = publications.page(PAGE + 1, following or None, caller=caller)
+            page = publications.page(_READ + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):
                     yield f"ideas:{following}", self._definition(publication)
@@ -575,7 +618,7 @@ class ToolCatalogue:
 
     def lists_ideas(self, caller: str) -> bool:
         """Return whether a caller's list contains published ideas."""
-        return next(self._from("ideas:", caller, []), None) is not None
+        return next(self._ideas_from("ideas", "", caller), None) is not None
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
         """Return whether a published idea is missing from a caller's list only because the list is
@@ -619,8 +662,7 @@ class ToolCatalogue:
         """
         if not self._is_served(publication):
             return False
-        lacking = self.bridge.offer.missing.lacking
-        return why_not_here(self.bridge.store, publication, caller, lacking) is None
+        return self.bridge.why_not_here(publication, caller=caller) is None
 
     def _is_served(self, publication: Publication) -> bool:
         """Return whether a published idea can be called by its name, because no own tool and no

@@ -10,9 +10,9 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line_of
-from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
@@ -57,7 +57,7 @@ class Finding:
     def __init__(self, bridge: Bridge, record: DirectCalls, search: ToolSearch) -> None:
         self._bridge = bridge
         self._record = record
-        self._search = search
+        self._searches = {"": search}
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
@@ -72,7 +72,8 @@ class Finding:
             UnknownFilterError: `module` is not a configured server.
         """
         module = arguments.get("module")
-        self._expect_server(module)
+        offer = self._bridge.offer.to(request.caller)
+        self._expect_server(module, offer)
         words = cast("str | list[str]", arguments["words"])
         if isinstance(words, str):
             questions = [words]
@@ -88,17 +89,18 @@ class Finding:
             # Ideas take up to half of the places.
             ideas = self._ideas_for(questions, share // 2, caller)
 
-        await self._wait_for_tools(questions, module)
+        search = self._search_in(offer)
+        await self._wait_for_tools(questions, module, offer)
         if len(questions) == 1:
             share -= len(ideas)
 
-        tools, fitting = self._tools_for(questions, share, module, weak="limit" in arguments)
+        tools, fitting = self._tools_for(questions, share, module, offer, weak="limit" in arguments)
         names = {question.strip() for question in questions}
         entries: list[JSONObject] = []
         tool_lines: list[str] = []
         bytes_left = _ROOM
         for hit in (*tools, *ideas.values()):
-            entry, line = self._describe(hit, names, caller)
+            entry, line = self._describe(hit, names, caller, search)
             bytes_left -= len(encode(entry))
             if bytes_left < 0:
                 break
@@ -108,10 +110,21 @@ class Finding:
         # Only the ideas in the answer are counted, because the store returns no more of them than
         # requested.
         count = fitting + max(0, len(entries) - len(tools))
-        return self._search_answer(entries, tool_lines, count, names, module)
+        return self._search_answer(entries, tool_lines, count, names, module, offer)
+
+    def _search_in(self, offer: Offer) -> ToolSearch:
+        """Return the index of the tools of an offer. Each profile has its own."""
+        name = "" if offer.profile is None else offer.profile.name
+        return self._searches.setdefault(name, ToolSearch())
 
     def _tools_for(
-        self, questions: Sequence[str], most: int, module: str | None, *, weak: bool
+        self,
+        questions: Sequence[str],
+        most: int,
+        module: str | None,
+        offer: Offer,
+        *,
+        weak: bool,
     ) -> tuple[list[Tool], int]:
         """Return the tools that fit the questions best, at most `most` per question, and how many
         tools fit: the largest number for any one question, but at least the number of returned
@@ -120,9 +133,7 @@ class Finding:
         tools: dict[ToolKey, Tool] = {}
         count = 0
         for words in questions:
-            best, fitting = self._search.find(
-                self._bridge.offer.known, words, most, module, weak=weak
-            )
+            best, fitting = self._search_in(offer).find(offer.known, words, most, module, weak=weak)
             tools |= {tool.origin: tool for tool in best}
             count = max(count, fitting)
 
@@ -135,16 +146,17 @@ class Finding:
         count: int,
         names: set[str],
         module: str | None,
+        offer: Offer,
     ) -> ToolAnswer:
         """Return the answer to a search: the tools, how many fit, and the servers whose tools are
         missing.
         """
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
-        away = self._away(module)
+        away = self._away(module, offer)
         if away:
             result["unavailable"] = list[JSON](away)
 
-        refused = self._refused(names, module)
+        refused = self._refused(names, module, offer)
         if refused:
             result["refused"] = list[JSON](refused)
 
@@ -179,21 +191,26 @@ class Finding:
 
         return answer(result, "\n".join(lines))
 
-    def _expect_server(self, module: str | None) -> None:
-        """Raise `UnknownFilterError` if the search names a server that is not configured."""
+    def _expect_server(self, module: str | None, offer: Offer) -> None:
+        """Raise `UnknownFilterError` if the search names a server that is not configured, or that
+        the profile does not have.
+        """
         modules = self._bridge.modules
-        if module is None or module in modules:
+        if module is None or (module in modules and offer.has_server(module)):
             return
+        if module in modules and offer.profile is not None:
+            raise UnknownFilterError(f"module: {offer.profile.refusal('server', module)}")
 
-        if modules.names:
-            configured = f" Known: {', '.join(modules.names)[:300]}."
+        names = [name for name in modules.names if offer.has_server(name)]
+        if names:
+            configured = f" Known: {', '.join(names)[:300]}."
         else:
             configured = " None is configured."
 
         raise UnknownFilterError(
             "module: unknown server "
-            f"{module[:64]!r}.{did_you_mean(module, modules.names)}{configured}"
-            f"{self._bridge.offer.missing.sentences()}"
+            f"{module[:64]!r}.{did_you_mean(module, names)}{configured}"
+            f"{offer.missing.sentences()}"
         )
 
     def _ideas_for(
@@ -210,14 +227,17 @@ class Finding:
 
         return ideas
 
-    async def _wait_for_tools(self, questions: Sequence[str], module: str | None) -> None:
+    async def _wait_for_tools(
+        self, questions: Sequence[str], module: str | None, offer: Offer
+    ) -> None:
         """Wait for connecting modules, as `search_tools` describes."""
         modules = self._bridge.modules
         if await modules.known(0, module):
             return
 
-        tools = self._bridge.offer.known
-        if module is None and all(self._search.fits(tools, words) for words in questions):
+        tools = offer.known
+        search = self._search_in(offer)
+        if module is None and all(search.fits(tools, words) for words in questions):
             return
 
         if module is None:
@@ -227,7 +247,7 @@ class Finding:
         await modules.known(seconds, module)
 
     def _describe(
-        self, hit: Tool | Publication, searched_names: set[str], caller: str
+        self, hit: Tool | Publication, searched_names: set[str], caller: str, search: ToolSearch
     ) -> tuple[JSONObject, str]:
         """Describe a tool or a published idea, as JSON and as text: in full if a question is its
         name, otherwise by its signature and the first line of its description.
@@ -237,13 +257,13 @@ class Finding:
         lack: str | None = None
         if isinstance(hit, Tool):
             tool = hit
-            names = self._search.names
+            names = search.names
             observed = self._bridge.observed(tool, caller=caller)
-            looks_like = self._search.look_alikes.get(tool.origin)
+            looks_like = search.look_alikes.get(tool.origin)
         else:
             tool = _idea_tool(hit)
             names = ProgramNames([tool])
-            lack = self._why_not_here(hit, caller)
+            lack = self._bridge.why_not_here(hit, caller=caller)
 
         entry: JSONObject = {"name": tool.name}
         if tool.module is not None:
@@ -277,15 +297,18 @@ class Finding:
 
         return entry, text
 
-    def _why_not_here(self, publication: Publication, caller: str) -> str | None:
-        lacking = self._bridge.offer.missing.lacking
-        return why_not_here(self._bridge.store, publication, caller, lacking)
-
-    def _refused(self, names: set[str], module: str | None) -> list[JSONObject]:
+    def _refused(self, names: set[str], module: str | None, offer: Offer) -> list[JSONObject]:
         """Return the tools with these names that modules list but that cannot be called, and
         why.
         """
         refused: list[JSONObject] = []
+        if offer.profile is not None:
+            for name in sorted(names):
+                why = offer.missing.why_refused(name, module)
+                if why is not None:
+                    refused.append({"tool": name, "why": why})
+            return refused[:_QUESTIONS]
+
         for owner in self._bridge.modules.names if module is None else [module]:
             owner_module = self._bridge.modules[owner]
             for name in owner_module.refused:
@@ -306,13 +329,15 @@ class Finding:
             if status.name in modules and status.state == "idle" and status.listed_at
         ]
 
-    def _away(self, module: str | None) -> list[JSONObject]:
+    def _away(self, module: str | None, offer: Offer) -> list[JSONObject]:
         """Return the servers (or only the searched one) that have failed or whose tools are
         unknown, and why.
         """
-        listed_modules = {tool.module for tool in self._bridge.offer.known}
+        listed_modules = {tool.module for tool in offer.known}
         away: list[JSONObject] = []
         for status in self._bridge.modules.away():
+            if not offer.has_server(status.name):
+                continue
             if module not in (None, status.name) or (
                 status.state not in ("failed", "unusable") and status.name in listed_modules
             ):
@@ -368,7 +393,7 @@ class Finding:
         lacks = {
             publication.name: lack
             for publication in published
-            if (lack := self._why_not_here(publication, caller)) is not None
+            if (lack := self._bridge.why_not_here(publication, caller=caller)) is not None
         }
         if lacks:
             entry["cannot_be_called"] = dict[str, JSON](lacks)

@@ -238,6 +238,11 @@ class Offerings:
             return False
         return True
 
+    def _names_for(self, caller: str) -> list[str]:
+        """Return the exposed modules that the caller's profile has."""
+        offer = self._bridge.offer.to(caller)
+        return [name for name in self._names if offer.has_server(name)]
+
     def _place(self, module: str, kind: Kind, caller: str) -> _Place:
         """Return the key of a list. If each user signs in to the module, each user has a list of
         their own.
@@ -250,7 +255,8 @@ class Offerings:
         configuration.
         """
         readings: list[_Reading] = []
-        for name in self._names:
+        names = self._names_for(caller)
+        for name in names:
             place = self._place(name, kind, caller)
             reading = self._readings.get(place)
             if reading is None:
@@ -263,7 +269,7 @@ class Offerings:
             await self._wait_for(reading)
         return [
             (name, entry)
-            for name in self._names
+            for name in names
             for entry in self._views.entries(
                 name, self._last.get(self._place(name, kind, caller), [])
             )
@@ -409,7 +415,7 @@ class Offerings:
         if module is None:
             refusal = (
                 f"unknown resource {uri[:120]!r}: no server lists it, and no idea has this name "
-                f"(idea://NAME).{self._bridge.offer.missing.sentences()}"
+                f"(idea://NAME).{self._bridge.offer.to(caller_of(context)).missing.sentences()}"
             )
             raise MCPError(types.INVALID_PARAMS, refusal, {"uri": uri})
 
@@ -423,18 +429,19 @@ class Offerings:
         all. So no module can take over a resource of a module before it.
         """
         modules = self._bridge.modules
+        names = self._names_for(caller)
         if is_view_uri(uri):
             # A module's views are read only from the allowed module. ideabridge's own views are not
             # read from any module.
             allowed = self._views.module
-            if allowed is not None and self._views.serves(allowed, uri):
+            if allowed in names and self._views.serves(allowed, uri):
                 return modules[allowed]
             return None
 
-        if (only := self._only_one()) is not None:
+        if (only := self._only_one(names)) is not None:
             return only
 
-        for name in self._names:
+        for name in names:
             claims = self._claims(name, uri, caller)
             if claims is None:
                 break
@@ -443,7 +450,7 @@ class Offerings:
 
         resources = await self._all("resources", caller)
         templates = await self._all("templates", caller)
-        for name in self._names:
+        for name in names:
             if self._claims(name, uri, caller):
                 return modules[name]
 
@@ -456,9 +463,9 @@ class Offerings:
         }
         linked = self._relaying.module_that_named(uri, caller)
         is_of_another = len(same) == 1 and linked not in same and scheme not in _COMMON_SCHEMES
-        if linked in self._names and not is_of_another:
+        if linked in names and not is_of_another:
             return modules[linked]
-        return modules[same.pop()] if len(same) == 1 else self._only_one()
+        return modules[same.pop()] if len(same) == 1 else self._only_one(names)
 
     def _claims(self, name: str, uri: str, caller: str) -> bool | None:
         """Return whether a module lists a resource or has a template for it, or None if its lists
@@ -475,11 +482,11 @@ class Offerings:
             for entry in self._views.entries(name, templates)
         )
 
-    def _only_one(self) -> Module | None:
-        """Return the only module with resources. Return None if several modules have some, or may
-        have some because one of them is not connected.
+    def _only_one(self, names: list[str]) -> Module | None:
+        """Return the only one of these modules that has resources. Return None if several modules
+        have some, or may have some because one of them is not connected.
         """
-        modules = [self._bridge.modules[name] for name in self._names]
+        modules = [self._bridge.modules[name] for name in names]
         candidates = [module for module in modules if module.has_resources]
         known_states = ("idle", "up", "disabled")
         if len(candidates) == 1 and all(module.state in known_states for module in modules):

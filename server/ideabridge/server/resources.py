@@ -142,7 +142,8 @@ class IdeaResources:
         if match is None:
             raise _refusal(
                 f"unknown resource {uri[:120]!r}: expected idea://NAME or "
-                f"idea://NAME/VERSION.{self._bridge.offer.missing.sentences()}"
+                "idea://NAME/VERSION."
+                f"{self._bridge.offer.to(caller_of(context)).missing.sentences()}"
             )
 
         name = match[1]
@@ -252,7 +253,8 @@ class IdeaPrompts:
                 params.name, caller=caller_of(context)
             )
         except UnknownPublicationError as error:
-            problem = f"{error}.{self._bridge.offer.missing.sentences()}"
+            missing = self._bridge.offer.to(caller_of(context)).missing
+            problem = f"{error}.{missing.sentences()}"
             raise _refusal(f"unknown prompt {params.name[:64]!r}: {problem}") from None
 
         words = self._words(publication, caller_of(context))

@@ -34,6 +34,7 @@ from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.driving.queue import Role
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
+from ideabridge.bridge.profiles import Profiles
 from ideabridge.bridge.secrets import clean_logs
 from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
 from ideabridge.bridge.store.owner_links import OwnerLinks
@@ -270,6 +271,10 @@ async def serve_stdio(
             line for each request.
         read: reads the configuration again after its files have changed, or None to use it as it is
             until the end.
+
+    Raises:
+        ProfileError: the profile that the configuration restricts everything to does not exist, or
+            cannot be used.
     """
     with request_log(log_level) as observers:
         manner = _Manner(on_status, commands, log_level, read)
@@ -393,6 +398,8 @@ async def serve_http(
             the address; a configuration file that is not used would have let fewer people in; or a
             package for metrics is not installed.
         StoreError: the store cannot be opened.
+        ProfileError: a profile that the server restricts callers to does not exist, or cannot be
+            used.
     """
     from ideabridge.server.transports.http import application, bind_socket, http_server, url_of
 
@@ -453,16 +460,26 @@ def _credentials(configuration: Configuration, store: Store, token: str | None) 
 
     Raises:
         ServeError: a configuration file that is not used would have let fewer people in.
+        ProfileError: the profile of all callers, or of an identity provider's users, does not
+            exist, or cannot be used.
     """
     from ideabridge.server.transports.http import ServeError
+
+    profiles = Profiles(configuration)
+    if configuration.restricted_to is not None:
+        profiles.named(configuration.restricted_to)
 
     provider = None
     if configuration.auth is not None:
         from ideabridge.server.transports.identity import IdentityProvider
 
         provider = IdentityProvider(configuration.auth)
+        if configuration.auth.profile is not None:
+            profiles.named(configuration.auth.profile)
 
-    credentials = Credentials(store, token=token, provider=provider)
+    credentials = Credentials(
+        store, token=token, provider=provider, profile=configuration.restricted_to
+    )
     refusal = configuration.opened_by(needs_token=credentials.are_required)
     if refusal is not None:
         raise ServeError(refusal)
@@ -494,7 +511,7 @@ def _gate(
 
     configuration = front.running.bridge.configuration
     return Gate(
-        TokenDoor(app, credentials, _metadata(configuration, url)),
+        TokenDoor(app, credentials, front.running.bridge.profiles, _metadata(configuration, url)),
         page,
         Health(front.running),
         names=host_names_of(http.host, http.hosts),

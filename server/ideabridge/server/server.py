@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Hashable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -19,12 +20,13 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import CursorError
+from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import PLAIN_HOSTS, STRUCTURED_HOSTS, ToolAnswer, refusal
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.callers import Context, caller_of, client_key
+from ideabridge.server.callers import Context, Serving, caller_of, client_key
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.extensions.apps import URI as VIEW_URI
@@ -104,12 +106,23 @@ class FrontServer(Server[Any]):
 
 
 class Front:
-    """Connects the SDK to an open bridge. The task group must outlive the server."""
+    """Connects the SDK to an open bridge. The task group must outlive the server.
+
+    Raises:
+        ProfileError: the profile that the configuration restricts everything to does not exist, or
+            cannot be used.
+    """
 
     def __init__(
         self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS
     ) -> None:
         self._bridge = bridge
+        self._serving = Serving()
+        if bridge.configuration.restricted_to is not None:
+            # This is the client on stdio. Over HTTP, the gate restricts each request.
+            profile = bridge.profiles.named(bridge.configuration.restricted_to)
+            self._serving = Serving(in_profile(profile.name, LOCAL))
+
         self.quotas = Quotas()
         self.secrets = bridge.secrets
         self.running = Running(bridge, group, commands)
@@ -147,6 +160,7 @@ class Front:
             NAME,
             version=version,
             title="ideabridge",
+            lifespan=self._lifespan,
             cache_hints={
                 "tools/list": hint,
                 "resources/list": hint,
@@ -196,18 +210,28 @@ class Front:
         server.middleware.append(self.running.boundary(NAME))
         return server
 
+    @asynccontextmanager
+    async def _lifespan(self, _server: Server[Any]) -> AsyncGenerator[Serving]:
+        yield self._serving
+
     def _instructions(self, caller: str) -> str:
         """Return the instructions of this server and of the modules whose tools hosts see, as far
         as they are known so far.
         """
         configuration = self._bridge.configuration
+        offer = self._bridge.offer.to(caller)
         parts = [f"{self._behind(caller)} {_USE}"]
+        if offer.profile is not None:
+            parts[0] += (
+                f" This session has the part of them that profile {offer.profile.name!r} has."
+            )
+
         for sentence in configuration.unused_files:
             parts[0] += f" {self._bridge.secrets.mask(sentence)}"
 
         room = MOST_INSTRUCTIONS
         for name in self._bridge.modules.names:
-            if configuration.exposes(name):
+            if configuration.exposes(name) and offer.has_server(name):
                 text = visible(self._bridge.modules[name].instructions).strip()
             else:
                 text = ""
@@ -221,11 +245,15 @@ class Front:
 
     def _behind(self, caller: str) -> str:
         """Describe in a sentence what is behind this server for a caller."""
+        offer = self._bridge.offer.to(caller)
         has_servers = any(
-            not module.disabled for module in self._bridge.configuration.modules.values()
+            not module.disabled and offer.has_server(name)
+            for name, module in self._bridge.configuration.modules.items()
         )
         built_in = builtin_toolbox()
-        has_tools = any(tool.name not in built_in for tool in self._bridge.toolbox)
+        has_tools = any(
+            tool.name not in built_in and offer.has_tool(tool) for tool in self._bridge.toolbox
+        )
         if has_servers and has_tools:
             return "The MCP servers and own tools of the user are behind this one."
         if has_servers:

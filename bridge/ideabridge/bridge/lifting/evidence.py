@@ -48,7 +48,7 @@ from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.users import LOCAL, owner_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import show
 
@@ -353,7 +353,9 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         PublicationError, ExplanationError: the run or the plan cannot be read.
     """
     stored = store.runs.get(run_id)
-    if stored is None or stored.status != "done" or stored.caller != (published.owner or LOCAL):
+    if stored is None or stored.status != "done":
+        return None
+    if owner_of(stored.caller) != (published.owner or LOCAL):
         return None
 
     explained = explained_in(published.plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Generator
+from collections.abc import Callable, Collection, Container, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,10 +12,11 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.modules.errors import ToolNotAllowedError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.profiles import Profile
 from ideabridge.bridge.programs.names import identifier
 from ideabridge.bridge.programs.sandbox import AbsentServers
 from ideabridge.tools.names import shown_name
-from ideabridge.tools.tool import ToolKey
+from ideabridge.tools.tool import Tool, ToolKey
 
 _AWAY: Final = 600
 """Maximum length, in characters, of the reasons why modules are not up, in an error about an
@@ -34,12 +35,24 @@ class MissingTools:
             ignored.
         modules: know the state of each module.
         own: the names of the tools of this process.
+        profile: the profile whose offer it is, or None. Servers that it does not have are never
+            named, unless a call names them.
+        hidden: returns the known tools that the profile does not have.
     """
 
-    def __init__(self, configuration: Configuration, modules: Modules, own: Container[str]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        modules: Modules,
+        own: Container[str],
+        profile: Profile | None = None,
+        hidden: Callable[[], Iterable[Tool]] = list,
+    ) -> None:
         self._configuration = configuration
         self._modules = modules
         self._own = own
+        self._profile = profile
+        self._hidden = hidden
 
     def follow(self, configuration: Configuration) -> None:
         """Use another configuration of the same process."""
@@ -64,7 +77,8 @@ class MissingTools:
         """
         reasons: list[str] = []
         left = _AWAY
-        for status in sorted(self._modules.away(), key=lambda status: status.name not in named):
+        away = [status for status in self._modules.away() if self._has_server(status.name)]
+        for status in sorted(away, key=lambda status: status.name not in named):
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
@@ -80,7 +94,47 @@ class MissingTools:
         """Return what a call of a tool lacks here, whichever modules are up; see the function
         `lacking`.
         """
-        return lacking(self._configuration, key, self._own)
+        lack = lacking(self._configuration, key, self._own)
+        hidden = self._hidden_part(key[1], key[0])
+        if lack is not None or hidden is None or self._profile is None:
+            return lack
+        return self._profile.lack(*hidden)
+
+    def hides(self, key: ToolKey) -> str | None:
+        """Return why the profile does not have a tool, or None if it has it or there is no
+        profile.
+        """
+        hidden = self._hidden_part(key[1], key[0])
+        if hidden is None or self._profile is None:
+            return None
+        return self._profile.refusal(*hidden)
+
+    def _has_server(self, name: str) -> bool:
+        return self._profile is None or self._profile.admits_server(name)
+
+    def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
+        """Return what the profile lacks of a tool that exists, as its kind and its name. Return
+        None if the profile has the tool.
+
+        Args:
+            name: the name of the tool.
+            module: its module, or None for this process.
+        """
+        profile = self._profile
+        if profile is None:
+            return None
+        if module is not None and module in self._modules and not profile.admits_server(module):
+            return "server", module
+
+        for tool in self._hidden():
+            names = (tool.name, tool.name_in_module)
+            if tool.module == module and name in names:
+                return "tool", tool.label
+
+        if module is not None and module in self._modules and not profile.admits(module, name):
+            # Its server has not listed its tools yet.
+            return "tool", f"{module}.{name}"
+        return None
 
     def why_away(self, module: str) -> str | None:
         """Return a sentence that says why a configured module is not up, has not listed its tools
@@ -88,6 +142,8 @@ class MissingTools:
         """
         if module not in self._modules:
             return None
+        if self._profile is not None and not self._profile.admits_server(module):
+            return self._profile.refusal("server", module)
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
@@ -95,7 +151,7 @@ class MissingTools:
         servers: dict[str, str] = {}
         for name in self._modules.names:
             why = self.why_away(name)
-            if why is not None and not self._modules[name].tools:
+            if why is not None and not (self._has_server(name) and self._modules[name].tools):
                 servers[identifier(name)] = why
                 servers[name] = why
         return AbsentServers(servers, self.sentences())
@@ -116,6 +172,10 @@ class MissingTools:
         if module not in self._modules:
             return None
 
+        hidden = self.hides((module, name))
+        if hidden is not None:
+            return hidden
+
         why = self._modules[module].why_without(name)
         if isinstance(why, ToolNotAllowedError):
             return str(why)
@@ -125,8 +185,23 @@ class MissingTools:
             return away
         return str(why)
 
+    def why_hidden(self, name: str) -> str | None:
+        """Return why the profile does not have a tool of this name, whichever server has it. Return
+        None if no tool that it does not have has this name.
+        """
+        for tool in self._hidden():
+            if name in (tool.name, tool.label, f"{tool.module}.{tool.name}") and self._profile:
+                return self._profile.refusal("tool", name)
+        return None
+
     def _why_refused_anywhere(self, name: str) -> str | None:
+        hidden = self.why_hidden(name)
+        if hidden is not None:
+            return hidden
+
         for owner in self._modules.names:
+            if not self._has_server(owner):
+                continue
             module = self._modules[owner]
             names = (name, name.removeprefix(f"{owner}_"))
             for refused in module.refused:
@@ -154,6 +229,19 @@ class MissingTools:
             raise PlanError("\n".join([text, *lines])) from None
 
     def _refused_among(self, words: set[str], name: str) -> list[str]:
+        if self._profile is not None and not self._profile.admits_server(name):
+            return [self._profile.refusal("server", name)]
+
+        hidden = [
+            self._profile.refusal("tool", tool.label)
+            for tool in self._hidden()
+            if self._profile is not None
+            and tool.module == name
+            and {tool.name_in_module, identifier(tool.name_in_module)} & words
+        ]
+        if hidden:
+            return hidden
+
         module = self._modules[name]
         if module.state == "disabled":
             return [f"server {name!r} is disabled in the configuration"]

@@ -7,6 +7,8 @@ was last up, so that names do not depend on which modules are up.
 The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
 program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
 explains why a tool is not here.
+
+`Offer.to` returns the offer that a caller's profile has. Everything that takes a caller uses it.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.policy import allows_by_name
+from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.offer.defined_tools import passing
 from ideabridge.bridge.offer.missing_tools import MissingTools
 from ideabridge.bridge.offer.named_tools import NamedTools, name_tools
+from ideabridge.bridge.profiles import Profile, Profiles
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
@@ -81,10 +85,12 @@ class Offer:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
         idea_names: returns the names of the ideas published to a caller, most used first.
         configuration: tells whether rules allow tools by name alone (see `know_names`), and whether
-            a project file is being ignored.
+            a project file is being ignored. Its profiles restrict callers.
+        whole: the offer that this one is a part of, if it is that of a profile.
+        profile: the profile, or None for everything.
 
     Attributes:
-        modules, idea, idea_names, configuration: the arguments.
+        modules, idea, idea_names, configuration, profile: the arguments.
         missing: explains why tools are not here.
     """
 
@@ -95,27 +101,38 @@ class Offer:
         idea: Callable[[str, str], Tool | None],
         idea_names: Callable[[str], list[str]],
         configuration: Configuration,
+        whole: Offer | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.modules = modules
         self.idea = idea
         self.idea_names = idea_names
         self.configuration = configuration
-        self.missing = MissingTools(configuration, modules, toolbox)
+        self.profile = profile
+        self.missing = MissingTools(configuration, modules, toolbox, profile, self._hidden)
         self._toolbox = toolbox
+        self._whole = whole
+        self._profiles = Profiles(configuration)
+        self._of_profiles: dict[str, Offer] = {}
         self._by_name = allows_by_name(configuration.approval_setting)
         self._named: NamedTools | None = None
         self._real_catalogue: Catalogue | None = None
         self._catalogue: Catalogue | None = None
         self._known_catalogue: Catalogue | None = None
-        self._report_unoffered()
+        if whole is None:
+            self._report_unoffered()
 
     def follow(self, configuration: Configuration) -> None:
         """Use another configuration, after the toolbox and the modules have followed it."""
         self.configuration = configuration
         self.missing.follow(configuration)
         self._by_name = allows_by_name(configuration.approval_setting)
+        for offer in self._of_profiles.values():
+            offer.follow(configuration)
+
         self.forget()
-        self._report_unoffered()
+        if self._whole is None:
+            self._report_unoffered()
 
     def _report_unoffered(self) -> None:
         for tool in self._toolbox:
@@ -131,6 +148,70 @@ class Offer:
         self._real_catalogue = None
         self._catalogue = None
         self._known_catalogue = None
+        for offer in self._of_profiles.values():
+            offer.forget()
+
+    # -- profiles ----------------------------------------------------------------------------------
+
+    def to(self, caller: str) -> Offer:
+        """Return the part of this offer that a caller's profile has: this offer itself if the
+        caller has no profile.
+        """
+        if self._whole is not None:
+            return self._whole.to(caller)
+
+        profile = self._profiles.of(caller)
+        if profile is None:
+            return self
+
+        offer = self._of_profiles.get(profile.name)
+        if offer is None:
+            offer = Offer(
+                self._toolbox,
+                self.modules,
+                self.idea,
+                self.idea_names,
+                self.configuration,
+                whole=self,
+                profile=profile,
+            )
+            self._of_profiles[profile.name] = offer
+        return offer
+
+    def has_server(self, name: str) -> bool:
+        """Return whether this offer may have tools of a server."""
+        return self.profile is None or self.profile.admits_server(name)
+
+    def has_tool(self, tool: Tool) -> bool:
+        """Return whether this offer may have a tool."""
+        return self.profile is None or self.profile.admits_tool(tool)
+
+    def _hidden(self) -> list[Tool]:
+        """Return the known tools that the profile does not have."""
+        if self._whole is None:
+            return []
+        named = self._whole._all
+        return [tool for tool in (*named.shown, *named.hidden) if not self.has_tool(tool)]
+
+    @property
+    def activities(self) -> tuple[str, ...]:
+        """The names of the activities that calls may name in `_activity`."""
+        names = tuple(self._toolbox.activities)
+        if self.profile is None:
+            return names
+        return tuple(name for name in names if self.has_tool(self._tool_of_activity(name)))
+
+    def settings(self, settings: Settings) -> Settings:
+        """Return the settings of a run, or of a room in it, with the activities of the profile."""
+        if self.profile is None:
+            return settings
+        return dataclasses.replace(settings, activities=self.activities)
+
+    def _tool_of_activity(self, name: str) -> Tool:
+        """Return the tool whose code an activity is. If there is none, return one without hints, so
+        that calls ask a person.
+        """
+        return self._toolbox.tools.get(name) or Tool(name)
 
     # -- what is here ------------------------------------------------------------------------------
 
@@ -145,7 +226,18 @@ class Offer:
 
     @property
     def _all(self) -> NamedTools:
-        if self._named is None:
+        if self._named is not None:
+            return self._named
+
+        if self._whole is not None:
+            # The names are those of the whole offer, so a tool has the same name in every profile.
+            named = self._whole._all
+            self._named = NamedTools(
+                real=list(filter(self.has_tool, named.real)),
+                shown=list(filter(self.has_tool, named.shown)),
+                hidden=list(filter(self.has_tool, named.hidden)),
+            )
+        else:
             named = name_tools(self._toolbox, self.modules)
             self._named = dataclasses.replace(
                 named, real=self._with_targets(named.real), shown=self._with_targets(named.shown)
@@ -198,7 +290,7 @@ class Offer:
         """Return the present tools with these keys, each once and including rooms."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
-        present = self.real_catalogue.joined(rooms, ())
+        present = self.to(caller).real_catalogue.joined(rooms, ())
         tools: dict[ToolKey, Tool] = {}
         for key in keys:
             tool = present.get(key)
@@ -252,7 +344,7 @@ class Offer:
         for tool in self._toolbox:
             if tool.in_room:
                 target = self.idea(str(tool.module), caller)
-                if target is not None:
+                if target is not None and self.to(caller).has_tool(tool):
                     tools.append(passing(tool, target))
 
         return tools
@@ -273,7 +365,7 @@ class Offer:
         """
         own = {tool.name: self._completed(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
-        return self.compiled([*left, *own.values(), *more])
+        return self.to(caller).compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
         """Return a tool that a context defines, completed with the tool that answers its calls.
@@ -288,26 +380,28 @@ class Offer:
             return tool
         try:
             if tool.module is None:
-                return self._with_activity(tool, str(tool.activity))
+                return self._with_activity(tool, str(tool.activity), caller)
             if tool.in_room:
                 target = self.idea(tool.module, caller)
             else:
-                target = _remote_target(tool, self.catalogue)
+                target = _remote_target(tool, self.to(caller).catalogue)
             if target is None:
                 raise UnknownToolError(f"nothing is published to you as {quoted(tool.module)}")
             return passing(tool, target)
         except UnknownToolError as error:
             member = "_activity" if tool.module is None else "_module"
             raise PlanError(
-                f"tool {quoted(tool.name)}: {member}: {error}{self.missing.sentences()}"
+                f"tool {quoted(tool.name)}: {member}: {error}{self.to(caller).missing.sentences()}"
             ) from None
 
-    def _with_activity(self, tool: Tool, activity: str) -> Tool:
+    def _with_activity(self, tool: Tool, activity: str, caller: str) -> Tool:
         """Return a tool that passes its calls to an activity of the toolbox, with the hints of that
-        activity's tool. If the activity has no tool, there are no hints, so calls ask a person.
+        activity's tool.
         """
-        name = self._toolbox.activity(activity).name
-        code = self._toolbox.tools.get(name) or Tool(name)
+        code = self._tool_of_activity(self._toolbox.activity(activity).name)
+        profile = self.to(caller).profile
+        if profile is not None and not profile.admits_tool(code):
+            raise UnknownToolError(profile.refusal("tool", code.name))
         return dataclasses.replace(tool, annotations=code.annotations, passes_to=code)
 
     # -- waits -------------------------------------------------------------------------------------

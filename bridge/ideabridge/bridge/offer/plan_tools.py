@@ -36,7 +36,7 @@ class PlanTools:
     """
 
     def __init__(self, offer: Offer, plan: Plan, caller: str, *, published: bool = False) -> None:
-        self._offer = offer
+        self._offer = offer.to(caller)
         self._published = published
         self._plan = plan
         self._caller = caller
@@ -191,6 +191,7 @@ class PlanTools:
         for tool in modules.known_tools():
             if tool.module is not None and not modules[tool.module].listed:
                 away.setdefault(tool.module, set()).add(tool.name)
+        away = {module: names for module, names in away.items() if self._offer.has_server(module)}
 
         for place, call in self._places_unknown_to(catalogue):
             if call.module is not None:

@@ -19,6 +19,7 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
     """Return the names under which a program calls tools, once the modules that it names are up or
     have failed.
     """
+    offer = offer.to(caller)
     words = {*re.findall(r"\w+", program)}
     await offer.reach(
         name for name in offer.modules.names if name in words or identifier(name) in words

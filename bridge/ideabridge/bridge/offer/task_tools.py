@@ -49,7 +49,7 @@ class TaskTools:
         *,
         caller: str,
     ) -> None:
-        self._offer = offer
+        self._offer = offer.to(caller)
         self._chooses = patterns is not None
         self._patterns = list(patterns or ())
         self._defined = list(defined)
@@ -101,7 +101,13 @@ class TaskTools:
 
         names = [*(tool.name for tool in offer.known), *offer.idea_names(self._caller)]
         near = did_you_mean(self._patterns[0].removeprefix(IDEA), names)
-        return f"tools: nothing matches {shown}.{near}{offer.missing.sentences()}"
+        hidden = [
+            why
+            for pattern in self._patterns[:_SHOWN_PATTERNS]
+            if (why := offer.missing.why_hidden(pattern)) is not None
+        ]
+        reasons = f" {'; '.join(hidden)}." if hidden else ""
+        return f"tools: nothing matches {shown}.{near}{reasons}{offer.missing.sentences()}"
 
     def present(self) -> Catalogue:
         """Return the present tools whose names match the patterns, and those that the context

@@ -223,7 +223,7 @@ class ProgramRunner:
         problem: str | None = None
         if unchecked is not None:
             try:
-                problem = await self._sandbox.check(unchecked, setting)
+                problem = await self._sandbox.check(unchecked, setting, self._caller)
             except ProgramError as error:
                 problem = str(error)
 

@@ -269,10 +269,12 @@ def interpreter() -> str:
 class Sandbox:
     """The worker processes that run programs. The first one starts with the first program.
 
-    `absent` says why a module may be missing, for the error about an import.
+    `absent` says why a module may be missing for a caller, for the error about an import.
     """
 
-    def __init__(self, absent: Callable[[], AbsentServers] = AbsentServers) -> None:
+    def __init__(
+        self, absent: Callable[[str], AbsentServers] = lambda _caller: AbsentServers()
+    ) -> None:
         self._absent = absent
         self._pool: Monty | None = None
         self._lock = threading.Lock()
@@ -348,14 +350,14 @@ class Sandbox:
         if pool is not None:
             pool.__exit__(None, None, None)
 
-    async def check(self, program: str, setting: Setting) -> str | None:
-        """Return why a program is malformed, for example because of its syntax, unknown names or
-        wrong arguments. Return None if it is well formed.
+    async def check(self, program: str, setting: Setting, caller: str = "") -> str | None:
+        """Return why a program of a caller is malformed, for example because of its syntax, unknown
+        names or wrong arguments. Return None if it is well formed.
 
         The program runs up to its first call, which is not made.
         """
         # The check runs in a thread, because creating the types of 500 tools takes 30 ms.
-        absent = self._absent()
+        absent = self._absent(caller)
         problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
         )

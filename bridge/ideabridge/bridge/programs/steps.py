@@ -96,7 +96,13 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
 
 
 async def expect_sound(
-    sandbox: Sandbox, program: str, names: ProgramNames, arguments: JSONObject, place: str
+    sandbox: Sandbox,
+    program: str,
+    names: ProgramNames,
+    arguments: JSONObject,
+    place: str,
+    *,
+    caller: str,
 ) -> None:
     """Check a program before it runs.
 
@@ -106,6 +112,7 @@ async def expect_sound(
         names: the names of the tools that it may call.
         arguments: its input.
         place: the place of its call in the plan, for error messages.
+        caller: who runs it.
 
     Raises:
         PlanError: the program is malformed.
@@ -113,7 +120,7 @@ async def expect_sound(
     """
     values: JSONObject = {"input": arguments, "state": {}}
     setting = setting_of(names, values, time.time(), "")
-    problem = await sandbox.check(program, setting)
+    problem = await sandbox.check(program, setting, caller)
     if problem is not None:
         raise PlanError(f"{place}: {problem}")
 

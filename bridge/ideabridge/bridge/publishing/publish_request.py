@@ -14,7 +14,7 @@ from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisio
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.store.idea import ANSWERS, Answer
-from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.users import LOCAL, publisher_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 
@@ -73,7 +73,7 @@ class PublishRequest:
         """The owner of a new name, or None for the owner of the store, who publishes to
         everybody.
         """
-        return None if self.caller == LOCAL else self.caller
+        return publisher_of(self.caller)
 
     def digest_with(self, written: JSONObject) -> str:
         """Return a digest of the request. It is the same for all requests to publish the same

@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.context.written_call import written_calls
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.errors import (
     MeantToolError,
     ModulesAwayError,
@@ -131,7 +131,15 @@ from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
+from ideabridge.bridge.store.users import (
+    EVERYBODY,
+    LOCAL,
+    SEES_ALL,
+    Viewer,
+    owner_of,
+    publisher_of,
+    user_of,
+)
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -268,7 +276,7 @@ class Publisher:
         plan = offered_plan(read)
         check_guide(self.store, read)
         annotations = await self.check_plan(plan, name, caller, where="publication.plan")
-        owner = None if caller == LOCAL else caller
+        owner = publisher_of(caller)
 
         def keep() -> tuple[Publication | None, str, Publication]:
             with self.store.transaction():
@@ -349,6 +357,8 @@ class Publisher:
         offered = PlanTools(self.offer, plan, caller, published=True).present()
         written = written_calls(plan.calls)
         named = {call.tool for call in written if offered.look_up(call) is not None}
+        if self.offer.to(caller).profile is not None:
+            _expect_offered(written, offered, where)
         calls = written_calls(with_own_module(call, offered) for call in plan.calls)
         cycle = own_cycle(self.store, name, with_plain_ideas(calls, named))
         if cycle is not None:
@@ -384,6 +394,7 @@ class Publisher:
                 f"name: {name!r} is a name of ideabridge itself; choose another"
             )
 
+        self._expect_in_profile(name, caller)
         tools = [
             tool
             for tool in self.offer.known
@@ -413,6 +424,21 @@ class Publisher:
             raise PublicationError(
                 f"name: {name!r} is the name of {module}.{tool} for clients; choose another"
             )
+
+    def _expect_in_profile(self, name: str, caller: str) -> None:
+        """Raise `PublicationError` if the caller's profile does not have ideas of this name, or
+        not the idea that has this name.
+        """
+        profile = self.offer.to(caller).profile
+        if profile is None:
+            return
+
+        is_hidden = (
+            find_published(self.store, name, owner_of(caller)) is not None
+            and find_published(self.store, name, caller) is None
+        )
+        if is_hidden or not profile.admits_idea(name):
+            raise PublicationError(f"name: {profile.refusal('idea', name)}; choose another name")
 
     @property
     def _scope(self) -> str:
@@ -565,7 +591,8 @@ class Publisher:
         cycle = own_cycle(self.store, request.name, written_calls(calls))
         if cycle is not None:
             return catalogue, cycle
-        checked = check_pins(document, calls, catalogue, essences.get)
+        away = self.offer.to(request.caller).missing.why_away
+        checked = check_pins(document, calls, catalogue, essences.get, away)
         return catalogue, next(iter(checked.faults), None)
 
     async def _with_guide(
@@ -1075,3 +1102,15 @@ def _task_of(request: PublishRequest, outline: Outline) -> str:
     text = request.description or outline.description or f"Runs {request.name}"
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str) -> None:
+    """Raise `PublicationError` if a plan calls a tool that is not offered. A session in a profile
+    publishes no such plan, because a tool that comes later might not be in the profile.
+    """
+    for place, call in enumerate(calls):
+        if not call.has_result and offered.look_up(call) is None:
+            raise PublicationError(
+                f"{where}: calls[{place}]: the profile of this session has no tool "
+                f"{call.tool[:64]!r}"
+            )

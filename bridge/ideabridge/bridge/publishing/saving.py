@@ -51,7 +51,7 @@ from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Idea, NewPublication, Publication, StoredIdea
 from ideabridge.bridge.store.shapes import Need, tools_in
 from ideabridge.bridge.store.store import CAUTIOUS, Store
-from ideabridge.bridge.store.users import LOCAL, user_of
+from ideabridge.bridge.store.users import LOCAL, profile_of, publisher_of, user_of
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
@@ -108,10 +108,11 @@ class Saver:
         )
 
     async def _only_save(self, written: WrittenIdea, caller: str) -> SavedIdea:
-        if user_of(caller) is not None:
+        if user_of(caller) is not None or profile_of(caller) is not None:
             # Only the owner of the store would see such an idea.
             raise PublicationError(
-                "name: missing; an idea of a user of this server is published under a name"
+                "name: missing; an idea of a user of this server, or of a session in a profile, is "
+                "published under a name"
             )
         publisher = self.publisher
         return SavedIdea(
@@ -174,7 +175,7 @@ class Saver:
             annotations=prepared.annotations,
             plan=prepared.plan,
             recorded=recorded,
-            owner=None if caller == LOCAL else caller,
+            owner=publisher_of(caller),
         )
 
         def keep() -> tuple[Publication | None, Publication]:

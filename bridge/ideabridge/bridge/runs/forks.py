@@ -91,6 +91,7 @@ async def fork(
         settings = dataclasses.replace(
             settings, activities=Settings.from_json(began.settings).activities
         )
+        settings = runs.offer.to(caller).settings(settings)
         journal = await _begun_anew(runs, plan, settings, caller)
 
     first = journal[0]

@@ -13,7 +13,7 @@ from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.shapes import tools_in
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
 _NAMED: Final = 3
@@ -21,7 +21,7 @@ _NAMED: Final = 3
 
 
 def why_not_here(
-    store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
+    store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
     """Return why a published idea cannot be called here, no matter which modules are up, as in
     "needs the server 'git', which is not configured here". Return None if it can be called, at
@@ -46,7 +46,7 @@ def why_not_here(
 def _lacks(
     store: Store,
     publication: Publication,
-    caller: str,
+    caller: Viewer,
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:

@@ -48,11 +48,12 @@ from ideabridge.bridge.runs.starts import (
     start_solve,
     start_solve_by,
 )
-from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.errors import NotInProfileError, UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
 from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.shapes import need_of
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import (
     JSON,
     JSONObject,
@@ -193,6 +194,9 @@ class Ways:
     """Decides how calls of published ideas are answered, and creates the `Start` of each run that
     answers such a call.
 
+    If the caller's profile names ideas, a plan uses every tool that it was published with, because
+    a person chose its calls. A mind that solves an idea gets only the tools of the profile.
+
     `patiently` writes into the store; see `Writer.patiently`.
     """
 
@@ -229,10 +233,9 @@ class Ways:
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
 
-        # `auto` means the plan, if the publication has one.
-        planned = publication.answer in PLANNED or (
-            publication.answer == "auto" and publication.plan is not None
-        )
+        user = self._user_of_tools(publication, caller)
+        settings = self._offer.to(user).settings(settings)
+        planned = _is_planned(publication)
         publication = await self.pinned(publication, caller)
         guide = publication.guide
         if not planned:
@@ -249,11 +252,15 @@ class Ways:
             return _start_solving(publication, guide, context, catalogue, settings, choice)
 
         plan = plan_of(publication, arguments)
-        catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
+        catalogue = await PlanTools(self._offer, plan, user, published=True).catalogue()
         if read_pins(publication.plan) is None:
             self._expect_own_ideas(publication, plan, catalogue)
 
         self._expect(publication, publication.plan, plan.calls, catalogue)
+        if not all(self._offer.to(caller).has_tool(tool) for tool in catalogue.tools):
+            # The mind would see tools that the profile does not have.
+            guide = None
+
         if guide is not None:
             # The plan is the first answer. If it produces no output, a mind continues.
             context = [*before, *context_to_solve(guide, plan.input or {})]
@@ -268,6 +275,15 @@ class Ways:
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
+
+    def _user_of_tools(self, publication: Publication, caller: str) -> str:
+        """Return the caller whose tools an answer uses: the caller, without its profile if the
+        profile does not restrict the plans of ideas.
+        """
+        profile = self._offer.to(caller).profile
+        if profile is None or profile.ideas is None or not _is_planned(publication):
+            return caller
+        return owner_of(caller)
 
     async def _tools_to_solve(
         self,
@@ -302,7 +318,8 @@ class Ways:
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:
         """Return why a published idea cannot be called here; see the function `why_not_here`."""
-        return why_not_here(self._store, publication, caller, self._offer.missing.lacking)
+        user = self._user_of_tools(publication, caller)
+        return why_not_here(self._store, publication, user, self._offer.to(user).missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
         """Raise an error before any call of a plan runs, if the plan calls an idea that cannot be
@@ -320,6 +337,8 @@ class Ways:
                 publication = self._store.publications.named(
                     module.removeprefix(IDEA), caller=caller
                 )
+            except NotInProfileError as error:
+                raise MeantToolError(str(error)) from None
             except UnknownPublicationError:
                 # The check of the call reports an unknown publication.
                 continue
@@ -343,8 +362,10 @@ class Ways:
         publication pins its tools and stores the pins. The definitions come from the journal of the
         run from which the plan was lifted. Without this journal, they are the current definitions
         in the modules that the idea's schema names. If such a module is down, the publication
-        remains without pins until the next use.
+        remains without pins until the next use. The pins are the same for all callers, so the
+        caller's profile does not matter.
         """
+        caller = owner_of(caller)
         plan: JSONObject | None = publication.plan
         unpinned = plan or publication.guide
         if unpinned is None or read_pins(unpinned) is not None:
@@ -454,6 +475,15 @@ class Ways:
         """
         definition = self._store.tool_memory.definition
         return check_pins(pinned, calls, catalogue, definition, self._offer.missing.why_away)
+
+
+def _is_planned(publication: Publication) -> bool:
+    """Return whether a publication is answered by its plan first. `auto` means the plan, if there
+    is one.
+    """
+    return publication.answer in PLANNED or (
+        publication.answer == "auto" and publication.plan is not None
+    )
 
 
 def _start_solving(

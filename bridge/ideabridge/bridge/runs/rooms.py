@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -49,14 +49,16 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
 from ideabridge.bridge.store.run_record import ENDED
+from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import check_schema
-from ideabridge.tools.tool import PROGRAM_STEP
+from ideabridge.tools.tool import PROGRAM_STEP, Tool
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ideabridge.bridge.context.mind import Mind
+    from ideabridge.bridge.offer.offer import Offer
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
 
@@ -78,6 +80,7 @@ class _Runs(Protocol):
 
     group: TaskGroup
     store: Store
+    offer: Offer
     ways: Ways
     mind: Mind | None
 
@@ -157,9 +160,13 @@ class Rooms:
         settings = dataclasses.replace(
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
+        offer = self._runs.offer.to(run.caller)
+        settings = offer.settings(settings)
         if effect.call.room == "idea":
             name = effect.tool.name_in_module
-            publication = self._runs.store.publications.named(name, caller=run.caller)
+            # The run has this tool, so its profile allows the idea, or an idea that it allows calls
+            # it.
+            publication = self._runs.store.publications.named(name, caller=owner_of(run.caller))
             answer = await self._runs.ways.answer(
                 publication,
                 effect.parameters,
@@ -189,7 +196,7 @@ class Rooms:
                 choice,
             )
         else:
-            start = _start_clean_room(machine, effect, settings, choice)
+            start = _start_clean_room(machine, effect, settings, choice, offer.has_tool)
 
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
@@ -319,9 +326,15 @@ def _nesting(run: Run, effect: Execute) -> str:
 
 
 def _start_clean_room(
-    machine: Machine, effect: Execute, settings: Settings, choice: Choice
+    machine: Machine,
+    effect: Execute,
+    settings: Settings,
+    choice: Choice,
+    admits: Callable[[Tool], bool],
 ) -> Start:
-    """Return the start of `solve` in a clean room. It has no tools that its parent lacks."""
+    """Return the start of `solve` in a clean room. It has no tools that its parent lacks, and none
+    that its profile does not admit.
+    """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
     )
@@ -334,7 +347,8 @@ def _start_clean_room(
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
 
-    tools = chosen_tools(machine.offer.current.tools, patterns)
+    # The plan of an idea may have tools that the profile does not have. A mind must not get them.
+    tools = chosen_tools(filter(admits, machine.offer.current.tools), patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
 

@@ -99,6 +99,7 @@ from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
+from ideabridge.tools.tool import Tool
 
 T = TypeVar("T")
 
@@ -775,7 +776,11 @@ class Run:
         check_text("approval", approval)
         name, nested, rest = approval.partition("/")
         if not nested:
-            event = read_decision(self.machine, approval, decision, self._host.offer.catalogue)
+            offer = self._host.offer.to(self.caller)
+            event = read_decision(self.machine, approval, decision, offer.catalogue)
+            if isinstance(event, CallDecided) and event.decision == "edit":
+                self._expect_in_profile(event, offer)
+
             if decision.always and isinstance(event, CallDecided):
                 rule = self._new_rule(event)
                 event = dataclasses.replace(event, always=rule.id)
@@ -789,6 +794,17 @@ class Run:
             f"no approval {approval[:100]!r} is pending: the room that it "
             "belonged to has ended, or never existed"
         )
+
+    def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:
+        """Raise `DecisionError` if an edited call uses a tool that the profile of the run does not
+        have. The plan of an idea may call such a tool, but only as it was published.
+        """
+        tool = self.machine.history[edit.call].tool
+        if edit.tool is not None:
+            tool = Tool.from_json(edit.tool)
+        if offer.profile is not None and tool is not None and not offer.has_tool(tool):
+            refusal = offer.profile.refusal("tool", tool.label)
+            raise DecisionError(f"the edited call cannot run: {refusal}")
 
     # -- standing rules ----------------------------------------------------------------------------
 

@@ -119,11 +119,12 @@ from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of, user_of
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import IDEA
 
 logger: Final = logging.getLogger(__name__)
 
@@ -270,7 +271,7 @@ class Runs:
         self.standing_rules = standing_rules
         self.notices = notices
         self.executor = executor
-        self.sandbox = Sandbox(offer.missing.absent)
+        self.sandbox = Sandbox(lambda caller: offer.to(caller).missing.absent())
         self._handlers = handlers
         self._schemas = SchemaCache()
         # Journals that a thread has read, for runs that are about to be resumed.
@@ -389,8 +390,11 @@ class Runs:
             # Workers enforce a user's limit themselves: runs beyond it wait in the queue.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
+            owner = owner_of(caller)
             busy = sum(
-                1 for run in self._kept.values() if run.caller == caller and run.status == "running"
+                1
+                for run in self._kept.values()
+                if owner_of(run.caller) == owner and run.status == "running"
             )
             if busy >= self.users.runs:
                 raise LimitExceededError(
@@ -935,6 +939,11 @@ class Runs:
         tools = PlanTools(self.offer, plan, caller)
         catalogue = await tools.catalogue()
         tools.expect_callable(catalogue)
+        # An idea that the profile does not have is refused, and not reported as unknown.
+        unknown = [
+            call.tool for call in calls if call.module is None and catalogue.look_up(call) is None
+        ]
+        self.ways.expect_here((f"{IDEA}{name}" for name in unknown), caller)
         plain = (catalogue.look_up(call) for call in calls if call.module is None)
         ideas = (tool.module for tool in plain if tool is not None and tool.in_room)
         self.ways.expect_here(ideas, caller)
@@ -949,8 +958,8 @@ class Runs:
 
         for program, place in programs.items():
             description = f"calls[{place}].program"
-            with self.offer.missing.naming_refused(program):
-                await expect_sound(self.sandbox, program, names, {}, description)
+            with self.offer.to(caller).missing.naming_refused(program):
+                await expect_sound(self.sandbox, program, names, {}, description, caller=caller)
 
         return catalogue
 
@@ -975,7 +984,9 @@ class Runs:
         used = names.used_by(plan.program or "")
         tools = ProgramNames.of(used, names.listed)
         self.ways.expect_here((tool.module for tool in tools.listed), caller)
-        catalogue = catalogue_of_program(self.offer, tools, asks=ASK in (plan.program or ""))
+        catalogue = catalogue_of_program(
+            self.offer.to(caller), tools, asks=ASK in (plan.program or "")
+        )
         return start_program(plan, catalogue, settings, used, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
@@ -1014,8 +1025,10 @@ class Runs:
             names = ProgramNames.of(plan.names, catalogue.tools)
 
         program_input = plan.input or {}
-        with self.offer.missing.naming_refused(program):
-            await expect_sound(self.sandbox, program, names, program_input, "the program")
+        with self.offer.to(caller).missing.naming_refused(program):
+            await expect_sound(
+                self.sandbox, program, names, program_input, "the program", caller=caller
+            )
 
         return names
 
@@ -1141,7 +1154,7 @@ class Runs:
         if total > CALLER_MEMORY // 2:
             for run_id, run in list(self._kept.items()):
                 if (
-                    run.caller == caller
+                    owner_of(run.caller) == owner_of(caller)
                     and run.runner.kept_bytes is not own
                     and run.driver.epoch is None
                 ):
@@ -1154,7 +1167,7 @@ class Runs:
         runs = [
             run
             for run in self._kept.values()
-            if run.caller == caller and run.runner.kept_bytes is not own
+            if owner_of(run.caller) == owner_of(caller) and run.runner.kept_bytes is not own
         ]
         results = {id(run.runner.kept_bytes): run.runner.kept_bytes.memory for run in runs}
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)

@@ -82,7 +82,7 @@ _CHANGED: Final = (
     _table("session_calls", "id body"),
     _table("exposed_names", "scope name module tool", 2),
     _table("users", "name role state created issuer subject"),
-    _table("user_tokens", 'id "user" hash label created expires revoked used'),
+    _table("user_tokens", 'id "user" hash label created expires revoked used profile'),
 )
 """Tables whose rows may change, sorted so that each row refers only to rows copied before it."""
 

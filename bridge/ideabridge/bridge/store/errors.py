@@ -125,6 +125,10 @@ class UnknownPublicationError(StoreError):
     """No publication has this name, or this version of it."""
 
 
+class NotInProfileError(UnknownPublicationError):
+    """The publication exists, but the profile of the caller does not have it."""
+
+
 class NameTakenError(StoreError):
     """The name is published by another owner."""
 

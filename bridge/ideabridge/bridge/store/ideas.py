@@ -32,6 +32,7 @@ from ideabridge.bridge.store.errors import (
     PASSING,
     AmbiguousIdeaError,
     FilterError,
+    NotInProfileError,
     StoreCopyError,
     UnknownIdeaError,
     UnknownPublicationError,
@@ -52,7 +53,15 @@ from ideabridge.bridge.store.search import (
     widen,
 )
 from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, CallIndex, Place
-from ideabridge.bridge.store.users import SEES_ALL, Users, Viewer, user_of
+from ideabridge.bridge.store.users import (
+    OWN_RUN,
+    SEES_ALL,
+    Users,
+    Viewer,
+    profile_of,
+    sees_run_of,
+    user_of,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
 
@@ -357,7 +366,7 @@ class Ideas:
     def _last_of_run(self, run: str, caller: Viewer) -> int | None:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
-        if owner is not None and caller not in (SEES_ALL, owner[0]):
+        if owner is not None and not sees_run_of(caller, owner[0]):
             # The caller may see the idea because of one of its own runs, so it must not learn of
             # this run.
             return None
@@ -379,11 +388,13 @@ class Ideas:
         name = ref
         with contextlib.suppress(UnknownPublicationError):
             name, version = read_named(ref)
-            if version is not None:
-                # The existing versions are a better hint than similar names.
-                try:
-                    self._publications.get(name, version, caller=caller)
-                except UnknownPublicationError as error:
+            try:
+                self._publications.get(name, version, caller=caller)
+            except NotInProfileError as error:
+                return UnknownIdeaError(str(error))
+            except UnknownPublicationError as error:
+                if version is not None:
+                    # The existing versions are a better hint than similar names.
                     return UnknownIdeaError(str(error))
 
         with self._database.guard:
@@ -443,7 +454,7 @@ class Ideas:
         ).fetchall()
         if not owners:
             return user_of(caller) is None or self._users.manages(caller)
-        return any(owner == caller for (owner,) in owners)
+        return any(sees_run_of(caller, owner) for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
         """Return the context that an idea's run began with, or None if the run's journal is not in
@@ -474,15 +485,15 @@ class Ideas:
         owner = self._database.execute(
             "SELECT caller FROM runs WHERE id = ?", (first.run,)
         ).fetchone()
-        if owner is None or owner[0] == caller:
+        if owner is None or sees_run_of(caller, owner[0]):
             return first
 
         row = self._database.execute(
-            "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint "
+            "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint "  # noqa: S608
             "FROM occurrences "
-            "JOIN runs ON runs.id = occurrences.run WHERE occurrences.idea = ? AND runs.caller = ? "
+            f"JOIN runs ON runs.id = occurrences.run WHERE occurrences.idea = ?2 AND {OWN_RUN} "
             "ORDER BY runs.number, occurrences.step LIMIT 1",
-            (number, caller),
+            (caller, number),
         ).fetchone()
         if row is not None:
             return read_meta(*row)
@@ -708,7 +719,9 @@ class Ideas:
         """
         if caller is SEES_ALL or not numbers:
             return numbers
-        imported = user_of(caller) is None or self._users.manages(caller)
+        imported = self._users.manages(caller) or (
+            user_of(caller) is None and profile_of(caller) is None
+        )
         visible = self._publications.ideas_seen(numbers, caller, imported=imported)
         return [number for number in numbers if number in visible]
 

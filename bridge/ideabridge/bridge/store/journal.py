@@ -19,7 +19,7 @@ from ideabridge.bridge.store.leases import Leases, number_of, read_holder
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
-from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of, sees_run_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import did_you_mean
 
@@ -466,7 +466,7 @@ class Journal:
                 same for both.
         """
         record = self.get(run_id)
-        if record is None or caller not in (SEES_ALL, record.caller):
+        if record is None or not sees_run_of(caller, record.caller):
             latest = [run.id for run in self.newest(caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id[:80]!r}.{did_you_mean(run_id, latest)}")
         return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -13,6 +13,7 @@ from ideabridge.bridge.store.decoded import Decoded
 from ideabridge.bridge.store.errors import (
     CursorError,
     NameTakenError,
+    NotInProfileError,
     PublicationContentError,
     PublicationNameError,
     UnknownIdeaError,
@@ -22,7 +23,17 @@ from ideabridge.bridge.store.idea import ANSWERS, PLANNED, NewPublication, Publi
 from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, only_of
+from ideabridge.bridge.store.users import (
+    EVERYBODY,
+    LOCAL,
+    OWN_RUN,
+    SEES_ALL,
+    Viewer,
+    only_of,
+    only_owner,
+    owner_of,
+    profile_of,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
@@ -147,6 +158,11 @@ class _StoredPublication(Publication):
         return Publication.guide.__get__(self)
 
 
+def _not_in_profile(name: str, viewer: Viewer) -> NotInProfileError:
+    profile = None if viewer is SEES_ALL else profile_of(viewer)
+    return NotInProfileError(f"the idea {name[:64]!r} is not in profile {profile!r}")
+
+
 class Evidence(NamedTuple):
     """A record of evidence, and what it teaches together with the earlier records:
     `Publication.learned`.
@@ -156,9 +172,19 @@ class Evidence(NamedTuple):
     learned: JSONObject
 
 
+AdmitsIdea = Callable[[str, str, int], bool]
+"""Returns whether a profile has a version of an idea. Its arguments are the name of the profile, and
+the name and the version of the idea.
+"""
+
+
 class Publications:
     """The tables `publications` (every version), `names` (the version of each name), `shares`
     and `evidence`.
+
+    Attributes:
+        admits: decides what callers in a profile see. The bridge sets it. Until then, these callers
+            see nothing.
     """
 
     def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
@@ -166,6 +192,23 @@ class Publications:
         self._search = search
         self._tool_memory = tool_memory
         self._decoded = Decoded()
+        self.admits: AdmitsIdea = lambda _profile, _name, _version: False
+
+    def _admits(self, viewer: Viewer, name: str, version: int) -> bool:
+        profile = None if viewer is SEES_ALL else profile_of(viewer)
+        return profile is None or self.admits(profile, name, version)
+
+    def _admitted(self, viewer: Viewer, publications: Iterable[Publication]) -> list[Publication]:
+        """Return the publications that the profile of a viewer has, if it has one."""
+        return [
+            publication
+            for publication in publications
+            if self._admits(viewer, publication.name, publication.version)
+        ]
+
+    def _admitted_names(self, viewer: Viewer, rows: Iterable[tuple[str, int]]) -> list[str]:
+        """The same for rows of names and the versions that they refer to."""
+        return [name for name, version in rows if self._admits(viewer, name, version)]
 
     def publish(
         self,
@@ -457,7 +500,9 @@ class Publications:
 
     def sees(self, publication: Publication, caller: str) -> bool:
         """Return True if this version is published to a caller."""
-        if publication.owner is None or publication.owner == caller:
+        if not self._admits(caller, publication.name, publication.version):
+            return False
+        if publication.owner is None or publication.owner == owner_of(caller):
             return True
         with self._database.guard:
             return self.find(publication.name, publication.version, caller) is not None
@@ -467,7 +512,7 @@ class Publications:
         return (
             self._database.number(
                 f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",  # noqa: S608
-                (caller, name),
+                (owner_of(caller), name),
             )
             > 0
         )
@@ -481,20 +526,30 @@ class Publications:
             caller: the caller.
             imported: True to include ideas that no run of this store made.
         """
-        rows = self._database.execute(
+        listed = f"[{','.join(map(str, numbers))}]"
+        made = self._database.execute(
             "SELECT ideas.number FROM json_each(?2) AS part "  # noqa: S608
             "JOIN ideas ON ideas.number = CAST(part.value AS BIGINT) WHERE "
-            "EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND runs.caller = ?1) "
+            f"EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND {OWN_RUN}) "
             "OR EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
-            "WHERE occurrences.idea = ideas.number AND runs.caller = ?1) "
-            "OR EXISTS (SELECT 1 FROM publications AS p JOIN names ON names.name = p.name "
-            f"AND names.version = p.version WHERE p.idea = ideas.number AND {OPEN_TO}) "
+            f"WHERE occurrences.idea = ideas.number AND {OWN_RUN}) "
             "OR (?3 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run) "
             "AND NOT EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
             "WHERE occurrences.idea = ideas.number))",
-            (caller, f"[{','.join(map(str, numbers))}]", imported),
+            (caller, listed, imported),
+        ).fetchall()
+        published = self._database.execute(
+            "SELECT p.idea, p.name, p.version FROM json_each(?2) AS part "  # noqa: S608
+            "JOIN publications AS p ON p.idea = CAST(part.value AS BIGINT) "
+            "JOIN names ON names.name = p.name AND names.version = p.version "
+            f"WHERE {OPEN_TO}",
+            (owner_of(caller), listed),
+        ).fetchall()
+        seen = {number for (number,) in made}
+        seen.update(
+            number for number, name, version in published if self._admits(caller, name, version)
         )
-        return {row[0] for row in rows}
+        return seen
 
     def stand_for(
         self, name: str, version: int | None = None, *, pinned: bool = False
@@ -547,13 +602,17 @@ class Publications:
                 (
                     name,
                     _MOST if before is None else before,
-                    only_of(caller),
+                    only_owner(caller),
                     _MOST if limit is None else limit,
                 ),
             ).fetchall()
             if not rows:
                 raise self._unknown(name, caller=caller)
-            return [self._read(row) for row in rows]
+
+        versions = self._admitted(caller, [self._read(row) for row in rows])
+        if not versions:
+            raise _not_in_profile(name, caller)
+        return versions
 
     def _read(self, row: tuple[Any, ...]) -> Publication:
         return _StoredPublication(
@@ -648,30 +707,37 @@ class Publications:
         Raises:
             UnknownPublicationError: it does not exist; the message suggests similar names, or lists
                 the versions.
+            NotInProfileError: the caller would see it without its profile.
         """
         with self._database.guard:
             which = "names.version" if version is None else "?2"
             row = self._database.execute(
                 f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}",
-                (name, version, only_of(caller)),
+                (name, version, only_owner(caller)),
             ).fetchone()
             if row is None:
                 raise self._unknown(name, version, caller)
-            return self._read(row if version is None else (*row[:12], None, *row[13:]))
+
+        if not self._admits(caller, row[0], row[1]):
+            raise _not_in_profile(name, caller)
+        return self._read(row if version is None else (*row[:12], None, *row[13:]))
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """Return the row of the idea that a name or version refers to; see `get` for `caller`."""
         row = self._database.execute(
-            "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+            "SELECT p.idea, p.version FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
-            (name, version, only_of(caller)),
+            (name, version, only_owner(caller)),
         ).fetchone()
-        return None if row is None else row[0]
+        if row is None or not self._admits(caller, name, row[1]):
+            return None
+        return row[0]
 
     def names(self, caller: Viewer) -> list[str]:
         """Return up to 5,000 names for suggestions; see `get` for `caller`."""
-        sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
-        return [name for (name,) in self._database.execute(sql, (only_of(caller),))]
+        sql = f"SELECT name, version FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
+        rows = self._database.execute(sql, (only_owner(caller),)).fetchall()
+        return self._admitted_names(caller, rows)
 
     def _unknown(
         self, name: str, version: int | None = None, caller: Viewer = SEES_ALL
@@ -679,7 +745,7 @@ class Publications:
         first, latest = self._database.execute(
             "SELECT min(p.version), max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND {_SEEN}",
-            (name, None, only_of(caller)),
+            (name, None, only_owner(caller)),
         ).fetchone()
         if latest and version is not None:
             versions = f"version {latest}"
@@ -713,48 +779,67 @@ class Publications:
                     f"not a cursor of this list: {after[:40]!r}; pass the "
                     "`next` of the previous page"
                 )
-            rows = self._database.execute(
-                f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",
-                (only_of(caller), after or "", limit + 1),
-            ).fetchall()
-            return Page(
-                [self._read(row) for row in rows[:limit]],
-                rows[limit - 1][0] if len(rows) > limit else None,
+            entries = self._widened(
+                limit + 1,
+                caller,
+                f"{_LIVE} WHERE names.name > ?3 AND {OPEN_TO} ORDER BY names.name LIMIT ?2",
+                after or "",
             )
+            following = entries[limit - 1].name if len(entries) > limit else None
+            return Page(entries[:limit], following)
+
+    def _widened(self, limit: int, viewer: Viewer, sql: str, *parameters: str) -> list[Publication]:
+        """Return the first `limit` rows of a statement that the viewer's profile has.
+
+        Args:
+            limit: the maximum number of rows.
+            viewer: who asks.
+            sql: the statement. Its first parameter is the owner, its second one the maximum number
+                of rows, and further ones follow.
+            parameters: the further ones.
+        """
+        owner = only_owner(viewer)
+        size = limit
+        while True:
+            rows = self._database.execute(sql, (owner, size, *parameters)).fetchall()
+            entries = self._admitted(viewer, [self._read(row) for row in rows])
+            if len(entries) >= limit or len(rows) < size:
+                return entries[:limit]
+            size *= 4
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
         """Return the `limit` most used publications (see `note_uses`) that are published to a
         caller, most used first.
         """
         with self._database.guard:
-            rows = self._database.execute(
+            return self._widened(
+                limit,
+                caller,
                 # The inner query sorts only the names, because plans may be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
                 f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
                 f"ORDER BY {_BY_USE} LIMIT ?2) "
                 f"ORDER BY {_BY_USE}",
-                (caller, limit),
-            ).fetchall()
-            return [self._read(row) for row in rows]
+            )
 
     def newest(self, limit: int, *, caller: str) -> list[Publication]:
         """Return the `limit` publications to a caller whose names are newest, newest first."""
         with self._database.guard:
-            rows = self._database.execute(
-                f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2",
-                (caller, limit),
-            ).fetchall()
-            return [self._read(row) for row in rows]
+            return self._widened(
+                limit, caller, f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2"
+            )
 
     def names_by_use(self, caller: str) -> list[str]:
         """Return up to 20,000 names that are published to a caller, most used first."""
         sql = (
-            f"SELECT names.name FROM names LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "  # noqa: S608
+            "SELECT names.name, names.version FROM names "  # noqa: S608
+            f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
             f"ORDER BY {_BY_USE} LIMIT 20000"
         )
         with self._database.guard:
-            return [name for (name,) in self._database.execute(sql, (caller,))]
+            rows = self._database.execute(sql, (owner_of(caller),)).fetchall()
+        return self._admitted_names(caller, rows)
 
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
         """Search the publications to a caller by words in names and descriptions, best first.
@@ -768,9 +853,9 @@ class Publications:
             rows = self._database.execute(
                 f"{_LIVE} JOIN json_each(?2) AS part ON CAST(part.value AS BIGINT) = names.number "
                 f"WHERE {OPEN_TO} ORDER BY part.key",
-                (caller, f"[{','.join(map(str, numbers))}]"),
+                (owner_of(caller), f"[{','.join(map(str, numbers))}]"),
             ).fetchall()
-            return [self._read(row) for row in rows]
+            return self._admitted(caller, [self._read(row) for row in rows])
 
         with self._database.guard:
             # If no name open to the caller has the words, match them as prefixes, as if no name had
@@ -791,10 +876,12 @@ class Publications:
 
     def count(self, *, caller: Viewer) -> int:
         """Return the number of published names. With `caller`, only those that it may see count."""
+        if caller is not SEES_ALL and profile_of(caller) is not None:
+            return len(self.names_by_use(caller))
         with self._database.guard:
             return self._database.number(
                 f"SELECT count(*) FROM names WHERE {OPEN_TO}",  # noqa: S608
-                (only_of(caller),),
+                (only_owner(caller),),
             )
 
     def _note_change(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
@@ -10,6 +11,7 @@ from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
 QUEUED: Final = "queued"
@@ -102,7 +104,10 @@ class RunQueue:
                 "SELECT caller, count(*) FROM runs WHERE status = 'running' AND parent IS NULL "
                 "GROUP BY caller"
             ).fetchall()
-            busy: dict[str, int] = {caller: int(count) for caller, count in at_work}
+            busy = Counter[str]()
+            for caller, count in at_work:
+                busy[owner_of(caller)] += int(count)
+
             waiting: list[QueuedRun] = []
             for run, caller, summary, epoch in rows:
                 needs: tuple[str, ...] = ()
@@ -112,7 +117,7 @@ class RunQueue:
                 waiting.append(QueuedRun(run, caller, needs, has_begun=epoch > 1))
 
             def rank(run: QueuedRun) -> tuple[bool, bool, int]:
-                return is_last(run.caller), not run.has_begun, busy.get(run.caller, 0)
+                return is_last(run.caller), not run.has_begun, busy[owner_of(run.caller)]
 
             claimed: list[str] = []
             while waiting and len(claimed) < most:
@@ -120,8 +125,9 @@ class RunQueue:
                 # them.
                 first = min(waiting, key=rank)
                 waiting.remove(first)
-                if takes(first, busy.get(first.caller, 0)):
-                    busy[first.caller] = busy.get(first.caller, 0) + 1
+                owner = owner_of(first.caller)
+                if takes(first, busy[owner]):
+                    busy[owner] += 1
                     claimed.append(first.run)
 
             self._database.many(

@@ -16,7 +16,7 @@ from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.idea import IdeaMeta
-from ideabridge.bridge.store.users import Viewer, only_of
+from ideabridge.bridge.store.users import Viewer, only_owner
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 
 MAX_PAGE: Final = 1000
@@ -366,7 +366,7 @@ class Search:
                     "JOIN names ON names.number = CAST(part.value AS BIGINT) "
                     "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
                     f"WHERE {OPEN_TO}",
-                    (only_of(caller), f"[{','.join(str(number) for number, _ in matched)}]"),
+                    (only_owner(caller), f"[{','.join(str(number) for number, _ in matched)}]"),
                 ).fetchall()
             )
             return [(ideas[number], 1000.0 + score) for number, score in matched if number in ideas]

@@ -56,10 +56,17 @@ what is shared with the caller.
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """Return the caller that an SQL statement is restricted to, or None (NULL in SQL) for
-    `SEES_ALL`, which restricts nothing.
+    """Return the caller that an SQL statement about runs is restricted to, or None (NULL in SQL)
+    for `SEES_ALL`, which restricts nothing.
     """
     return None if viewer is SEES_ALL else viewer
+
+
+def only_owner(viewer: Viewer) -> str | None:
+    """Return the owner that an SQL statement about publications is restricted to, or None (NULL in
+    SQL) for `SEES_ALL`, which restricts nothing.
+    """
+    return None if viewer is SEES_ALL else owner_of(viewer)
 
 
 Role = Literal["member", "admin"]
@@ -69,6 +76,7 @@ TOKEN_PREFIX: Final = "ibt_"  # noqa: S105 - what a token begins with
 """The prefix of a token, which has the form `ibt_ID_SECRET`."""
 
 _CALLER: Final = "user:"
+_PROFILE: Final = re.compile(r"(.*) profile:([a-z][a-z0-9_-]{0,47})", re.ASCII | re.DOTALL)
 _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -77,6 +85,7 @@ _USED_SECONDS: Final = 600
 more than the request itself.
 """
 _LABEL: Final = 64
+_RECORD: Final = 'id, "user", label, created, expires, revoked, used, profile'
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,7 @@ class Token:
         expires: when it expires.
         revoked: when it was revoked.
         used: when it was last used, to within ten minutes.
+        profile: the profile that requests with the token are restricted to, or None.
     """
 
     id: str
@@ -127,6 +137,7 @@ class Token:
     expires: str | None
     revoked: str | None
     used: str | None
+    profile: str | None = None
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked"]:
@@ -138,10 +149,55 @@ class Token:
         return "valid"
 
 
+def in_profile(profile: str, caller: str) -> str:
+    """Return a caller that is restricted to a profile: `CALLER profile:NAME`.
+
+    A run stores its caller, so every process that continues the run restricts it to the same
+    profile.
+    """
+    return f"{owner_of(caller)} profile:{profile}"
+
+
+def profile_of(caller: str) -> str | None:
+    """Return the name of the profile that a caller is restricted to, or None."""
+    match = _PROFILE.fullmatch(caller)
+    return None if match is None else match[2]
+
+
+def owner_of(caller: str) -> str:
+    """Return the caller without its profile. This caller owns what is published, because a person
+    has the same ideas in all profiles.
+    """
+    match = _PROFILE.fullmatch(caller)
+    return caller if match is None else match[1]
+
+
+def sees_run_of(viewer: Viewer, caller: str) -> bool:
+    """Return whether a viewer sees the runs of a caller: its own, and those that it began in
+    profiles. In a profile, nobody sees the runs of another profile or of none.
+    """
+    return viewer in (SEES_ALL, caller, owner_of(caller))
+
+
+OWN_RUN: Final = "(runs.caller = ?1 OR substr(runs.caller, 1, length(?1) + 9) = ?1 || ' profile:')"
+"""SQL condition of `sees_run_of` for a caller (the first parameter), in the table `runs`."""
+
+
+def publisher_of(caller: str) -> str | None:
+    """Return the owner of what a caller publishes, or None for the owner of the store, who
+    publishes to everybody.
+    """
+    owner = owner_of(caller)
+    return None if owner == LOCAL else owner
+
+
 def user_of(caller: str) -> str | None:
-    """Return the user's name if the caller is a user, otherwise None."""
-    if caller.startswith(_CALLER):
-        return caller.removeprefix(_CALLER)
+    """Return the user's name if the caller is a user, with or without a profile, otherwise
+    None.
+    """
+    owner = owner_of(caller)
+    if owner.startswith(_CALLER):
+        return owner.removeprefix(_CALLER)
     return None
 
 
@@ -149,7 +205,7 @@ def person_of(caller: str) -> str:
     """Return the name of a caller in messages and on pages: the user's name if the caller is a
     user, otherwise the caller itself.
     """
-    return user_of(caller) or caller
+    return user_of(caller) or owner_of(caller)
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
@@ -321,9 +377,14 @@ class Users:
             return self.get(name)
 
     def manages(self, caller: str) -> bool:
-        """Return whether a caller is the owner of the store or an active admin."""
+        """Return whether a caller is the owner of the store or an active admin, and works without a
+        profile.
+        """
         if caller == LOCAL:
             return True
+        if profile_of(caller) is not None:
+            # A profile restricts, whoever works in it.
+            return False
 
         name = user_of(caller)
         if name is None:
@@ -355,7 +416,11 @@ class Users:
     # -- tokens ------------------------------------------------------------------------------------
 
     def add_token(
-        self, name: str, label: str = "", expires: float | None = None
+        self,
+        name: str,
+        label: str = "",
+        expires: float | None = None,
+        profile: str | None = None,
     ) -> tuple[Token, str]:
         """Create a token for a user. Return its record and its text. The text is not stored.
 
@@ -363,6 +428,8 @@ class Users:
             name: the user.
             label: what the token is for.
             expires: when it expires, in seconds since 1970, or None for never.
+            profile: the profile that requests with the token are restricted to, or None. Servers
+                look it up in their configuration.
 
         Raises:
             UnknownUserError: there is no such user, or the user was removed.
@@ -382,8 +449,8 @@ class Users:
                 )
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(
-                'INSERT INTO user_tokens(id, "user", hash, label, created, expires) '
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                'INSERT INTO user_tokens(id, "user", hash, label, created, expires, profile) '
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     ident,
                     name,
@@ -391,14 +458,14 @@ class Users:
                     label,
                     now_text(),
                     None if expires is None else time_text(expires),
+                    profile,
                 ),
             )
             return self._token(ident), f"{TOKEN_PREFIX}{ident}_{secret}"
 
     def _token(self, ident: str) -> Token:
         row = self._database.execute(
-            'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens '
-            "WHERE id = ?",
+            f"SELECT {_RECORD} FROM user_tokens WHERE id = ?",  # noqa: S608 - constant columns
             (ident,),
         ).fetchone()
         if row is None:
@@ -417,7 +484,7 @@ class Users:
             if name is not None and self._find("name = ?", name) is None:
                 raise self._unknown(name)
             rows = self._database.execute(
-                'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens '
+                f"SELECT {_RECORD} FROM user_tokens "  # noqa: S608 - constant columns
                 'WHERE ?1 IS NULL OR "user" = ?1 ORDER BY created, id',
                 (name,),
             ).fetchall()
@@ -453,7 +520,7 @@ class Users:
                 "tuple[Any, ...] | None",
                 self._database.execute(
                     'SELECT hash, user_tokens.id, "user", label, user_tokens.created, expires, '
-                    "revoked, used, "
+                    "revoked, used, profile, "
                     "name, role, state, users.created, issuer "
                     'FROM user_tokens JOIN users ON users.name = user_tokens."user" '
                     "WHERE user_tokens.id = ?",
@@ -464,8 +531,8 @@ class Users:
         if row is None or not hmac.compare_digest(cast("bytes", row[0]), _digest(match[2])):
             return None
 
-        token = Token(*row[1:8])
-        user = User(*row[8:])
+        token = Token(*row[1:9])
+        user = User(*row[9:])
         if token.state != "valid" or user.state != "active":
             return None
         self._note_use(token)

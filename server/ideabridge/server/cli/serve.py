@@ -76,6 +76,14 @@ async def serve(
             "--workers", help="With --http: leave the calls of runs to `ideabridge worker`."
         ),
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="Offer only the servers, tools and ideas of this profile of the configuration.",
+        ),
+    ] = None,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
         typer.Option(
@@ -110,6 +118,13 @@ async def serve(
     configuration = options.configuration(tolerant=True)
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_model_option(model)})
+
+    if profile is not None:
+        from ideabridge.bridge.profiles import Profiles
+
+        # Refuse a profile that does not exist before any server starts.
+        Profiles(configuration).named(profile)
+        configuration = configuration.model_copy(update={"restricted_to": profile})
 
     if at_terminal():
         _introduce(configuration, stdio=not http)

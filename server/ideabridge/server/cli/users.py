@@ -38,6 +38,14 @@ ExpiresOption = Annotated[
         help="When the token expires: 90d, 12h, or a date. Default: never.",
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Restrict the token to a profile of the configuration. Default: none.",
+    ),
+]
 LabelOption = Annotated[
     str, typer.Option("--label", metavar="TEXT", help="A note on what the token is for.")
 ]
@@ -46,7 +54,11 @@ LabelOption = Annotated[
 @app.command("add")
 @command("config", "project", "store", "json")
 def add_user(
-    options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None
+    options: Options,
+    name: NameArgument,
+    role: RoleOption = "member",
+    expires: ExpiresOption = None,
+    profile: ProfileOption = None,
 ) -> None:
     """Add a user, and show their token once.
 
@@ -55,10 +67,20 @@ def add_user(
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
+    _expect_profile(options, profile)
     with open_store(options, create=True) as store, store.transaction():
         user = store.users.add(name, role)
-        token, text = store.users.add_token(name, "first", until)
+        token, text = store.users.add_token(name, "first", until, profile)
     _show_token(options, user, token, text)
+
+
+def _expect_profile(options: Options, name: str | None) -> None:
+    """Raise `ProfileError` unless the configuration has the profile."""
+    if name is None:
+        return
+    from ideabridge.bridge.profiles import Profiles
+
+    Profiles(options.configuration()).named(name)
 
 
 def _show_token(options: Options, user: User, token: Token, text: str) -> None:
@@ -69,6 +91,8 @@ def _show_token(options: Options, user: User, token: Token, text: str) -> None:
     label = f"Token {token.id}"
     if token.expires is not None:
         label += f", until {_time(token.expires)} UTC"
+    if token.profile is not None:
+        label += f", for profile {token.profile}"
 
     say(f"{user.name}, {user.role}. {label}; it is shown only once:", "green")
     # Print the token as one unbroken line on standard output, for copying and for scripts.
@@ -152,7 +176,11 @@ def change_role(
 @token.command("add")
 @command("config", "project", "store", "json")
 def add_token(
-    options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None
+    options: Options,
+    name: NameArgument,
+    label: LabelOption = "",
+    expires: ExpiresOption = None,
+    profile: ProfileOption = None,
 ) -> None:
     """Add a token for a user, and show it once. To rotate: add a token, give it to the user,
     revoke the old one.
@@ -160,8 +188,9 @@ def add_token(
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
+    _expect_profile(options, profile)
     with open_store(options) as store:
-        added, text = store.users.add_token(name, label, until)
+        added, text = store.users.add_token(name, label, until, profile)
         user = store.users.get(name)
     _show_token(options, user, added, text)
 
@@ -174,7 +203,9 @@ def list_tokens(
         str | None, typer.Argument(metavar="[USER]", help="Only this user's tokens.")
     ] = None,
 ) -> None:
-    """List tokens: user, label, state, expiry and last use. The text of a token is never shown."""
+    """List tokens: user, label, profile, state, expiry and last use. The text of a token is never
+    shown.
+    """
     with open_store(options) as store:
         tokens = store.users.tokens(name)
 
@@ -183,6 +214,7 @@ def list_tokens(
             token.id,
             token.user,
             token.label or "-",
+            token.profile or "-",
             token.state,
             _time(token.expires) or "never",
             _time(token.used) or "-",
@@ -191,7 +223,7 @@ def list_tokens(
     ]
     options.print_rows(
         {"tokens": [_token(token) for token in tokens]},
-        ("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"),
+        ("token", "user", "label", "profile", "state", "expires (UTC)", "last used (UTC)"),
         rows,
         empty="there are no tokens",
     )
@@ -220,6 +252,7 @@ def _token(token: Token) -> JSONObject:
         "id": token.id,
         "user": token.user,
         "label": token.label,
+        "profile": token.profile,
         "state": token.state,
         "created": token.created,
         "expires": token.expires,

@@ -21,7 +21,6 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.explanations import as_it_runs
-from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.assumed import may_assume
@@ -94,7 +93,6 @@ class IdeaSkills:
             MCPError: the cursor did not come from this list.
         """
         store = self._bridge.store
-        lacking = self._bridge.offer.missing.lacking
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
@@ -110,7 +108,7 @@ class IdeaSkills:
         callable_here = [
             publication
             for publication in page.items
-            if why_not_here(store, publication, caller, lacking) is None
+            if self._bridge.why_not_here(publication, caller=caller) is None
         ]
         entries = await compute_in_thread(
             lambda: [self._entry(publication) for publication in callable_here]

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ideabridge.bridge.store.users import LOCAL
-from ideabridge.server.callers import MissingScopeError
+from ideabridge.bridge.profiles import ProfileError
+from ideabridge.bridge.store.users import LOCAL, owner_of
+from ideabridge.server.callers import MissingScopeError, ProfileRefusedError
 from ideabridge.server.operations.requests import note_user
 from ideabridge.server.transports.connections import connection_of
 from ideabridge.server.transports.quotas import QuotaError, Quotas
@@ -39,11 +41,16 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.turns import asked_by
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.profiles import Profiles
     from ideabridge.server.callers import Credentials
 
 logger = logging.getLogger(__name__)
 
 CALLS: Final = "/mcp"
+PROFILES: Final = f"{CALLS}/p/"
+_PROFILE: Final = "ideabridge.profile"
+"""The key, in the scope of a request, of the profile that its address names."""
+
 PAGE: Final = "/ui"
 ALIVE: Final = "/healthz"
 READY: Final = "/readyz"
@@ -179,14 +186,20 @@ class Door(Protocol):
 
 
 class TokenDoor:
-    """The door for programs: a bearer token in the header identifies the caller. `metadata` is the
-    route and the address of the protected resource's metadata (RFC 9728), or None.
+    """The door for programs: a bearer token in the header identifies the caller. The address
+    `/mcp/p/NAME` restricts it to one of the `profiles`. `metadata` is the route and the address of
+    the protected resource's metadata (RFC 9728), or None.
     """
 
     def __init__(
-        self, app: ASGIApp, credentials: Credentials, metadata: tuple[Route, str] | None = None
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        profiles: Profiles,
+        metadata: tuple[Route, str] | None = None,
     ) -> None:
         self._app = app
+        self._profiles = profiles
         self._credentials = credentials
         self._metadata = metadata
 
@@ -195,6 +208,7 @@ class TokenDoor:
         if self._metadata is not None and scope["path"] == self._metadata[0].path:
             return self._metadata[0].handle
 
+        profile = _profile_named(scope)
         token = _bearer(scope)
         try:
             access = None if token is None else await self._credentials.verify(token)
@@ -204,19 +218,47 @@ class TokenDoor:
                 403, "insufficient_scope", str(error), self._challenge("insufficient_scope", scopes)
             )
 
-        if access is not None:
-            # The SDK binds a session to the user who opened it.
-            scope["user"] = AuthenticatedUser(access)
-            return Admission(access.client_id, token)
+        except ProfileRefusedError as error:
+            return self.refusal(403, str(error), {})
 
-        if not self._credentials.are_required:
-            return ANYBODY
+        if access is None and not self._credentials.are_required:
+            access = AccessToken(token="", client_id=LOCAL, scopes=[])
+            token = None
+
+        if access is not None:
+            return self._admitted(scope, access, token, profile)
 
         problem = (
             "expected the header Authorization: Bearer TOKEN with a valid token; "
             "`ideabridge users add` makes one"
         )
         return _refusal(401, "invalid_token", problem, self._challenge("invalid_token"))
+
+    def _admitted(
+        self, scope: Scope, access: AccessToken, token: bytes | None, profile: str | None
+    ) -> Admission | ASGIApp:
+        """Admit a caller to the profile that the address names, or refuse it.
+
+        Args:
+            scope: the request.
+            access: who the caller is.
+            token: the token that shows it, or None if no token is needed.
+            profile: the profile in the address, or None.
+        """
+        try:
+            if profile is not None:
+                self._profiles.named(profile)
+            caller = self._credentials.restricted(access.client_id, profile)
+        except ProfileError as error:
+            return self.refusal(404, str(error), {})
+        except ProfileRefusedError as error:
+            return self.refusal(403, str(error), {})
+
+        if token is None and caller == LOCAL:
+            return ANYBODY
+        # The SDK binds a session to the user who opened it.
+        scope["user"] = AuthenticatedUser(access.model_copy(update={"client_id": caller}))
+        return Admission(caller, token, is_named=token is not None)
 
     def holds(self, admission: Admission) -> bool:
         """See `Door`."""
@@ -244,6 +286,18 @@ class TokenDoor:
 
 _CODES: Final = {429: "too_many_requests", 503: "temporarily_unavailable"}
 _INVALID_REQUEST: Final = -32600
+
+
+def _profile_named(scope: Scope) -> str | None:
+    """Return the profile that the address of a request names, or None. Such a request is then one
+    to `/mcp`, where the SDK serves it.
+    """
+    path: str = scope["path"]
+    if path.startswith(PROFILES):
+        scope[_PROFILE] = path.removeprefix(PROFILES).removesuffix("/")
+        scope["path"] = CALLS
+        scope["raw_path"] = CALLS.encode()
+    return scope.get(_PROFILE)
 
 
 def _bearer(scope: Scope) -> bytes | None:
@@ -351,12 +405,13 @@ class Gate:
             QuotaError: the caller has reached a limit.
         """
         quotas = self._quotas
-        caller = admission.caller
         path = scope["path"]
-        if caller is None:
+        if admission.caller is None:
             # Connections of strangers are closed first.
             return
 
+        # A person has one share, whatever profiles the person uses.
+        caller = owner_of(admission.caller)
         note_user(scope, caller)
         asked_by.set(caller)
         if admission.is_named:

@@ -25,6 +25,7 @@ from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.bridge.store.users import sees_run_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.showing import as_json, count
@@ -121,7 +122,7 @@ class Card:
         """
         shown = pending.shown(room)
         question = pending.question
-        is_own = pending.record.caller == visitor.caller
+        is_own = sees_run_of(visitor.caller, pending.record.caller)
         rows: list[tuple[str, str]] = []
         if shown.whole and question.kind in ("call", "outcome"):
             values = values_of_call(question.shown).items()

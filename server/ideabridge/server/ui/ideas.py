@@ -23,11 +23,17 @@ from ideabridge.bridge.lifting.plain import read_open
 from ideabridge.bridge.lifting.rows import publication_rows, read_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
-from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
 from ideabridge.bridge.store.portable import without_recorded_output
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL, Viewer, person_of
+from ideabridge.bridge.store.users import (
+    EVERYBODY,
+    LOCAL,
+    Viewer,
+    owner_of,
+    person_of,
+    sees_run_of,
+)
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.showing import answered, in_one_line
@@ -186,10 +192,8 @@ class IdeaPages:
         )
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return why a visitor's call cannot run here; see `why_not_here`."""
-        return why_not_here(
-            self._bridge.store, publication, visitor.caller, self._bridge.offer.missing.lacking
-        )
+        """Return why a visitor's call cannot run here; see `Bridge.why_not_here`."""
+        return self._bridge.why_not_here(publication, caller=visitor.caller)
 
     def _audience(self, publication: Publication) -> str:
         if publication.owner is None:
@@ -224,7 +228,7 @@ class IdeaPages:
         """
         publication = self._publication(request)
         visitor = visitor_of(request)
-        if not (visitor.manages or publication.owner == visitor.caller):
+        if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
             owner = person_of(publication.owner or LOCAL)
             raise PublicationError(
                 f"{publication.name} belongs to {owner}, who chooses its version"
@@ -268,8 +272,8 @@ class IdeaPages:
             older=older,
             changes=changes,
             run=run,
-            is_own_run=record is not None and record.caller == visitor.caller,
-            may_change=visitor.manages or publication.owner == visitor.caller,
+            is_own_run=record is not None and sees_run_of(visitor.caller, record.caller),
+            may_change=visitor.manages or publication.owner == owner_of(visitor.caller),
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
             program=source_text(publication.program or ""),
@@ -488,7 +492,7 @@ class IdeaPages:
         except UnknownRunError:
             # This is an idea, or a run that the visitor may not see.
             return
-        if record.caller != visitor.caller:
+        if not sees_run_of(visitor.caller, record.caller):
             raise PublicationError(
                 f"run {record.id} belongs to {person_of(record.caller)}, who alone publishes it"
             )
@@ -735,7 +739,7 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     """Return the input and the output of the published run. Visitors other than the owner see the
     output only if calls are answered with it.
     """
-    if not (visitor.manages or publication.owner == visitor.caller):
+    if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)
     return object_or_empty(publication.recorded)
 

@@ -21,7 +21,7 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import person_of
+from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
@@ -168,7 +168,7 @@ class RunPages:
             events=number_from(query.get("events", "")),
             only_status=query.get("is", ""),
             only_tool=query.get("tool", ""),
-            is_own=record.caller == visitor_of(request).caller,
+            is_own=sees_run_of(visitor_of(request).caller, record.caller),
             ui=PREFIX,
         )
 
@@ -229,7 +229,7 @@ class RunPages:
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
         reason = "cancelled on the page"
-        if record.caller != visitor.caller:
+        if not sees_run_of(visitor.caller, record.caller):
             reason = f"{reason} by {visitor.name}"
 
         run = await self._bridge.cancel(record.id.partition(".")[0], reason, caller=record.caller)
@@ -240,7 +240,7 @@ class RunPages:
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
-        if record.caller != visitor.caller:
+        if not sees_run_of(visitor.caller, record.caller):
             # The journal does not record who resumes a run, so the log does.
             logger.info(
                 "run %s of %s: resumed on the page by %s",
@@ -262,7 +262,7 @@ class RunPages:
         """
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
-        if record.caller != visitor.caller:
+        if not sees_run_of(visitor.caller, record.caller):
             raise ForkError(
                 f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it"
             )

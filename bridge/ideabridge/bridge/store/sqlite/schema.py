@@ -43,7 +43,15 @@ def _convert_removed_kinds(database: Database) -> None:
     convert_publications(lambda sql, values: connection.execute(sql, values).fetchall(), "?")
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes, _convert_removed_kinds)
+def _add_profiles(database: Database) -> None:
+    database.table("user_tokens").add_column("profile", str)
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (
+    _add_shown_and_ropes,
+    _convert_removed_kinds,
+    _add_profiles,
+)
 """The migration steps from `FIRST` on, in order. Add new ones at the end."""
 
 VERSION: Final = FIRST + len(MIGRATIONS)

@@ -1,0 +1,150 @@
+"""Profiles: the parts of what is here that a session, an address or a token may use.
+
+`Profile.admits_server`, `admits_tool` and `admits_idea` decide. `Offer.to` applies them to the
+tools, and `Publications.admits` to the ideas, so no handler has to check anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.reader import is_reader
+from ideabridge.bridge.loop.catalogue import matcher
+from ideabridge.bridge.store.users import profile_of
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import did_you_mean, shown_name
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+
+_BUILT_IN: Final = builtin_toolbox()
+
+_SHOWN: Final = 64
+
+
+class ProfileError(IdeabridgeError):
+    """A profile does not exist, or cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What callers in a profile may use. Each part is a tuple of names and patterns with `*`, `?`
+    and `[abc]`, or None for everything.
+
+    Attributes:
+        name: the name of the profile.
+        servers: the servers.
+        tools: the tools, as `NAME` or `SERVER.NAME`. The tools of `servers` and those of tool files
+            must match.
+        ideas: the published ideas, by name. With None, a profile has the ideas that call only tools
+            of the profile.
+    """
+
+    name: str
+    servers: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    ideas: tuple[str, ...] | None = None
+
+    def admits_server(self, name: str) -> bool:
+        """Return whether the profile has a server."""
+        return _matches(self.servers, name)
+
+    def admits_tool(self, tool: Tool) -> bool:
+        """Return whether the profile has a tool. Every profile has the built-in tools and clean
+        rooms: they touch nothing outside their run.
+        """
+        if tool.module == ANONYMOUS or is_reader(tool):
+            return True
+        if tool.in_room:
+            return self.admits_idea(tool.module or "")
+        if tool.module is None and _BUILT_IN.tools.get(tool.name) == tool:
+            return True
+        # Like rules, patterns match the tool of the server, whatever the configuration calls it.
+        return self.admits(tool.module, tool.real.name, tool.real.label)
+
+    def admits(self, server: str | None, *names: str) -> bool:
+        """Return whether the profile has the tool of a server, or of this process (None), that has
+        these names.
+        """
+        if server is not None and not self.admits_server(server):
+            return False
+        known_as = {*names}
+        if server is not None:
+            known_as |= {f"{server}.{name}" for name in names}
+        return any(_matches(self.tools, name) for name in known_as)
+
+    def admits_idea(self, name: str) -> bool:
+        """Return whether the profile has an idea, given as `NAME`, with or without `idea:` and a
+        version. With `ideas` None this is true; see `AdmittedIdeas` for what else an idea needs.
+        """
+        return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
+
+    def refusal(self, kind: str, name: str) -> str:
+        """Return why something that exists cannot be used, as in "the tool 'push' is not in profile
+        'review'".
+        """
+        return f"the {kind} {shown_name(name)[:_SHOWN]!r} is not in profile {self.name!r}"
+
+    def lack(self, kind: str, name: str) -> str:
+        """Return the same as what something needs, as in "the tool 'push', which is not in profile
+        'review'".
+        """
+        return f"the {kind} {shown_name(name)[:_SHOWN]!r}, which is not in profile {self.name!r}"
+
+
+def _matches(patterns: tuple[str, ...] | None, name: str) -> bool:
+    return patterns is None or _matcher(patterns)(name)
+
+
+@lru_cache(maxsize=256)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    return matcher(patterns)
+
+
+class Profiles:
+    """The profiles of a configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._unusable = configuration.unusable_profiles
+        self._profiles = {
+            name: Profile(name, settings.servers, settings.tools, settings.ideas)
+            for name, settings in configuration.profiles.items()
+        }
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the profiles, in the order of the configuration."""
+        return self._profiles.keys()
+
+    def named(self, name: str) -> Profile:
+        """Return the profile with a name.
+
+        Raises:
+            ProfileError: it does not exist, or it names a server that does not.
+        """
+        profile = self._profiles.get(name)
+        if profile is None:
+            near = did_you_mean(name, self._profiles)
+            configured = ", ".join(self._profiles) or "none"
+            raise ProfileError(
+                f"profile {shown_name(name)[:_SHOWN]!r} is not configured.{near} "
+                f"Configured profiles: {configured}"
+            )
+        if name in self._unusable:
+            raise ProfileError(self._unusable[name])
+        return profile
+
+    def of(self, caller: str) -> Profile | None:
+        """Return the profile of a caller, or None if it has none. A profile that is not configured
+        any more, or cannot be used, has nothing but the built-in tools.
+        """
+        name = profile_of(caller)
+        if name is None:
+            return None
+        try:
+            return self.named(name)
+        except ProfileError:
+            return Profile(name, (), (), ())

@@ -1,0 +1,455 @@
+"""Profiles: a session sees only its part, and no method and no tool leads out of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+from mcp import Client, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
+
+from ideabridge.bridge.store.store import Store
+from ideabridge.server import server
+from ideabridge.server.own_tools import OWN_NAMES
+from tests import preloaded
+from tests.server.serving import (
+    ERAS,
+    all_tools,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    plain,
+    refused,
+    served,
+    text,
+)
+from tests.server.test_skills import AnyResult
+
+pytestmark = pytest.mark.anyio
+
+REFERENCE: Final = Path(__file__).parents[1] / "conformance" / "reference.py"
+
+PROFILES: Final[dict[str, Any]] = {
+    "review": {"servers": ["docs"], "tools": ["docs.*", "add"], "ideas": ["shared_*"]},
+    "docs": {"servers": ["docs"]},
+    "vault": {"servers": ["vault"]},
+}
+PING: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}
+NAMED: Final = "not in profile 'review'"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def configuration(folder: Path, **top: Any) -> Path:
+    servers = {
+        "docs": plain(folder, "docs", "lookup"),
+        "vault": preloaded.module(REFERENCE),
+    }
+    top = {"expose": ["modules", "tools"], "approval": "allow_all", **top}
+    return configured(folder, mcpServers=servers, profiles=PROFILES, **top)
+
+
+class Outside:
+    """A server with profiles, and what a session without a profile left there.
+
+    Attributes:
+        url: the address without a profile.
+        run: a run that called a tool of the vault.
+        waiting: a run that waits for a solution.
+        idea: the id of the idea of `run`.
+        words: descriptions and contents that only the vault has.
+    """
+
+    url: str
+    run: str
+    waiting: str
+    idea: str
+    words: set[str]
+
+
+@pytest.fixture(scope="module")
+async def outside(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Outside]:
+    folder = tmp_path_factory.mktemp("profiles")
+    found = Outside()
+    with http_process(configuration(folder)) as found.url:
+        async with Client(found.url, read_timeout_seconds=20) as client:
+            secret = {"_tool": "test_simple_text", "_module": "vault", "_outputPath": "secret"}
+            ran = await call(client, "run_plan", calls=[secret], output="†state.secret")
+            found.run = ran["run"]
+            for name in ("shared_secret", "private_secret"):
+                await call(client, "publish_idea", idea=found.run, name=name, description="Tell.")
+
+            hits = (await call(client, "search_ideas", words="secret"))["ideas"]
+            found.idea = next(hit["idea"] for hit in hits if hit.get("run") == found.run)
+            waiting = await call(client, "solve", task="open it", tools=["test_simple_text"])
+            found.waiting = waiting["run"]
+            tools = (await all_tools(client)).values()
+            found.words = {
+                tool.description or "" for tool in tools if tool.name.startswith("test_")
+            }
+            resources = (await client.list_resources()).resources
+            found.words |= {
+                entry.description or "" for entry in resources if entry.uri.startswith("test:")
+            }
+            found.words |= {str(ran["output"]), "test_image_content", "test://watched-resource"}
+
+        found.words = {word for word in found.words if len(word) > 12 and "secret" not in word}
+        yield found
+
+
+@asynccontextmanager
+async def within(url: str, mode: str, profile: str = "review") -> AsyncGenerator[Client]:
+    async with Client(f"{url}/p/{profile}", mode=mode, read_timeout_seconds=20) as client:
+        yield client
+
+
+class Raw(types.Request[Any, Any]):
+    method: str
+    params: Any
+
+
+async def said(client: Client, method: str, params: dict[str, Any]) -> str:
+    """The whole answer to a request, or its whole error."""
+    try:
+        result = await client.session.send_request(Raw(method=method, params=params), AnyResult)
+    except MCPError as error:
+        return f"{error} {error.error.data}"
+    return result.model_dump_json(by_alias=True)
+
+
+def calls(outside: Outside) -> dict[str, list[dict[str, Any]]]:
+    """Arguments with names of the vault for every own tool."""
+    secret: dict[str, Any] = {"_tool": "test_simple_text", "_module": "vault"}
+    defined = {
+        "name": "mine",
+        "parameters": {"type": "object", "properties": {"_module": {"const": "vault"}}},
+        "_module": "vault",
+        "_activity": "test_simple_text",
+    }
+    code = {"name": "mine", "_activity": "write_note"}
+    program = "import vault\nawait vault.test_simple_text()"
+    approval = {"approval": "a0-000000000000", "decision": "approve"}
+    solution = {"calls": [secret], "output": None}
+    return {
+        "search_tools": [
+            {"words": "test simple text image"},
+            {"words": ""},
+            {"words": "test_simple_text"},
+            {"words": ["vault.test_simple_text", "private_secret"]},
+            {"words": "text", "module": "vault"},
+        ],
+        "run_plan": [
+            {"calls": [secret]},
+            {"calls": [{"_tool": "test_simple_text"}]},
+            {"calls": [{"_tool": "vault.test_simple_text"}]},
+            {"calls": [{"_tool": "vault_test_simple_text"}]},
+            {"calls": [secret], "dry_run": True},
+            {"calls": [{"_tool": "private_secret"}]},
+            {"calls": [{"_tool": "private_secret", "_module": "idea:private_secret"}]},
+            {"calls": [{"_tool": "private_secret", "_module": "idea:private_secret@1"}]},
+            {"calls": [{"_tool": "add", "a": 1, "b": 2, "_activity": "write_note"}]},
+            {"calls": [{"_tool": "mine"}], "tools": [defined]},
+            {"calls": [{"_tool": "mine"}], "tools": [code]},
+            {"calls": [{"_tool": "run_program", "program": program}]},
+            {"program": program},
+            {"program": "from servers import vault\nawait vault.test_simple_text()"},
+            {"program": "import ideas\nawait ideas.private_secret()"},
+            {"program": "import tools\nawait tools.write_note(path='x', text='y')"},
+            {"calls": [secret], "save_as": "shared_mine"},
+        ],
+        "solve": [
+            {"task": "open it", "tools": ["*"]},
+            {"task": "open it", "tools": ["test_simple_text"]},
+            {"task": "open it", "tools": ["vault.*"]},
+            {"task": "open it", "tools": ["idea:private_secret"]},
+            {"task": "open it", "idea": "private_secret"},
+            {"task": "open it", "idea": outside.idea[:12]},
+            {"context": [{"type": "tool", "tool": "test_simple_text"}]},
+            {"context": [{"type": "tool", "tool": defined}]},
+            {"run": outside.waiting, "turn": 0, "solution": solution},
+        ],
+        "submit_solution": [{"run": outside.waiting, "turn": 0, "solution": solution}],
+        "check_run": [
+            {},
+            {"run": outside.run},
+            {"run": outside.run, "paths": ["†state.secret"]},
+            {"run": outside.waiting, "cancel": True},
+        ],
+        "decide_approval": [{"run": outside.waiting, "decisions": [approval]}],
+        "search_ideas": [{}, {"words": "secret"}, {"words": "simple text"}, {"module": "vault"}],
+        "publish_idea": [
+            {"idea": outside.run, "name": "shared_stolen"},
+            {"idea": outside.idea, "name": "shared_stolen"},
+            {"idea": "private_secret", "name": "shared_stolen"},
+            {"idea": "session", "name": "shared_stolen"},
+            {"idea": {"context": ["x"], "solution": solution}, "name": "shared_stolen"},
+            {
+                "idea": {"context": ["x"], "solution": {"calls": [{"_tool": "test_simple_text"}]}},
+                "name": "shared_stolen",
+            },
+            {"idea": {"context": ["x"], "program": program}, "name": "shared_stolen"},
+        ],
+        "view_run": [{"run": outside.run}],
+    }
+
+
+def requests(outside: Outside) -> dict[str, list[dict[str, Any]]]:
+    """Parameters with names of the vault for every method of the server."""
+    prompt = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+    template = {"type": "ref/resource", "uri": "test://template/{id}/data"}
+    ideas = {"type": "ref/resource", "uri": "idea://{name}"}
+    return {
+        "tools/list": [{}],
+        "tools/call": [
+            {"name": "test_simple_text", "arguments": {}},
+            {"name": "vault_test_simple_text", "arguments": {}},
+            {"name": "private_secret", "arguments": {}},
+            {"name": "private_secret@1", "arguments": {}},
+            {"name": "write_note", "arguments": {"path": "x", "text": "y"}},
+        ],
+        "resources/list": [{}],
+        "resources/templates/list": [{}],
+        "resources/read": [
+            {"uri": "test://static-text"},
+            {"uri": "test://template/7/data"},
+            {"uri": "idea://private_secret"},
+            {"uri": "idea://private_secret/1"},
+            {"uri": "skill://private_secret/SKILL.md"},
+            {"uri": "ui://vault/view"},
+        ],
+        "resources/subscribe": [
+            {"uri": "test://watched-resource"},
+            {"uri": "idea://private_secret"},
+        ],
+        "resources/unsubscribe": [{"uri": "test://watched-resource"}],
+        "prompts/list": [{}],
+        "prompts/get": [
+            {"name": "test_simple_prompt"},
+            {"name": "vault_test_simple_prompt"},
+            {"name": "private_secret"},
+        ],
+        "completion/complete": [
+            {"ref": prompt, "argument": {"name": "arg1", "value": ""}},
+            {"ref": template, "argument": {"name": "id", "value": ""}},
+            {"ref": ideas, "argument": {"name": "name", "value": "private"}},
+        ],
+        "tasks/get": [{"taskId": outside.run}],
+        "tasks/update": [{"taskId": outside.waiting, "inputResponses": {}}],
+        "tasks/cancel": [{"taskId": outside.waiting}],
+        "skills/list": [{}],
+        "skills/get": [{"uri": "skill://private_secret/SKILL.md"}],
+        "logging/setLevel": [{"level": "debug"}],
+    }
+
+
+def test_the_walk_knows_every_method_and_every_own_tool() -> None:
+    found = Outside()
+    found.run = found.waiting = found.idea = "run_0"
+    source = Path(server.__file__).read_text()
+    methods = {*re.findall(r'add_request_handler\(\s*"([^"]+)"', source)}
+    assert len(methods) > 12
+    assert methods <= requests(found).keys()
+    assert calls(found).keys() == set(OWN_NAMES)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_no_method_and_no_tool_leaves_a_profile(outside: Outside, mode: str) -> None:
+    async with within(outside.url, mode) as client:
+        answers: dict[str, str] = {}
+        for method, variants in requests(outside).items():
+            for params in variants:
+                answers[f"{method} {json.dumps(params)}"] = await said(client, method, params)
+
+        for tool, variants in calls(outside).items():
+            for arguments in variants:
+                params = {"name": tool, "arguments": arguments}
+                answers[f"{tool} {json.dumps(arguments)}"] = await said(
+                    client, "tools/call", params
+                )
+
+        for asked, answer in answers.items():
+            leaked = [word for word in outside.words if word in answer]
+            # What the session itself wrote may come back to it.
+            assert [word for word in leaked if word not in asked] == [], (asked, answer)
+            assert '"secret":' not in answer, (asked, answer)
+
+        # The runs outside are as they were.
+        assert "unknown run" in await refused(client, "check_run", run=outside.waiting)
+
+    async with Client(outside.url, mode=mode, read_timeout_seconds=20) as client:
+        waiting = await call(client, "check_run", run=outside.waiting)
+        assert waiting["status"] == "needs_solution"
+        listed = await all_tools(client)
+        assert not {"shared_stolen", "shared_mine"} & listed.keys()
+
+
+async def test_what_is_refused_is_told_apart_from_what_is_unknown(outside: Outside) -> None:
+    async with within(outside.url, "auto") as client:
+        assert NAMED in await refused(client, "test_simple_text")
+        assert "unknown tool" in await refused(client, "test_nothing")
+        assert NAMED in await refused(client, "private_secret")
+        for secret in (
+            {"_tool": "test_simple_text"},
+            {"_tool": "test_simple_text", "_module": "vault"},
+            {"_tool": "private_secret"},
+            {"_tool": "private_secret", "_module": "idea:private_secret"},
+        ):
+            assert NAMED in await refused(client, "run_plan", calls=[secret])
+
+        unknown = await refused(client, "run_plan", calls=[{"_tool": "test_nothing"}])
+        assert "unknown tool" in unknown
+        assert "profile" not in unknown
+        program = "import vault\nawait vault.test_simple_text()"
+        assert NAMED in await refused(client, "run_plan", program=program)
+        tools = ["test_simple_text"]
+        assert NAMED in await refused(client, "solve", task="x", tools=tools)
+        found = await call(client, "search_tools", words="test_simple_text")
+        assert NAMED in found["refused"][0]["why"]
+        assert NAMED in await refused(client, "search_tools", words="x", module="vault")
+        assert NAMED in await said(client, "resources/read", {"uri": "idea://private_secret"})
+        assert NAMED in await said(client, "prompts/get", {"name": "private_secret"})
+        mine = await refused(client, "publish_idea", idea="shared_secret", name="mine")
+        assert NAMED in mine
+
+
+async def test_a_profile_has_its_servers_tools_and_ideas(outside: Outside) -> None:
+    async with within(outside.url, "auto") as client:
+        listed = await all_tools(client)
+        assert {"lookup", "add", "shared_secret"} <= listed.keys()
+        assert not {"write_note", "test_simple_text", "private_secret"} & listed.keys()
+        assert "profile 'review'" in (client.instructions or "")
+        assert "lookup" in text(await client.call_tool("lookup", {"x": "1"}))
+        plan = [{"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}]
+        assert (await call(client, "run_plan", calls=plan))["state"]["found"]
+        # An idea that the profile names uses the tools that it was published with.
+        answer = await client.call_tool("shared_secret", {})
+        assert "simple text response" in text(answer)
+        inner = [{"_tool": "shared_secret", "_outputPath": "text"}]
+        assert "simple text" in (await call(client, "run_plan", calls=inner))["state"]["text"]
+
+    async with within(outside.url, "auto", "docs") as client:
+        listed = await all_tools(client)
+        # Without `ideas`, a profile has the ideas that call only tools of the profile.
+        assert not {"shared_secret", "private_secret", "test_simple_text"} & listed.keys()
+        assert {"lookup", "write_note"} <= listed.keys()
+        assert "not in profile 'docs'" in await refused(client, "shared_secret")
+
+    async with within(outside.url, "auto", "vault") as client:
+        assert {"shared_secret", "private_secret", "test_simple_text"} <= (
+            await all_tools(client)
+        ).keys()
+        assert "not in profile 'vault'" in await refused(client, "lookup", x="1")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_runs_stay_in_their_profile(outside: Outside, mode: str) -> None:
+    async with within(outside.url, mode) as client:
+        asked = await call(client, "solve", task="read", tools=["*"])
+        schema = json.dumps(asked["requests"])
+        assert "lookup" in schema
+        assert "test_simple_text" not in schema
+
+    async with within(outside.url, mode, "vault") as client:
+        assert "unknown run" in await refused(client, "check_run", run=asked["run"])
+
+    async with within(outside.url, mode) as client:
+        solution = {"calls": [{"_tool": "test_simple_text", "_module": "vault"}], "output": None}
+        answer = await call(client, "solve", run=asked["run"], turn=0, solution=solution)
+        assert "unknown" in json.dumps(answer["errors"])
+
+    async with Client(outside.url, mode=mode, read_timeout_seconds=20) as client:
+        # Without a profile, the same person finds the run.
+        assert (await call(client, "check_run", run=asked["run"]))["run"] == asked["run"]
+
+
+async def test_an_unknown_profile_is_refused_with_the_nearest(outside: Outside) -> None:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{outside.url}/p/revew", json=PING)
+        assert answer.status_code == 404
+        assert "Did you mean 'review'?" in answer.text
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_on_stdio_is_restricted(tmp_path: Path, mode: str) -> None:
+    file = configuration(tmp_path)
+
+    def start(path: Path) -> list[str]:
+        return served(path, "--profile", "review")
+
+    async with over_stdio(file, mode, start) as client:
+        listed = await all_tools(client)
+        assert {"lookup", "add"} <= listed.keys()
+        assert not {"write_note", "test_simple_text"} & listed.keys()
+        assert NAMED in await refused(client, "test_simple_text")
+        assert "not in profile" in await refused(
+            client, "run_plan", calls=[{"_tool": "write_note", "path": "x", "text": "y"}]
+        )
+
+
+class Tokens:
+    """A server, and tokens for a profile and for none."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        with Store.open(folder / "ideas.sqlite") as store:
+            store.users.add("ann")
+            self.bound = store.users.add_token("ann", "for reviews", profile="review")[1]
+            self.free = store.users.add_token("ann")[1]
+            self.stale = store.users.add_token("ann", profile="gone")[1]
+
+    async def status(self, token: str, path: str = "") -> tuple[int, str]:
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+            answer = await http.post(f"{self.url}{path}", json=PING)
+            return answer.status_code, answer.text
+
+    @asynccontextmanager
+    async def client(self, token: str, path: str = "") -> AsyncGenerator[Client]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=20) as http,
+            Client(streamable_http_client(f"{self.url}{path}", http_client=http)) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Generator[Tokens]:
+    with http_process(configuration(tmp_path)) as url:
+        yield Tokens(url, tmp_path)
+
+
+async def test_a_token_is_bound_to_its_profile(tokens: Tokens) -> None:
+    async with tokens.client(tokens.bound) as client:
+        assert not {"write_note", "test_simple_text"} & (await all_tools(client)).keys()
+        assert NAMED in await refused(client, "test_simple_text")
+        ran = await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
+
+    async with tokens.client(tokens.bound, "/p/review") as client:
+        assert (await call(client, "check_run", run=ran["run"]))["status"] == "done"
+
+    status, why = await tokens.status(tokens.bound, "/p/vault")
+    assert status == 403
+    assert "'review' and 'vault'" in why
+    assert (await tokens.status("ibt_0", "/p/review"))[0] == 401
+    # The profile of a token may have gone since: then the token has nothing.
+    async with tokens.client(tokens.stale) as client:
+        assert {"lookup", "add"}.isdisjoint(await all_tools(client))
+        assert "not in profile 'gone'" in await refused(client, "lookup", x="1")
+
+    async with tokens.client(tokens.free, "/p/vault") as client:
+        assert "test_simple_text" in await all_tools(client)
+        assert "not in profile 'vault'" in await refused(client, "lookup", x="1")
+        assert "unknown run" in await refused(client, "check_run", run=ran["run"])
+
+    async with tokens.client(tokens.free) as client:
+        assert {"lookup", "test_simple_text"} <= (await all_tools(client)).keys()
