@@ -206,7 +206,7 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
     ],
     143,
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(
     roots: list[Node], most: int | None
 ) -> None:

@@ -327,7 +327,7 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
         same_meaning(whole, resumed)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=250, deadline=None, suppress_health_check=SLOW)
 @given(scenarios())
 def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
     means_the_same_however_it_runs(scenario)

@@ -23,7 +23,7 @@ from .mutations import CALLS, Mutation, Session, is_whole, mutation, session
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 Transport = Literal["stdio", "json", "sse"]
-NUMBER = 36
+NUMBER = 18
 """Mutations over each transport."""
 
 AT_ONCE = 6
