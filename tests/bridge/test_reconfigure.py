@@ -16,6 +16,7 @@ from ideabridge.tools import Toolbox, load_tool_file
 from ideabridge.tools.encoding import JSONObject
 from tests.security.listing import Modules, described
 from tests.server.serving import plain
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -91,9 +92,7 @@ async def test_a_call_that_runs_ends_on_the_server_that_was_replaced(tmp_path: P
             assert old.state == "up"
             os.write(writing, b"open\n")
             assert await run.result() == "1"
-            with anyio.fail_after(20):
-                while old.state == "up":
-                    await anyio.lowlevel.checkpoint()
+            await until(lambda: old.state != "up")
         finally:
             os.close(writing)
 

@@ -5,7 +5,7 @@ slow for a while.
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.disk import REASON, Disk
+from tests.waiting import until
 
 ALLOW = Configuration(approval="allow_all")
 LIMIT_S = 30.0
@@ -78,12 +79,6 @@ async def until_tried(run: Run) -> str:
     """Wait until the store refused what a run has to write; returns what callers are told."""
     await until(lambda: "cannot be written" in (run.unwritten or ""))
     return str(run.unwritten)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    while not holds():  # noqa: ASYNC110 - of this no event is told
-        await anyio.sleep(0.01)
 
 
 @asynccontextmanager

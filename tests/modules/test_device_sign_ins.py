@@ -21,6 +21,7 @@ from ideabridge.bridge.modules.device import DEVICE_GRANT
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile
 from ideabridge.bridge.secrets import Secrets
+from tests.waiting import until
 
 from .authorized import Authorized, Browser, Phone, authorized
 from .conftest import configure
@@ -365,8 +366,7 @@ async def test_a_sign_in_is_not_overwritten_with_renewed_tokens_of_the_one_befor
                         pass
 
                 group.start_soon(sign_in)
-                while "second" not in provider.persons.values():
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: "second" in provider.persons.values())
                 provider.may_renew.set()
                 await running.settled()
         kept = file.read()

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from ideabridge.bridge.store.store import Store
-from tests import preloaded
+from tests import preloaded, waiting
 from tests.disk import REASON, SCRIPT, Disk
 from tests.server.serving import configured, http_process, listening, plain
 
@@ -40,8 +40,8 @@ async def reach(url: str, path: str, method: str = "GET", **headers: str) -> htt
 async def until(url: str, wanted: Callable[[httpx2.Response], bool]) -> httpx2.Response:
     """The first answer of `/readyz` that is as wanted."""
     with anyio.fail_after(20):
-        while not wanted(answer := await reach(url, "/readyz")):
-            await anyio.lowlevel.checkpoint()
+        while not wanted(answer := await reach(url, "/readyz")):  # noqa: ASYNC110 - no event tells it
+            await anyio.sleep(waiting.PAUSE)
         return answer
 
 

@@ -28,6 +28,7 @@ from ideabridge.server.operations.requests import ServedRequest
 from ideabridge.server.serve import HttpOptions, Ready, serve_http
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
+from tests import waiting
 from tests.asking import ASKS
 from tests.server.serving import (
     ERAS,
@@ -79,8 +80,8 @@ async def scrape(url: str, token: str | None = None, **headers: str) -> httpx2.R
 async def until(url: str, wanted: Callable[[Scraped], bool]) -> Scraped:
     """The first answer that is as wanted: a request is counted when its answer has been sent."""
     with anyio.fail_after(20):
-        while not wanted(found := Scraped((await scrape(url)).text)):
-            await anyio.lowlevel.checkpoint()
+        while not wanted(found := Scraped((await scrape(url)).text)):  # noqa: ASYNC110 - no event
+            await anyio.sleep(waiting.PAUSE)
         return found
 
 

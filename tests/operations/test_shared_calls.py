@@ -22,9 +22,10 @@ from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.errors import StoreFullError, UncountedCallError
 from ideabridge.bridge.store.store import Store
 from tests import postgres
-from tests.operations.test_workers import front, until, working
+from tests.operations.test_workers import front, working
 from tests.postgres import run_sql
 from tests.server.serving import Gate, call, listening, served, text
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

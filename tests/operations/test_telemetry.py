@@ -34,8 +34,9 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
 from tests import postgres
-from tests.operations.test_workers import front, until, working
+from tests.operations.test_workers import front, working
 from tests.server.serving import ERAS, call, configured, listening, served
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -27,6 +27,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.errors import LimitExceededError
 from tests import postgres, preloaded
 from tests.server.serving import BIN, Gate, call, listening, plain, served
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -122,12 +123,6 @@ async def front(configuration: Path) -> AsyncGenerator[Client]:
     with listening(served(configuration, "--http", "0", "--workers")) as url:
         async with Client(url, read_timeout_seconds=30) as client:
             yield client
-
-
-async def until(found: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not found():
-            await anyio.lowlevel.checkpoint()
 
 
 async def test_workers_run_the_calls_of_runs_that_servers_take(

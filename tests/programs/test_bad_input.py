@@ -25,6 +25,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Activity, ActivityContext, Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -280,9 +281,7 @@ async def test_whoever_prints_the_most_that_is_kept_loses_nothing(
 async def test_cancelling_ends_a_program_that_catches_everything(bridge: Bridge) -> None:
     program = "import asyncio, tools\n" + CATCHING.format("await asyncio.sleep(60)", "")
     run = await bridge.run_plan({"program": program})
-    while not run.calls():
-        await anyio.lowlevel.checkpoint()
-
+    await until(run.calls)
     run.cancel("enough")
     with anyio.fail_after(20):
         assert await run.wait() == "cancelled"

@@ -18,6 +18,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.server.server import Front
 from tests.server.serving import all_tools, call, refused, text
+from tests.waiting import until
 
 from .listing import Modules, described
 
@@ -156,10 +157,7 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
         bridge = front.catalogue.bridge
         before = bridge.modules["git"].tool("git_log")
         await bridge.modules["git"].call("refresh", {})
-        with anyio.fail_after(20):
-            while bridge.modules["git"].tool("git_log").digest == before.digest:
-                await anyio.lowlevel.checkpoint()
-
+        await until(lambda: bridge.modules["git"].tool("git_log").digest != before.digest)
         tools = await all_tools(client)
         assert read_only(tools, "history") is False
         assert read_only(tools, "above") is False

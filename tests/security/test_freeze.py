@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp import Client
 
@@ -44,6 +43,7 @@ from tests.security.test_signals import descendants, until_ended
 from tests.server.serving import call, configured, http_process, plain
 from tests.server.test_ending import is_there
 from tests.tools.context import RecordingContext
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -104,12 +104,6 @@ def at_work() -> set[int]:
             continue
 
     return found
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not holds():
-            await anyio.lowlevel.checkpoint()
 
 
 @pytest.fixture(autouse=True)

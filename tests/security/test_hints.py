@@ -7,11 +7,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.tools.encoding import JSONObject
+from tests.waiting import until
 
 from .listing import Modules, described
 
@@ -69,10 +69,7 @@ async def test_the_same_while_the_server_runs_and_rules_do_not_depend_on_it(tmp_
         )
         run = await bridge.run_plan({"calls": [{"_tool": "refresh"}]})
         assert await run.wait(20) == "done"
-        with anyio.fail_after(20):
-            while not bridge.modules["git"].status().notes:
-                await anyio.lowlevel.checkpoint()
-
+        await until(lambda: bridge.modules["git"].status().notes)
         told = bridge.modules["git"].status().notes
         assert told == ("git_push says now that it destroys nothing; before, it did not",)
         modules.lists("git", "git_push", "refresh")

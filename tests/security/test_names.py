@@ -8,7 +8,6 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
@@ -24,6 +23,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
+from tests.waiting import until
 
 from .listing import Modules, described
 
@@ -214,9 +214,7 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
 
 async def changed(bridge: Bridge, digest: str) -> None:
     """Wait until the module's new list is in."""
-    with anyio.fail_after(20):
-        while bridge.modules["git"].tool("git_log").digest == digest:
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: bridge.modules["git"].tool("git_log").digest != digest)
 
 
 async def test_a_run_that_is_taken_up_again_calls_the_tool_it_was_made_with(

@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -27,6 +26,7 @@ from ideabridge.server.server import Front
 from ideabridge.tools import worker
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -59,20 +59,12 @@ async def ended(bridge: Bridge, count: int) -> Run:
     return run
 
 
-async def until(found: Callable[[], bool]) -> None:
-    with anyio.fail_after(60):
-        while not found():
-            await anyio.lowlevel.checkpoint()
-
-
 async def saved(front: Front, run: Run) -> JSONObject:
     """What became of `save_as`, once it is decided."""
-    with anyio.fail_after(60):
-        while True:
-            told = front.running.saved(run)
-            if told is not None and "pending" not in told:
-                return told
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: "pending" not in (front.running.saved(run) or {"pending": ""}))
+    told = front.running.saved(run)
+    assert told is not None
+    return told
 
 
 async def test_a_worker_and_a_thread_make_the_same_tool(

@@ -22,7 +22,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from tests.asking import ASKS
 from tests.crash.test_recovery import Desk, left_behind
-from tests.security.test_publishing import ended, processes, until
+from tests.security.test_publishing import ended, processes
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

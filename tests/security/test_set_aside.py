@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -24,6 +23,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.toolbox import Toolbox
 from tests import preloaded
 from tests.server.serving import Gate, call, configured, over_stdio
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -94,10 +94,7 @@ async def taken_up(store: Path) -> Desk:
             ended.set()
 
         group.start_soon(recover)
-        with anyio.fail_after(20):
-            while not (desk.begun.is_set() or ended.is_set()):
-                await anyio.lowlevel.checkpoint()
-
+        await until(lambda: desk.begun.is_set() or ended.is_set())
         group.cancel_scope.cancel()
 
     return desk

@@ -18,6 +18,7 @@ from ideabridge.tools import worker
 from ideabridge.tools.computing import WORKERS
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.turns import asked_by
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,7 @@ async def test_large_work_of_one_caller_comes_after_the_first_of_another() -> No
 
 
 async def test_many_programs_of_one_caller_come_after_the_first_of_another() -> None:
-    program = "len([n for n in range(1_000_000) if n % 7])"
+    program = "len([n for n in range(200_000) if n % 7])"
     async with Bridge(store=":memory:") as bridge:
         many = [await bridge.run_plan({"program": program}, caller=ALICE) for _ in range(45)]
         with anyio.fail_after(60):
@@ -130,10 +131,8 @@ async def test_a_cancelled_dry_run_ends_its_check(monkeypatch: pytest.MonkeyPatc
     async with Bridge(store=":memory:") as bridge:
         async with anyio.create_task_group() as group:
             group.start_soon(bridge.dry_run, {"calls": calls})
-            while not workers.at_work:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: workers.at_work)
             group.cancel_scope.cancel()
 
         # The thread that waited for the process notices its end.
-        while workers.at_work:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: not workers.at_work)

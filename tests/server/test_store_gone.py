@@ -16,6 +16,7 @@ import pytest
 from ideabridge.bridge.store.errors import StoreGoneError
 from ideabridge.bridge.store.store import Store
 from tests.ideas.test_processes import check
+from tests.waiting import until
 
 from .serving import call, command, configured, over_stdio, refused
 
@@ -94,9 +95,7 @@ async def test_a_server_without_requests_notices_within_a_second_or_two(tmp_path
         assert process.stdin is not None
         assert process.stderr is not None
         with anyio.fail_after(20):
-            while not (tmp_path / "ideas.sqlite-wal").exists():
-                await anyio.lowlevel.checkpoint()
-
+            await until((tmp_path / "ideas.sqlite-wal").exists)
             hello = {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {},

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
-import anyio.lowlevel
 import pytest
 from mcp import Client, MCPError, types
 
@@ -25,6 +24,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server import catalogue, finding, offerings
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
+from tests.waiting import until
 
 from .serving import (
     ERAS,
@@ -360,10 +360,7 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(
         await anyio.wait_all_tasks_blocked()
         assert published == []
         gate.open()
-        with anyio.fail_after(20):
-            while not published:
-                await anyio.lowlevel.checkpoint()
-
+        await until(lambda: published, 20)
         assert bridge.modules["mute"].status().state == "connecting", "it waits for no other server"
         [publication] = published
         assert publication.answer == "auto"
@@ -531,10 +528,7 @@ async def test_a_list_that_arrives_late_is_announced(
             names = [one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts]
             assert "e0" not in names
             late.set()
-            with anyio.fail_after(20):
-                while not arrived:
-                    await anyio.lowlevel.checkpoint()
-
+            await until(lambda: arrived)
             assert "e0" in [
                 one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts
             ]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.lowlevel
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -23,6 +22,7 @@ from tests import npm
 from tests.asking import ASKS
 from tests.ui import shop
 from tests.ui.serving import link_to, served
+from tests.waiting import until
 
 AXE: Final = npm.FOLDER / "axe-core" / "axe.min.js"
 
@@ -96,10 +96,11 @@ async def _fill(path: Path) -> str:
         calls = [{"_tool": "list_orders"}, {"_tool": "ponder"}]
         left = await bridge.run_plan(calls=calls, title="Left by its process")
         await left.wait(0)
-        while not any(
-            bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)
-        ):
-            await anyio.lowlevel.checkpoint()
+        await until(
+            lambda: any(
+                bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)
+            )
+        )
 
     return run.id
 

@@ -1,0 +1,23 @@
+"""Waiting for what no event tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+PAUSE = 0.01
+"""Seconds between two looks. A loop without a pause takes a core from the processes for which it
+waits.
+"""
+
+
+async def until(holds: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        TimeoutError: it does not hold after these seconds.
+    """
+    with anyio.fail_after(seconds):
+        while not holds():  # noqa: ASYNC110 - no event tells it
+            await anyio.sleep(PAUSE)
