@@ -83,7 +83,7 @@ async def asked(
 
 async def solved(bridge: Bridge, output: JSON = "A") -> Run:
     run = await bridge.solve("x", output_schema=TEXT)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         assert await run.wait() == "done", run.answer()
     assert run.answer()["output"] == output
     return run
@@ -92,7 +92,7 @@ async def solved(bridge: Bridge, output: JSON = "A") -> Run:
 async def failed(bridge: Bridge, status: str = "stalled") -> str:
     """What a run says that came to nothing."""
     run = await bridge.solve("x", output_schema=TEXT)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         assert await run.wait() == status
     return json.dumps(run.answer(), ensure_ascii=False)
 

@@ -277,7 +277,7 @@ def test_a_package_that_cannot_be_imported_is_told_with_why(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 2
     assert told in done.stderr

@@ -44,7 +44,7 @@ class HttpSwitch:
     up: bool = True
     says: str = ""
     note: str | None = None
-    seconds: float = 8.0
+    seconds: float = 40.0
 
 
 HTTP: list[HttpSwitch] = []

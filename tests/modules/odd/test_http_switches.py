@@ -43,7 +43,7 @@ async def test_an_oddity_of_http_costs_what_is_odd_alone(
         url = f"{web.origin}/{name}/{switch.place}"
 
     said: list[str] = []
-    entry = {"url": url, "connect_timeout": 3, "timeout": 3, **switch.entry}
+    entry = {"url": url, "connect_timeout": 15, "timeout": 15, **switch.entry}
     with anyio.fail_after(switch.seconds):
         async with modules_of({"odd": entry}) as modules:
             module = modules["odd"]
