@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -43,6 +44,8 @@ os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 # Every HTTP client of the tests and of the SDK would read the certificates of the system again,
 # which takes 30 ms; most tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
+_transport = cast("Any", importlib.import_module("httpx._transports.default"))
+_transport.create_ssl_context = cache(_transport.create_ssl_context)
 
 # The commands write the logs of servers into the state folder, whose real one no test touches.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ideabridge-state-")

@@ -63,8 +63,8 @@ def _check(path: Path, secret: str) -> None:
 def test_a_server_that_floods_its_log_costs_no_search(tmp_path: Path) -> None:
     log = ServerLog(tmp_path / "log.jsonl")
     began = time.process_time()
-    for _ in range(20_000):
+    for _ in range(5_000):
         log.add("stderr", ["word " * 12_000])
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 5
     log.add("stderr", ["last"])
     assert (tmp_path / "log.jsonl").stat().st_size < MAX_BYTES
