@@ -57,29 +57,29 @@ def salvage(data: bytes) -> Salvaged:
     data = data.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
     text = data.decode("utf-8", "replace")
     has_bad_bytes = text.encode() != data
-    whole = _decoded(text)
-    if whole is not None:
-        return Salvaged([whole], 0, has_bad_bytes)
+    record = _decoded(text)
+    if record is not None:
+        return Salvaged([record], 0, has_bad_bytes)
 
     pieces = _ending_well(text, _pieces(text))
     records: list[JSONObject] = []
     fragments = 0
-    rest = 0
+    unread_from = 0
     for place, piece in enumerate(pieces):
-        before = text[rest : piece.start]
+        before = text[unread_from : piece.start]
         end = pieces[place + 1].start if place + 1 < len(pieces) else len(text)
         after = text[piece.end : end]
         outer = _decoded(before + after) if before.strip() and after.strip() else None
         if outer is not None and is_record(outer):
             records += [outer, piece.record]
-            rest = end
+            unread_from = end
             continue
 
         fragments += bool(before.strip())
         records.append(piece.record)
-        rest = piece.end
+        unread_from = piece.end
 
-    return Salvaged(records, fragments + bool(text[rest:].strip()), has_bad_bytes)
+    return Salvaged(records, fragments + bool(text[unread_from:].strip()), has_bad_bytes)
 
 
 def is_record(value: JSONObject) -> bool:
@@ -115,17 +115,17 @@ def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     record that was written into another one, and then the rest completes the other one.
     """
     ending_well: list[_Piece] = []
-    rest = 0
+    unread_from = 0
     for place, piece in enumerate(pieces):
         end = pieces[place + 1].start if place + 1 < len(pieces) else len(text)
         after = text[piece.end : end].lstrip()
         if after and not after.startswith("{"):
-            outer = _decoded(text[rest : piece.start] + after)
+            outer = _decoded(text[unread_from : piece.start] + after)
             if outer is None or not is_record(outer):
                 continue
-            rest = end
+            unread_from = end
         else:
-            rest = piece.end
+            unread_from = piece.end
         ending_well.append(piece)
 
     return ending_well
