@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -14,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from ideabridge.bridge.configuration import user_file
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.trust import trust_file
 from tests import preloaded
 from tests.trusting import write_own, write_trusted
@@ -197,6 +199,18 @@ async def test_a_project_file_waits_for_the_person_who_trusts_it(tmp_path: Path)
         await host.until(lambda tools: "second" in tools and "first" not in tools)
         assert "trusted" not in await host.told(lambda _: True)
 
+    with Store.open(tmp_path / "home" / "data" / "ideabridge" / "ideas.sqlite") as store:
+        followed, withheld = store.configuration_log.newest(10)
+
+    assert followed.lines == ("server two: added", "server one: removed")
+    assert followed.status == "followed"
+    assert followed.project == str(tmp_path)
+    assert followed.trusted_by == getpass.getuser()
+    assert followed.trusted_at is not None
+    assert followed.trusted_at >= withheld.at
+    assert withheld.status == "withheld"
+    assert "ideabridge trust" in withheld.lines[0]
+
 
 async def test_fifty_changes_in_ten_seconds_end_in_the_last(tmp_path: Path) -> None:
     one = {"one": plain(tmp_path, "one", "first")}
@@ -260,3 +274,26 @@ async def test_a_tool_file_that_takes_too_long_leaves_the_earlier_tools(tmp_path
         answer = await host.told(lambda answer: "its earlier tools stay" in answer)
         assert "was not imported within 5 s" in answer
         assert text(await host.client.call_tool("grade")) == "A"
+
+
+async def test_rules_that_become_looser_hold_for_sessions_that_begin_afterwards(
+    tmp_path: Path,
+) -> None:
+    deny = {"rules": [{"tool": "first", "then": "deny", "why": "not today"}]}
+    one = {"one": plain(tmp_path, "one", "first")}
+    write_own({**EXPOSED, "approval": deny, "mcpServers": one})
+    program = preloaded.python(BIN / "ideabridge", "serve", "--project", str(tmp_path))
+    plan = {"calls": [{"_tool": "first", "x": "1", "_outputPath": "y"}]}
+    with listening([*program, "--http", "127.0.0.1:0"]) as url:
+        heard = Heard()
+        earlier = Client(url, mode="legacy", message_handler=heard)
+        async with hosted(earlier, tmp_path, heard) as host:
+            await host.until(lambda tools: "first" in tools)
+            write_own({**EXPOSED, "mcpServers": {**one, "two": plain(tmp_path, "two", "second")}})
+            await host.until(lambda tools: "second" in tools)
+            assert "not today" in str(await call(host.client, "run_plan", **plan))
+            assert "not today" in text(await host.client.call_tool("first", {"x": "1"}))
+            async with Client(url, mode="legacy") as later, Client(url, mode="auto") as stateless:
+                assert (await call(later, "run_plan", **plan))["status"] == "done"
+                assert "first" in text(await later.call_tool("first", {"x": "1"}))
+                assert "not today" in str(await call(stateless, "run_plan", **plan))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.configuration_log import LoggedChange
 from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Role
@@ -200,6 +202,11 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         for name, role in (("ann", "member"), ("bob", "member"), ("eva", "admin")):
             store.users.add(name, "admin" if role == "admin" else "member")
             tokens[name] = store.users.add_token(name)[1]
+        store.configuration_log.note(
+            LoggedChange(
+                time.time(), "/home/eva/shop", "p", "withheld", ("<b>is not JSON",), "eva", 1.0
+            )
+        )
     with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob, stranger(url) as eva:
         assert ann.get("/ui/runs").url.path == "/ui/sign-in"
         assert ann.get("/ui/live").url.path == "/ui/sign-in"
@@ -228,6 +235,12 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
             send(bob, "/ui/admin/users", name="mallory", action="add", role="admin").url.path
             != "/ui/admin"
         )
+
+        changes = eva.get("/ui/admin").text
+        assert "Not in force" in changes
+        assert "&lt;b&gt;is not JSON" in changes
+        assert "/home/eva/shop" in changes
+        assert "by eva" in changes
 
         # An admin sees everybody's runs, decides, and is journaled by name.
         assert run_id in eva.get("/ui/runs").text

@@ -796,6 +796,14 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         )
 
 
+def last_trusted(file: Path) -> float | None:
+    """Return when a person last trusted a content of a project file, in seconds since 1970, or None
+    if nobody has.
+    """
+    trusted = read_trusted()[0].get(_key(file.absolute()))
+    return trusted.contents[0].at if trusted is not None and trusted.contents else None
+
+
 def _from_json(value: Any) -> Trusted:
     content = _content_from_json(value)
     return Trusted(

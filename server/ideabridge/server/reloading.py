@@ -7,6 +7,8 @@ check_run, in the instructions for new clients, on the page, by `doctor`, and on
 
 from __future__ import annotations
 
+import getpass
+import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import islice
@@ -18,7 +20,11 @@ import anyio.to_thread
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, user_file
-from ideabridge.bridge.trust import FILE_NAME, trust_path
+from ideabridge.bridge.driving.driver import own_driver_name
+from ideabridge.bridge.store.configuration_log import ChangeStatus, LoggedChange
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.trust import FILE_NAME, last_trusted, trust_path
 from ideabridge.server.watching import FileState, SourceWatch, state_of
 from ideabridge.tools.errors import IdeabridgeError, ToolFileError
 from ideabridge.tools.names import printable_line, visible
@@ -30,6 +36,9 @@ TOOL_FILE_SECONDS: Final = 5.0
 
 _MOST_FILES: Final = 500
 """How many Python files of a folder are watched after a tool file in it has failed."""
+
+_MOST_LINES: Final = 100
+"""How many lines of one change are stored."""
 
 _ToolStates = dict[Path, FileState]
 
@@ -107,11 +116,32 @@ class Reloading:
         self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
     ) -> None:
         """Leave the configuration in force, and say why."""
+        lines = list(lines)
         if before.withheld != sentences:
             await self._bridge.reconfigure(before.model_copy(update={"withheld": sentences}))
             self._followed()
+            await self._log("withheld", lines)
 
         self._tell(lines)
+
+    async def _log(self, status: ChangeStatus, lines: Iterable[str]) -> None:
+        """Store what has changed, for the page and `doctor`."""
+        configuration = self._bridge.configuration
+        masked = tuple(self._bridge.secrets.mask(line) for line in lines)
+        project = next((layer.file for layer in configuration.layers if layer.is_project), None)
+        change = LoggedChange(
+            at=time.time(),
+            project=str(configuration.project),
+            process=own_driver_name(),
+            status=status,
+            lines=masked[:_MOST_LINES],
+            trusted_by="" if project is None else _user(),
+            trusted_at=None if project is None else last_trusted(project),
+        )
+        try:
+            await self._bridge.patiently(lambda: self._bridge.store.configuration_log.note(change))
+        except StoreError as error:
+            self._report(self._bridge.secrets.mask(f"the change is not stored: {error}"))
 
     def _tell(self, lines: Iterable[str]) -> None:
         """Report lines unless they are the ones that were reported last."""
@@ -124,6 +154,7 @@ class Reloading:
             self._report(self._bridge.secrets.mask(line))
 
     async def _follow(self, read: Configuration) -> None:
+        before = self._bridge.configuration
         tools = await self._load_tools(read)
         kept = {file for file in self._bridge.loaded_tool_files if file in self._faults}
         faults = {file: fault for file, fault in self._faults.items() if file in read.tools}
@@ -149,6 +180,11 @@ class Reloading:
         lines = [*change.lines(), *(f"tool file {file}: loaded again" for file in tools)]
         for line in lines:
             self._report(f"the configuration changed: {line}")
+
+        if lines:
+            await self._log("followed", lines)
+        if configuration.withheld and configuration.withheld != before.withheld:
+            await self._log("withheld", faults.values())
 
         self._tell([*faults.values(), *read.refused, *read.warnings])
 
@@ -224,6 +260,14 @@ class Reloading:
             return await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
         why = f"was not imported within {TOOL_FILE_SECONDS:g} s"
         return {file: ToolFileError(f"{file}: {why}") for file in files}
+
+
+def _user() -> str:
+    """Return the name of the user of this process, whose trust in files holds here."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return LOCAL
 
 
 def _broken(error: IdeabridgeError) -> str:

@@ -74,6 +74,10 @@ _CHANGED: Final = (
     _table("settings", "key value"),
     _table("tool_memory", "number kind key name value time"),
     _table(
+        "configuration_changes",
+        "number at project process status lines trusted_by trusted_at",
+    ),
+    _table(
         "direct_calls",
         "number at caller client session name module tool parameters seconds "
         "outcome run bytes_in bytes_out",

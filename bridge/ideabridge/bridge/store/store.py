@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.claims import without_runs
+from ideabridge.bridge.store.configuration_log import ConfigurationLog
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.copying import Copied, copy_into, expect_whole, release
 from ideabridge.bridge.store.daily_use import DailyUse
@@ -107,6 +108,7 @@ class Store:
         daily_use: how much was used, by day and by tool.
         sessions: the sessions of direct calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
+        configuration_log: what changed in configurations while servers ran.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
         notifier: sends and receives notifications between all processes on the store.
@@ -130,6 +132,7 @@ class Store:
         self.daily_use = DailyUse(database)
         self.sessions = SessionTable(database)
         self.tool_memory = ToolMemory(database)
+        self.configuration_log = ConfigurationLog(database)
         self.users = Users(database)
         self.owner_links = OwnerLinks(self.settings)
         self.publications = Publications(database, self._search, self.tool_memory)

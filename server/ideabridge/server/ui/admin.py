@@ -26,6 +26,9 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _COUNTED: Final = 1000
 
+_CHANGES: Final = 20
+"""How many changes of the configuration the page shows."""
+
 
 class NotAnAdminError(IdeabridgeError):
     """Only the owner of the store and admins may use this page."""
@@ -98,6 +101,7 @@ class AdminPages:
             retention=configuration.retention,
             layers=configuration.layers,
             away=bridge.modules.away(),
+            changes=store.configuration_log.newest(_CHANGES),
             backups=store.is_file,
         )
 

@@ -150,6 +150,8 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
     untrusted = configuration.untrusted
     if untrusted is not None:
         findings.add("configuration", untrusted.told(), wrong=True)
+    for sentence in configuration.withheld:
+        findings.add("configuration", sentence, wrong=True)
 
     parts = approval_parts(configuration.approval_setting)
     approval = " and ".join(
@@ -237,6 +239,15 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
         run_status(run)[0] for run in store.runs.newest(SEES_ALL, limit=100, rooms=False)
     )
     published = len(store.publications.page(limit=100, caller=SEES_ALL).items)
+    for change in store.configuration_log.newest(1, str(configuration.project)):
+        if change.status == "withheld":
+            findings.add(
+                "configuration",
+                "a running server keeps an earlier state, because a change of its files cannot be "
+                f"used: {'; '.join(change.lines)}",
+                warning=True,
+            )
+
     retention = _retention(store, configuration)
     place = store.path if store.is_file else f"{store.path}, {store.engine()}"
     size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000

@@ -47,10 +47,29 @@ def _add_profiles(database: Database) -> None:
     database.table("user_tokens").add_column("profile", str)
 
 
+def _add_configuration_changes(database: Database) -> None:
+    _table(
+        database,
+        "configuration_changes",
+        {
+            "number": int,
+            "at": float,
+            "project": str,
+            "process": str,
+            "status": str,
+            "lines": str,
+            "trusted_by": str,
+            "trusted_at": float,
+        },
+        nullable={"trusted_at"},
+    )
+
+
 MIGRATIONS: Final[Sequence[Migration]] = (
     _add_shown_and_ropes,
     _convert_removed_kinds,
     _add_profiles,
+    _add_configuration_changes,
 )
 """The migration steps from `FIRST` on, in order. Add new ones at the end."""
 

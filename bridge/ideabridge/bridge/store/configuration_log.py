@@ -1,0 +1,109 @@
+"""ConfigurationLog: what changed in configurations while servers ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.tools.encoding import decode_trusted, encode_text
+
+MOST_CHANGES: Final = 1000
+"""How many changes are stored. The oldest are deleted first."""
+
+_SAME_SECONDS: Final = 10.0
+"""Changes with the same content within this many seconds are those of several processes that follow
+one file. They are stored once.
+"""
+
+ChangeStatus = Literal["followed", "withheld"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChange:
+    """One change of a configuration that a running process noticed.
+
+    Attributes:
+        at: when the process noticed it, in seconds since 1970.
+        project: the project folder of the process.
+        process: the name of the process.
+        status: `followed` if the change took effect, `withheld` if it did not.
+        lines: what changed, or why the change did not take effect, in lines for people.
+        trusted_by: the user who trusted the project's file, or "" if no project file is used.
+        trusted_at: when that was, in seconds since 1970, or None.
+    """
+
+    at: float
+    project: str
+    process: str
+    status: ChangeStatus
+    lines: tuple[str, ...]
+    trusted_by: str = ""
+    trusted_at: float | None = None
+
+
+class ConfigurationLog:
+    """The table `configuration_changes`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, change: LoggedChange) -> None:
+        """Store a change, unless another process has just stored the same one."""
+        lines = encode_text(list(change.lines))
+        same = (change.project, change.status, lines, change.at - _SAME_SECONDS)
+        with self._database.transaction():
+            execute = self._database.execute
+            stored = execute(
+                "SELECT 1 FROM configuration_changes "
+                "WHERE project = ? AND status = ? AND lines = ? AND at > ?",
+                same,
+            ).fetchone()
+            if stored is not None:
+                return
+
+            execute(
+                "INSERT INTO configuration_changes"
+                "(at, project, process, status, lines, trusted_by, trusted_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    change.at,
+                    change.project,
+                    change.process,
+                    change.status,
+                    lines,
+                    change.trusted_by,
+                    change.trusted_at,
+                ),
+            )
+            execute(
+                "DELETE FROM configuration_changes WHERE number <= "
+                "(SELECT number FROM configuration_changes ORDER BY number DESC LIMIT 1 OFFSET ?)",
+                (MOST_CHANGES,),
+            )
+
+    def newest(self, limit: int, project: str | None = None) -> list[LoggedChange]:
+        """Return the newest changes, the latest first.
+
+        Args:
+            limit: how many.
+            project: the project folder whose changes are wanted, or None for all.
+        """
+        columns = "at, project, process, status, lines, trusted_by, trusted_at"
+        where = "" if project is None else "WHERE project = ? "
+        values = (limit,) if project is None else (project, limit)
+        with self._database.guard:
+            rows = self._database.execute(
+                f"SELECT {columns} FROM configuration_changes "  # noqa: S608 - no value is in it
+                f"{where}ORDER BY number DESC LIMIT ?",
+                values,
+            ).fetchall()
+
+        return [
+            LoggedChange(at, folder, process, status, _lines_in(lines), by, trusted)
+            for at, folder, process, status, lines, by, trusted in rows
+        ]
+
+
+def _lines_in(text: str) -> tuple[str, ...]:
+    return tuple(cast("list[str]", decode_trusted(text)))
