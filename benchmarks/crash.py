@@ -102,7 +102,7 @@ CLUSTER = 10
 AT_MOST = 50
 """Events in one store; with more of them, several stores are used one after another."""
 
-KINDS = {"kill": 10, "module": 8, "disk": 3, "lock": 2, "freeze": 2}
+KINDS = {"kill": 10, "module": 8, "reload": 4, "disk": 3, "lock": 2, "freeze": 2}
 """The kinds of events, and how often each is drawn."""
 
 SPAN = 0.8
@@ -219,6 +219,8 @@ class Trial:
                 if self.witness.kill_module():
                     self.counts["modules killed"] += 1
                     life.hear_for(self._draw.uniform(0, SPAN))
+        elif kind == "reload":
+            life.reload()
         elif kind == "disk":
             fail_appends(life, self._draw)
         elif kind == "lock":

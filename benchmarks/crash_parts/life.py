@@ -61,16 +61,21 @@ PAUSE = 0.1
 Say = Callable[[str], None]
 
 
-def configured(log: Path) -> Configuration:
-    """The configuration of every life: one module over stdio, nobody is asked."""
-    entry: JSON = {
+def configured(log: Path, reloads: int = 0) -> Configuration:
+    """The configuration of every life: one module over stdio, nobody is asked. After a reload, the
+    module gets another process although it starts in the same way, and a further one comes or
+    goes.
+    """
+    entry: dict[str, JSON] = {
         "command": sys.executable,
         "args": ["-I", "-S", str(MODULE), str(log)],
-        "parallel": 8,
+        "parallel": 8 + reloads % 2,
     }
-    return parse_configuration(
-        {"mcpServers": {"crash": entry}, "approval": "allow_all"}, project=log.parent
-    )
+    servers: dict[str, JSON] = {"crash": entry}
+    if reloads % 2:
+        others: list[JSON] = ["-I", "-S", str(MODULE), f"{log}.idle"]
+        servers["idle"] = {**entry, "args": others, "deny": ["*"]}
+    return parse_configuration({"mcpServers": servers, "approval": "allow_all"}, project=log.parent)
 
 
 def skip_unknown(run: Run) -> int:
@@ -171,6 +176,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             if kind == "plan" and run.idea is not None:
                 say(f"idea {run.idea}")
 
+        group.start_soon(_follow_reloads, bridge, log)
         group.start_soon(partial(bridge.recover_runs, tell, taken_up, keep=True))
         for batch in range(BATCHES):
             number = first + batch * RUNS_EACH
@@ -182,6 +188,15 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                 runs.start_soon(drive, "solve", number)
 
         await anyio.sleep_forever()
+
+
+async def _follow_reloads(bridge: Bridge, log: Path) -> None:
+    """Let a bridge follow another configuration at each signal."""
+    reloads = 0
+    with anyio.open_signal_receiver(signal.SIGUSR1) as signals:
+        async for _ in signals:
+            reloads += 1
+            await bridge.reconfigure(configured(log, reloads))
 
 
 class Life:
@@ -244,6 +259,8 @@ class Life:
             if elsewhere:
                 setattr(driver, "_place", lambda: ("another boot", "another space"))  # noqa: B010 - it is private
 
+            # A reload that comes before the life can follow it changes nothing.
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             with self.disk:
                 anyio.run(live, folder, first, seed, say)
         except BaseException as error:  # noqa: BLE001 - the parent must hear of a life that ends by itself
@@ -306,6 +323,11 @@ class Life:
                 self.given_up[run_id] = why
 
         self._hear(line)
+
+    def reload(self) -> None:
+        """Let it follow another configuration."""
+        if self.alive and not self._frozen:
+            os.kill(self.pid, signal.SIGUSR1)
 
     def stop(self) -> None:
         """Freeze it, where it is not frozen."""

@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 
 from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.trust import trust_file
+from ideabridge.bridge.trust import forget, trust_file
 from tests import preloaded
 from tests.trusting import write_own, write_trusted
 
@@ -192,6 +192,7 @@ async def test_a_project_file_waits_for_the_person_who_trusts_it(tmp_path: Path)
         path = tmp_path / "ideabridge.json"
         path.write_text(json.dumps({**EXPOSED, "mcpServers": second}))
         answer = await host.told(lambda answer: "has changed since the user trusted it" in answer)
+        assert "so its earlier content stays in force" in answer
         assert "ideabridge trust" in answer
         assert "first" in await all_tools(host.client)
 
@@ -199,9 +200,15 @@ async def test_a_project_file_waits_for_the_person_who_trusts_it(tmp_path: Path)
         await host.until(lambda tools: "second" in tools and "first" not in tools)
         assert "trusted" not in await host.told(lambda _: True)
 
-    with Store.open(tmp_path / "home" / "data" / "ideabridge" / "ideas.sqlite") as store:
-        followed, withheld = store.configuration_log.newest(10)
+        # Once the trust is withdrawn, nothing of the file is used.
+        forget(path)
+        await host.until(lambda tools: "second" not in tools)
 
+    with Store.open(tmp_path / "home" / "data" / "ideabridge" / "ideas.sqlite") as store:
+        withdrawn, followed, withheld = store.configuration_log.newest(10)
+
+    assert withdrawn.lines[0] == "server two: removed"
+    assert withdrawn.trusted_by == ""
     assert followed.lines == ("server two: added", "server one: removed")
     assert followed.status == "followed"
     assert followed.project == str(tmp_path)

@@ -138,6 +138,7 @@ def applicable(before: Configuration, now: Configuration) -> Configuration:
             **unchanged,
             "limits": now.limits.model_copy(update=limits),
             "embedded": before.embedded,
+            "restricted_to": before.restricted_to,
         }
     )
 

@@ -1321,16 +1321,22 @@ class Untrusted:
             f"it and trust it: {command}"
         )
 
-    def told_to_hosts(self) -> str:
+    def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
         """Return a text for a model: what is missing, and what the user can do. The only
         information from the file is the number of its servers: nobody has looked at their names
         yet, and a name can be a sentence.
+
+        Args:
+            keeps_earlier: whether an earlier, trusted content of the file is in force.
         """
+        consequence = "so its earlier content stays in force"
         if self.problems:
+            if not keeps_earlier:
+                consequence = "so its servers and tools are missing"
             return (
                 f"The project file {visible(str(self.file))[:400]} {self.reason} and is not used, "
-                "so its servers and tools are missing. Only the user can correct it: `ideabridge "
-                "doctor` in its folder says what is wrong. A corrected file takes effect at once."
+                f"{consequence}. Only the user can correct it: `ideabridge doctor` in its folder "
+                "says what is wrong. A corrected file takes effect at once."
             )
 
         command = trust_command(self.file, anywhere=True)
@@ -1350,13 +1356,14 @@ class Untrusted:
         if self.problem:
             why = "is not used, because the file that says what the user trusts cannot be used"
 
-        count = len(self.servers)
-        if count:
-            servers = f"its {count} server{'' if count == 1 else 's'} and "
-        else:
+        if not keeps_earlier:
+            count = len(self.servers)
             servers = ""
+            if count:
+                servers = f"its {count} server{'' if count == 1 else 's'} and "
+            consequence = f"so {servers}its tools are missing"
 
         return (
-            f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the "
-            f"user decides about that: with {shown}. Then it takes effect at once."
+            f"The project's ideabridge.json {why}, {consequence}. Only the user "
+            f"decides about that: with {shown}. Then it takes effect at once."
         )

@@ -8,7 +8,11 @@ check_run, in the instructions for new clients, on the page, by `doctor`, and on
 from __future__ import annotations
 
 import getpass
+import logging
+import os
+import platform
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import islice
@@ -20,16 +24,17 @@ import anyio.to_thread
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, user_file
-from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.store.configuration_log import ChangeStatus, LoggedChange
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import LOCAL
-from ideabridge.bridge.trust import FILE_NAME, last_trusted, trust_path
+from ideabridge.bridge.trust import FILE_NAME, Untrusted, last_trusted, trust_path
 from ideabridge.server.watching import FileState, SourceWatch, state_of
 from ideabridge.tools.errors import IdeabridgeError, ToolFileError
 from ideabridge.tools.names import printable_line, visible
 from ideabridge.tools.tool_files import helpers_of, load_tool_files_anew
 from ideabridge.tools.toolbox import Toolbox
+
+logger: Final = logging.getLogger(__name__)
 
 TOOL_FILE_SECONDS: Final = 5.0
 """How long, in seconds, the tool files of one folder may take to be imported again."""
@@ -94,6 +99,13 @@ class Reloading:
 
     async def look(self) -> None:
         """Read the files again, and follow them as far as they can be followed."""
+        try:
+            await self._look()
+        except Exception as error:  # noqa: BLE001 - the server goes on with what is in force
+            trace = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
+            logger.error("the configuration cannot be followed: %s", trace)
+
+    async def _look(self) -> None:
         before = self._bridge.configuration
         try:
             read = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
@@ -105,8 +117,9 @@ class Reloading:
             return
 
         untrusted = read.untrusted
-        if untrusted is not None and any(layer.is_project for layer in before.layers):
-            told = f"{untrusted.told_to_hosts()} What was in force before goes on."
+        was_in_force = any(layer.is_project for layer in before.layers)
+        if untrusted is not None and was_in_force and not _is_withdrawn(untrusted):
+            told = untrusted.told_to_hosts(keeps_earlier=True)
             await self._keep(before, (told,), [untrusted.told()])
             return
 
@@ -132,7 +145,7 @@ class Reloading:
         change = LoggedChange(
             at=time.time(),
             project=str(configuration.project),
-            process=own_driver_name(),
+            process=f"process {os.getpid()} on {platform.node()}",
             status=status,
             lines=masked[:_MOST_LINES],
             trusted_by="" if project is None else _user(),
@@ -260,6 +273,13 @@ class Reloading:
             return await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
         why = f"was not imported within {TOOL_FILE_SECONDS:g} s"
         return {file: ToolFileError(f"{file}: {why}") for file in files}
+
+
+def _is_withdrawn(untrusted: Untrusted) -> bool:
+    """Return whether a person has withdrawn the trust in a project file. Nothing of such a file
+    stays in force.
+    """
+    return not (untrusted.was_trusted or untrusted.problems or untrusted.problem)
 
 
 def _user() -> str:

@@ -62,16 +62,14 @@ class SourceWatch:
         """Watch until cancelled."""
         self._seen = self._look()
         while True:
-            folders = self._folders()
-            try:
-                await self._watch(folders)
-            except Exception as error:  # noqa: BLE001 - the library raises many kinds
-                logger.info("files are only looked at from time to time: %s", error)
+            if not await self._watch(self._folders()):
                 await anyio.sleep(LOOK_MS / 1000)
                 await self._compare()
 
-    async def _watch(self, folders: frozenset[Path]) -> None:
-        """Watch folders until others have to be watched."""
+    async def _watch(self, folders: frozenset[Path]) -> bool:
+        """Watch folders until others have to be watched. Return False if the system does not let
+        this process watch them.
+        """
         # Only a process that watches needs it.
         from watchfiles import watch
 
@@ -88,16 +86,24 @@ class SourceWatch:
             recursive=False,
             ignore_permission_denied=True,
         )
+        can_watch = True
         async with anyio.create_task_group() as group:
             await group.start(_set_when_cancelled, stop)
             # A file may have changed before the watch began.
             await self._compare()
             while self._folders() == folders:
-                if await anyio.to_thread.run_sync(next, events, None) is None:
+                try:
+                    await anyio.to_thread.run_sync(next, events, None)
+                except (OSError, RuntimeError) as error:
+                    # A folder has just gone, or the system has no watches left.
+                    logger.info("files are only looked at from time to time: %s", error)
+                    can_watch = False
                     break
                 await self._compare()
 
             group.cancel_scope.cancel()
+
+        return can_watch
 
     def _concerns(self, _change: object, path: str) -> bool:
         """Return whether a change is about one of the files, or about a folder above one."""

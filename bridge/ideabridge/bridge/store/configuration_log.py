@@ -26,7 +26,7 @@ class LoggedChange:
     Attributes:
         at: when the process noticed it, in seconds since 1970.
         project: the project folder of the process.
-        process: the name of the process.
+        process: names the process for people.
         status: `followed` if the change took effect, `withheld` if it did not.
         lines: what changed, or why the change did not take effect, in lines for people.
         trusted_by: the user who trusted the project's file, or "" if no project file is used.
