@@ -13,7 +13,7 @@ from mcp import Client
 
 from ideabridge.bridge.context.preview import MAX_DESCRIPTION
 from ideabridge.server.catalogue import PAGE_BYTES
-from tests.server.serving import call, configured, over_stdio, plain
+from tests.server.serving import ERAS, call, configured, over_stdio, plain
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +66,30 @@ async def test_eight_megabytes_of_tools_come_in_pages(tmp_path: Path) -> None:
         # What is not shown still holds.
         refused = await client.call_tool("huge", {"p0": 5})
         assert refused.is_error
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_first_page_has_what_fits_and_ideas_before_tools_of_servers(
+    tmp_path: Path, mode: str
+) -> None:
+    parameters: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}}
+    tools: list[str | dict[str, Any]] = [
+        {"name": f"tool_{number}", "inputSchema": parameters, "description": "d" * 300}
+        for number in range(600)
+    ]
+    configuration = configured(
+        tmp_path, mcpServers={"m": plain(tmp_path, "m", *tools)}, expose=["modules"]
+    )
+    async with over_stdio(configuration, mode) as client:
+        for number in range(3):
+            await call(client, "run_plan", calls=[], output=number, save_as=f"idea_{number}")
+
+        page = await client.list_tools(cache_mode="bypass")
+        # Several clients read no further page.
+        assert page.next_cursor is None
+        names = [listed.name for listed in page.tools]
+        assert set(names[:9]) >= {"search_tools", "run_plan", "idea_0", "idea_1", "idea_2"}
+        assert names[9:] == [f"tool_{number}" for number in range(600)]
 
 
 async def test_large_ideas_come_in_pages(tmp_path: Path) -> None:

@@ -35,12 +35,10 @@ from ideabridge.tools.tool import Tool, ToolKey
 
 logger: Final = logging.getLogger(__name__)
 
-PAGE: Final = 100
-"""Maximum number of tools on a page of `tools/list`."""
-
 PAGE_BYTES: Final = 512 * 1024
-"""Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. Clients refuse
-events over 1 MB, and some then close the connection."""
+"""Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. The number of
+tools has no limit, because several clients read only the first page. Clients refuse events over
+1 MB, and some then close the connection."""
 
 _READ: Final = 100
 """How many published ideas are read from the store at once."""
@@ -550,7 +548,7 @@ class ToolCatalogue:
         ]
         for place, tool in self._from(cursor or "own:0", caller, exposed):
             room -= len(encode(tool))
-            if tools and (room < 0 or len(tools) == PAGE):
+            if tools and room < 0:
                 return tools, place
             tools.append(tool)
 
