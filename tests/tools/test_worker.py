@@ -9,8 +9,9 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.abc import TaskGroup
 
+from ideabridge.tools import worker
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.worker import Workers
+from ideabridge.tools.worker import WorkerError, Workers
 
 pytestmark = pytest.mark.anyio
 
@@ -67,3 +68,13 @@ async def test_a_job_that_is_given_up_ends_no_worker_that_has_another_job(worker
         scope.cancel()
 
     assert answers == ["done"]
+
+
+async def test_a_worker_that_does_not_begin_in_time_has_not_computed_for_too_long(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "START_SECONDS", 0.001)
+    with pytest.raises(WorkerError, match=r"printing: its worker process did not begin within"):
+        await quick(workers)
+
+    assert workers.at_work == 0

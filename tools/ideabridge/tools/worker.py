@@ -30,9 +30,10 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 SECONDS: Final = 30.0
 """How long, in seconds, one call may compute in a worker."""
 
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 60.0
 """How long, in seconds, a worker may take to begin a job: to start, to read the job, and to import
-the code that computes it.
+the code that computes it. On an idle machine it takes less than one; on a busy one, workers have a
+low priority.
 """
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
@@ -128,6 +129,7 @@ class _Worker:
                 f"a worker process cannot be started: {error.strerror or error}"
             ) from None
         self.late = False
+        self.has_begun = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
         """Send a job and return the answer. This blocks at most until the deadline, at which
@@ -136,6 +138,7 @@ class _Worker:
         The deadline is `seconds` after the worker began the job, so that a slow start on a busy
         machine does not reduce what a job can compute.
         """
+        self.has_begun = False
         timer = self._timer(START_SECONDS)
         try:
             into = self.process.stdin
@@ -147,7 +150,7 @@ class _Worker:
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
-            out.read(1)
+            self.has_begun = bool(out.read(1))
             timer.cancel()
             timer = self._timer(seconds)
             size = out.read(8)
@@ -160,6 +163,26 @@ class _Worker:
             timer.cancel()
 
         return answer
+
+    def failure(self, what: str, seconds: float) -> IdeabridgeError | None:
+        """Return the error of a job whose process has ended without an answer, or None if the
+        process ended by itself before it received the job.
+        """
+        code = self.process.returncode
+        if self.late and not self.has_begun:
+            return WorkerError(
+                f"{what}: its worker process did not begin within {START_SECONDS:g} s"
+            )
+        if self.late or code == -14:
+            return LimitExceededError(
+                f"{what}: stopped after {seconds:g} s, the most it may compute"
+            )
+        if code == 0:
+            return None
+        return WorkerError(
+            f"{what}: its worker process ended with code {code}; it may have exceeded "
+            f"its memory limit of {MEMORY // 1024**2:,} MB"
+        )
 
     def _timer(self, seconds: float) -> threading.Timer:
         timer = threading.Timer(seconds, self._expire)
@@ -305,18 +328,10 @@ class Workers:
             answer = worker.ask(encode(task), seconds)
         except _GoneError:
             self._drop(worker)
-            code = worker.process.returncode
-            if worker.late or code == -14:
-                raise LimitExceededError(
-                    f"{what}: stopped after {seconds:g} s, the most it may compute"
-                ) from None
-
-            if code == 0:
+            failure = worker.failure(what, seconds)
+            if failure is None:
                 raise
-            raise WorkerError(
-                f"{what}: its worker process ended with code {code}; it may have exceeded "
-                f"its memory limit of {MEMORY // 1024**2:,} MB"
-            ) from None
+            raise failure from None
         except BaseException:
             self._drop(worker)
             raise
