@@ -92,7 +92,7 @@ from ideabridge.bridge.runs.replay import Replay
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import ListedRun, Runs
 from ideabridge.bridge.runs.session import Session, open_session
-from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solve
+from ideabridge.bridge.runs.starts import settings_under, start_solve
 from ideabridge.bridge.runs.values import schema_of, typed
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
@@ -1161,15 +1161,10 @@ class Bridge:
             output_by_instance=plan.output_by_instance, planning=planning, caller=caller
         )
         choice = choose(AUTO, self.mind, samples=samples)
-        told = choice if choice.name == SAMPLING else None
+        # Each room chooses its mind when it opens. Only a client's model must be recorded now.
+        rooms_choice = choice if choice.name == SAMPLING else None
         try:
-            if plan.program is not None:
-                start = await self._open_runs.start_program(plan, settings, told, caller)
-            else:
-                catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-                start = await checking.check_beside(
-                    plan, start_plan, plan, catalogue, settings, None, told
-                )
+            start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
             # Errors from the check show values, one of which may be a secret.
             self._open_runs.screen.check(
@@ -1221,7 +1216,7 @@ class Bridge:
         """
         plan = read_given_plan(plan)
         if plan.program is not None:
-            return await self._open_runs.rehearse_program(
+            return await self._open_runs.plan_starts.rehearse_program(
                 plan, self.settings(caller=caller), caller
             )
         settings, catalogue = await self._offered(plan, caller)
@@ -1244,7 +1239,7 @@ class Bridge:
     async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
         """Return the settings of a run of this plan, and the tools that it may call."""
         settings = self.settings(output_by_instance=plan.output_by_instance, caller=caller)
-        return settings, await self._open_runs.catalogue_of(plan, settings, caller)
+        return settings, await self._open_runs.plan_starts.catalogue_of(plan, settings, caller)
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -1593,7 +1588,7 @@ class Bridge:
         choice = Choice(TURNS, "an application made the calls")
 
         async def start() -> Run:
-            catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
+            catalogue = await self._open_runs.plan_starts.catalogue_of(plan, settings, caller)
             begun = start_solve(context, catalogue, settings, None, choice)
             return await self._open_runs.create(begun, caller, plan.title)
 

@@ -44,6 +44,7 @@ from ideabridge.tools.encoding import (
     encode,
     list_or_empty,
     normalise,
+    object_or_empty,
 )
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
@@ -325,17 +326,19 @@ def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObjec
 
     `schema` is the input schema, or None if the idea has no parameters.
     """
-    properties = (schema or {}).get("properties")
-    required = (schema or {}).get("required")
-    needed = required if isinstance(required, list) else []
-    defaults: JSONObject = {
-        name: one["default"]
-        for name, one in (properties.items() if isinstance(properties, dict) else ())
-        if name not in arguments
-        and name not in needed
-        and isinstance(one, dict)
-        and "default" in one
-    }
+    if schema is None:
+        return arguments
+
+    required = list_or_empty(schema.get("required"))
+    defaults: JSONObject = {}
+    for name, parameter in object_or_empty(schema.get("properties")).items():
+        if name in arguments or name in required:
+            continue
+
+        members = object_or_empty(parameter)
+        if "default" in members:
+            defaults[name] = members["default"]
+
     return {**arguments, **defaults} if defaults else arguments
 
 
@@ -394,6 +397,9 @@ def _kept_defaults(
     """Yield an assumption for each recorded default of a program, unless the caller
     overrides it.
     """
+    if not plan.recorded_defaults:
+        return
+
     defaults = with_defaults({}, schema)
     for name in plan.recorded_defaults:
         if name in arguments:
@@ -409,15 +415,19 @@ def _kept_defaults(
         yield assumed
 
 
+_EXPLAINING: Final = {
+    "explained": "values",
+    "seen": "seen",
+    "watch": "watch",
+    "decisions": "decisions",
+    "strict": "strict",
+}
+"""The members of a published plan that say how literals are computed, each with its name in
+`Plan.explained`."""
+
+
 def _explained(plan: JSONObject) -> JSONObject | None:
-    members = {
-        "explained": "values",
-        "seen": "seen",
-        "watch": "watch",
-        "decisions": "decisions",
-        "strict": "strict",
-    }
-    explained: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
+    explained: JSONObject = {name: plan[key] for key, name in _EXPLAINING.items() if plan.get(key)}
     return explained or None
 
 

@@ -33,6 +33,9 @@ class PlanTools:
         plan: the plan.
         caller: who runs it; ideas must be published to it.
         published: whether it is the plan of an idea, whose calls name tools as servers list them.
+
+    Attributes:
+        calls: the calls of the plan.
     """
 
     def __init__(self, offer: Offer, plan: Plan, caller: str, *, published: bool = False) -> None:
@@ -40,7 +43,7 @@ class PlanTools:
         self._published = published
         self._plan = plan
         self._caller = caller
-        self._calls = written_calls(plan.calls)
+        self.calls = written_calls(plan.calls)
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
         """Return the present tools, the rooms that the plan names, and the tools that it defines.
@@ -53,9 +56,9 @@ class PlanTools:
             PlanError: the tool or idea that should answer the calls of a definition is not here.
         """
         offer = self._offer
-        modules = (call.module for call in self._calls if not _is_step(call))
+        modules = (call.module for call in self.calls if not _is_step(call))
         rooms = offer.rooms(modules, self._caller)
-        if any(names_program(call, offer.known_catalogue) for call in self._calls):
+        if any(names_program(call, offer.known_catalogue) for call in self.calls):
             rooms.append(RUN_PROGRAM)
 
         rooms += offer.passing_to_ideas(self._caller)
@@ -96,7 +99,7 @@ class PlanTools:
         catalogue = self.present(plain_ideas=False)
         unlisted = [
             call
-            for call in self._calls
+            for call in self.calls
             if call.tool and not self._is_listed(catalogue.look_up(call))
         ]
         if unlisted:
@@ -107,9 +110,9 @@ class PlanTools:
             missing = offer.missing.sentences({call.module for call in unknown})
             return Catalogue(catalogue.tools, catalogue.latent, missing)
 
-        more = _for_rooms(catalogue, self._calls)
-        more += await tools_of_programs(offer, self._plan, catalogue, self._caller)
-        return catalogue.used_by(self._calls, more)
+        more = _for_rooms(catalogue, self.calls)
+        more += await tools_of_programs(offer, self.calls, catalogue, self._caller)
+        return catalogue.used_by(self.calls, more)
 
     def _is_listed(self, tool: Tool | None) -> bool:
         """Return whether the definition of a tool is current. The definition of a tool whose module
@@ -236,7 +239,7 @@ class PlanTools:
         """
         return [
             (place, call)
-            for place, call in enumerate(self._calls)
+            for place, call in enumerate(self.calls)
             if call.tool and catalogue.look_up(call) is None
         ]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from ideabridge.bridge.context.written_call import written_calls
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE, Offer
-from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
 from ideabridge.bridge.programs.sandbox import ASK
 from ideabridge.bridge.programs.steps import programs_in, with_effects
@@ -52,7 +52,7 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 
 
 async def tools_of_programs(
-    offer: Offer, plan: Plan, catalogue: Catalogue, caller: str
+    offer: Offer, calls: Sequence[WrittenCall], catalogue: Catalogue, caller: str
 ) -> list[Tool]:
     """Return the tools that the programs among the calls of a plan may call, and `run_program` with
     their effects.
@@ -61,7 +61,6 @@ async def tools_of_programs(
         PlanError: the module of a tool has never been up here, or the names of a program depend on
             tools that the plan does not have.
     """
-    calls = written_calls(plan.calls)
     programs = programs_in(calls, catalogue)
     if not programs:
         return []

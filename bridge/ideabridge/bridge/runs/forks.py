@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import Handlers, read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
@@ -32,7 +31,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import program_schema
 from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.runs import Runs
-from ideabridge.bridge.runs.starts import program_of_mind, settings_under, start_plan
+from ideabridge.bridge.runs.starts import program_of_mind, settings_under
 from ideabridge.bridge.runs.values import program_in, read_submission
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.store import Store
@@ -177,11 +176,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
     """Return the journal of a fork that is another plan."""
-    if plan.program is not None:
-        start = await runs.start_program(plan, settings, None, caller)
-    else:
-        catalogue = await runs.catalogue_of(plan, settings, caller)
-        start = await check_beside(plan, start_plan, plan, catalogue, settings)
+    start = await runs.plan_starts.start(plan, settings, None, caller)
     return start.events
 
 

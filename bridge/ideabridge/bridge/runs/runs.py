@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
@@ -36,7 +36,6 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.driving.driver import (
     LEFT,
     Driver,
@@ -49,8 +48,7 @@ from ideabridge.bridge.driving.following import FOLLOWS_SECONDS, Following
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.driving.shared_calls import SharedCalls
-from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError, PlanError
-from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -70,15 +68,9 @@ from ideabridge.bridge.loop.machine import Machine, resume_events
 from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
-from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.offer.offer import Offer
-from ideabridge.bridge.offer.plan_tools import PlanTools
-from ideabridge.bridge.offer.program_tools import catalogue_of_program, names_for_program
-from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.programs.names import ProgramNames, program_schema
-from ideabridge.bridge.programs.sandbox import ASK, Sandbox
-from ideabridge.bridge.programs.steps import expect_sound, programs_in
+from ideabridge.bridge.programs.names import program_schema
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.decision import (
@@ -107,11 +99,12 @@ from ideabridge.bridge.runs.decision import (
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, KeptBytes
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.people import Approver, Decision
+from ideabridge.bridge.runs.plan_starts import PlanStarts
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
-from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
+from ideabridge.bridge.runs.starts import Start
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule, StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
@@ -124,7 +117,6 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
-from ideabridge.tools.tool import IDEA
 
 logger: Final = logging.getLogger(__name__)
 
@@ -299,6 +291,7 @@ class Runs:
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
         self.ways = Ways(store, offer, writer.patiently)
+        self.plan_starts = PlanStarts(offer, self.ways, self.sandbox)
         self.rooms = Rooms(self)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
@@ -928,109 +921,6 @@ class Runs:
             run.runner.fail(error)
             return False
         return True
-
-    async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """Return `PlanTools.catalogue`, after a check of the ideas and programs among the calls.
-
-        Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
-        """
-        calls = written_calls(plan.calls)
-        self.ways.expect_here((call.module for call in calls), caller)
-        tools = PlanTools(self.offer, plan, caller)
-        catalogue = await tools.catalogue()
-        tools.expect_callable(catalogue)
-        # An idea that the profile does not have is refused, and not reported as unknown.
-        unknown = [
-            call.tool for call in calls if call.module is None and catalogue.look_up(call) is None
-        ]
-        self.ways.expect_here((f"{IDEA}{name}" for name in unknown), caller)
-        plain = (catalogue.look_up(call) for call in calls if call.module is None)
-        ideas = (tool.module for tool in plain if tool is not None and tool.in_room)
-        self.ways.expect_here(ideas, caller)
-        programs = programs_in(calls, catalogue)
-        if programs and not settings.programs:
-            raise PlanError(NO_PROGRAMS)
-
-        if programs:
-            names = await names_for_program(self.offer, "\n".join(programs), caller)
-        else:
-            names = ProgramNames(())
-
-        for program, place in programs.items():
-            description = f"calls[{place}].program"
-            with self.offer.to(caller).missing.naming_refused(program):
-                await expect_sound(self.sandbox, program, names, {}, description, caller=caller)
-
-        return catalogue
-
-    async def start_program(
-        self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
-    ) -> Start:
-        """Check a plan that is a program, and create its start.
-
-        Raises:
-            PlanError: the program is malformed or not allowed here, or it names a module that is
-                not up.
-            SchemaError: the output schema is invalid.
-            ProgramError: there is no interpreter.
-        """
-        expect_programs(settings)
-        if plan.names is not None:
-            # A published program was already checked against its pinned tools.
-            catalogue = await PlanTools(self.offer, plan, caller, published=True).catalogue()
-            return start_program(plan, catalogue, settings, plan.names, choice=choice)
-
-        names = await self._checked_program(plan, caller)
-        used = names.used_by(plan.program or "")
-        tools = ProgramNames.of(used, names.listed)
-        self.ways.expect_here((tool.module for tool in tools.listed), caller)
-        catalogue = catalogue_of_program(
-            self.offer.to(caller), tools, asks=ASK in (plan.program or "")
-        )
-        return start_program(plan, catalogue, settings, used, choice=choice)
-
-    async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
-        """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
-
-        Raises:
-            PlanError: the program is malformed, or not allowed here.
-            ProgramError: there is no interpreter.
-        """
-        expect_programs(settings)
-        names = await self._checked_program(plan, caller)
-        used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
-        policy = policy_named(settings.approval)
-        tools: list[dict[str, Any]] = []
-        for tool in used.listed:
-            entry: dict[str, Any] = {"tool": tool.label, "signature": used.signature(tool)}
-            verdict = policy(tool, {})
-            if verdict.verdict != "allow":
-                entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
-
-            tools.append(entry)
-
-        return {
-            "program": True,
-            "tools": tools,
-            "renamed": [list(renaming) for renaming in used.renamed],
-        }
-
-    async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:
-        plan.check_input()
-        program = plan.program or ""
-        if plan.names is None:
-            names = await names_for_program(self.offer, program, caller)
-        else:
-            catalogue = await PlanTools(self.offer, plan, caller, published=True).catalogue()
-            names = ProgramNames.of(plan.names, catalogue.tools)
-
-        program_input = plan.input or {}
-        with self.offer.to(caller).missing.naming_refused(program):
-            await expect_sound(
-                self.sandbox, program, names, program_input, "the program", caller=caller
-            )
-
-        return names
 
     def release(self) -> None:
         """Release every lease, because this process is shutting down. Any other process may then

@@ -1,0 +1,162 @@
+"""PlanStarts: checks plans and programs, and creates the starts of their runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ideabridge.bridge.checking import check_beside
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.choice import Choice
+from ideabridge.bridge.offer.offer import Offer
+from ideabridge.bridge.offer.plan_tools import PlanTools
+from ideabridge.bridge.offer.program_tools import catalogue_of_program, names_for_program
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.sandbox import ASK, Sandbox
+from ideabridge.bridge.programs.steps import expect_sound, programs_in
+from ideabridge.bridge.runs.replay import Ways
+from ideabridge.bridge.runs.starts import (
+    NO_PROGRAMS,
+    Start,
+    expect_programs,
+    start_plan,
+    start_program,
+)
+from ideabridge.tools.tool import IDEA
+
+
+class PlanStarts:
+    """Checks plans against the tools that are here, and creates the starts of their runs.
+
+    Args:
+        offer: the tools that plans may call.
+        ways: knows which published ideas can be called here.
+        sandbox: checks programs.
+    """
+
+    def __init__(self, offer: Offer, ways: Ways, sandbox: Sandbox) -> None:
+        self._offer = offer
+        self._ways = ways
+        self._sandbox = sandbox
+
+    async def start(
+        self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
+    ) -> Start:
+        """Check a plan, and create its start.
+
+        Args:
+            plan: the plan.
+            settings: the settings of its run.
+            choice: the mind of its rooms, or None if each room chooses when it opens.
+            caller: who runs it.
+
+        Raises:
+            PlanError: the plan is malformed, or is not allowed here, or calls something that is not
+                here.
+            SchemaError: its input schema or output schema is invalid.
+            MeantToolError: an idea that it calls cannot be called here.
+            ProgramError: there is no interpreter for its programs.
+        """
+        if plan.program is not None:
+            return await self._start_program(plan, settings, choice, caller)
+
+        catalogue = await self.catalogue_of(plan, settings, caller)
+        return await check_beside(plan, start_plan, plan, catalogue, settings, None, choice)
+
+    async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
+        """Return `PlanTools.catalogue`, after a check of the ideas and programs among the calls.
+
+        Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
+        """
+        tools = PlanTools(self._offer, plan, caller)
+        calls = tools.calls
+        self._ways.expect_here((call.module for call in calls), caller)
+        catalogue = await tools.catalogue()
+        tools.expect_callable(catalogue)
+        # An idea that the profile does not have is refused, and not reported as unknown.
+        unknown = [
+            call.tool for call in calls if call.module is None and catalogue.look_up(call) is None
+        ]
+        self._ways.expect_here((f"{IDEA}{name}" for name in unknown), caller)
+        plain = (catalogue.look_up(call) for call in calls if call.module is None)
+        ideas = (tool.module for tool in plain if tool is not None and tool.in_room)
+        self._ways.expect_here(ideas, caller)
+        programs = programs_in(calls, catalogue)
+        if programs and not settings.programs:
+            raise PlanError(NO_PROGRAMS)
+
+        if programs:
+            names = await names_for_program(self._offer, "\n".join(programs), caller)
+        else:
+            names = ProgramNames(())
+
+        for program, place in programs.items():
+            description = f"calls[{place}].program"
+            with self._offer.to(caller).missing.naming_refused(program):
+                await expect_sound(self._sandbox, program, names, {}, description, caller=caller)
+
+        return catalogue
+
+    async def _start_program(
+        self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
+    ) -> Start:
+        expect_programs(settings)
+        if plan.names is not None:
+            # A published program was already checked against its pinned tools.
+            catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
+            return start_program(plan, catalogue, settings, plan.names, choice=choice)
+
+        names = await self._checked_program(plan, caller)
+        used = names.used_by(plan.program or "")
+        tools = ProgramNames.of(used, names.listed)
+        self._ways.expect_here((tool.module for tool in tools.listed), caller)
+        catalogue = catalogue_of_program(
+            self._offer.to(caller), tools, asks=ASK in (plan.program or "")
+        )
+        return start_program(plan, catalogue, settings, used, choice=choice)
+
+    async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
+        """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
+
+        Raises:
+            PlanError: the program is malformed, or not allowed here.
+            ProgramError: there is no interpreter.
+        """
+        expect_programs(settings)
+        names = await self._checked_program(plan, caller)
+        used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
+        policy = policy_named(settings.approval)
+        tools: list[dict[str, Any]] = []
+        for tool in used.listed:
+            entry: dict[str, Any] = {"tool": tool.label, "signature": used.signature(tool)}
+            verdict = policy(tool, {})
+            if verdict.verdict != "allow":
+                entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+
+            tools.append(entry)
+
+        return {
+            "program": True,
+            "tools": tools,
+            "renamed": [list(renaming) for renaming in used.renamed],
+        }
+
+    async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:
+        plan.check_input()
+        program = plan.program or ""
+        if plan.names is None:
+            names = await names_for_program(self._offer, program, caller)
+        else:
+            catalogue = await PlanTools(self._offer, plan, caller, published=True).catalogue()
+            names = ProgramNames.of(plan.names, catalogue.tools)
+
+        program_input = plan.input or {}
+        with self._offer.to(caller).missing.naming_refused(program):
+            await expect_sound(
+                self._sandbox, program, names, program_input, "the program", caller=caller
+            )
+
+        return names
