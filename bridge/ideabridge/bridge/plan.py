@@ -297,7 +297,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         states[instance] = state
 
     return Plan(
-        calls=calls if isinstance(calls, list) else [],
+        calls=list_or_empty(calls),
         input=_object(plan, "input"),
         instances=states,
         output=solution["output"],
@@ -384,7 +384,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
         return None
     reached = plan["reached"]
     # If this is not a list, it names no places, so every call that may change something asks.
-    return reached if isinstance(reached, list) else []
+    return list_or_empty(reached)
 
 
 NOT_GIVEN: Final = "it was not given: the recorded value was used"
@@ -578,7 +578,7 @@ class WaitingPlan(Rehearsal):
     def calls(self) -> list[JSON]:
         """The calls as the plan lists them: one call for all instances."""
         calls = self.question.shown["calls"]
-        return calls if isinstance(calls, list) else []
+        return list_or_empty(calls)
 
     @property
     def output(self) -> JSON:

@@ -16,7 +16,7 @@ from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, object_or_empty
 
 _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.RunStarted: ("context", "output_schema"),
@@ -89,9 +89,7 @@ class Screen:
         elif isinstance(event, events.QuestionAsked):
             schema = self._secrets.redact(event.schema)
             message = str(self._secrets.redact(event.message))
-            return replace(
-                event, message=message, schema=schema if isinstance(schema, dict) else {}
-            )
+            return replace(event, message=message, schema=object_or_empty(schema))
         elif isinstance(event, events.RunEnded):
             # Mask the secret instead of refusing it, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)

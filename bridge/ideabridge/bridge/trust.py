@@ -45,6 +45,7 @@ from ideabridge.bridge.trust_snapshot import (
     snapshot_of,
     snapshot_path,
 )
+from ideabridge.tools.encoding import list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
@@ -480,13 +481,13 @@ class _Mention:
 
 def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     """Yield every path that the content may name."""
-    members: JSONObject = content if isinstance(content, dict) else {}
+    members = object_or_empty(content)
     for text in _texts(members.get("tools")):
         path = folder / os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises where there is no home
         yield _Mention(path, anywhere=True)
 
     servers = members.get("mcpServers")
-    for name, entry in servers.items() if isinstance(servers, dict) else ():
+    for name, entry in object_or_empty(servers).items():
         if isinstance(entry, dict):
             # A name with spaces could continue the sentence that asks a person about a data file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
@@ -495,8 +496,7 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
 
 def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention]:
     """Yield every path that a server's entry may name."""
-    configured = entry.get("env")
-    environment: JSONObject = configured if isinstance(configured, dict) else {}
+    environment = object_or_empty(entry.get("env"))
     commands = _texts([entry.get("command")])
     arguments = _texts(entry.get("args"))
     programs = [
@@ -632,7 +632,7 @@ def _listed(environment: JSONObject, name: str) -> list[str]:
 def _texts(value: JSON) -> list[str]:
     """Return the strings in a list that are usable as paths."""
     texts: list[str] = []
-    for entry in value if isinstance(value, list) else []:
+    for entry in list_or_empty(value):
         try:
             if isinstance(entry, str) and b"\0" not in os.fsencode(entry):
                 texts.append(entry)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import platformdirs
 
+from ideabridge.tools.encoding import list_or_empty, object_or_empty
+
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -86,7 +88,7 @@ def entry_lines(entry: JSONObject) -> list[str]:
     arguments = entry.get("args")
     words = [
         str(entry.get("command", "")),
-        *map(str, arguments if isinstance(arguments, list) else ()),
+        *map(str, list_or_empty(arguments)),
     ]
     if "command" in entry:
         lines.append(f"starts {shlex.join(words)}")
@@ -134,7 +136,7 @@ def snapshot_of(
 
     listed = members.get("mcpServers")
     servers: dict[str, list[str]] = {}
-    for name, entry in listed.items() if isinstance(listed, dict) else ():
+    for name, entry in object_or_empty(listed).items():
         if isinstance(entry, dict):
             servers[name] = _masked_entry_lines(entry)
 

@@ -21,7 +21,7 @@ from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.server.served_tools import published_description
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
@@ -456,7 +456,7 @@ class Finding:
         for step in steps:
             solution = step.idea.solution
             listed = solution.get("calls") if isinstance(solution, dict) else None
-            calls.extend(listed if isinstance(listed, list) else [])
+            calls.extend(list_or_empty(listed))
 
         return calls
 

@@ -50,7 +50,7 @@ from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import MAX_BYTES, JSONObject, encode, normalise
+from ideabridge.tools.encoding import MAX_BYTES, JSONObject, encode, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, UnknownToolError
 from ideabridge.tools.names import visible
 from ideabridge.tools.threads import compute_beside
@@ -549,5 +549,5 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
 def _arguments_in(params: types.CallToolRequestParams) -> tuple[JSONObject, int]:
     """Return the arguments of a call, and the size of their JSON in bytes."""
     value = normalise(params.arguments or {}, what="arguments")
-    arguments = value if isinstance(value, dict) else {}
+    arguments = object_or_empty(value)
     return arguments, len(encode(arguments))

@@ -26,7 +26,7 @@ from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import Running
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _TOOL: Final = "publish_idea"
 """The tool in the plan. No tool of a module or of a tool file has this name."""
@@ -148,7 +148,7 @@ class Sharing:
         if publish_request.description is not None:
             plan["description"] = publish_request.description
         values = escaped(plan)
-        parameters = values if isinstance(values, dict) else {}
+        parameters = object_or_empty(values)
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
     def _audience_names(self, publish_request: PublishRequest) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
@@ -597,7 +597,7 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
 
     composed = admitter.admit(wrapped, "output")
-    admitted: JSONObject = composed if isinstance(composed, dict) else {}
+    admitted: JSONObject = object_or_empty(composed)
     description = _with_note(admitted.pop("description", None), _OUTPUT)
     branches = admitted.get("anyOf") if len(admitted) == 1 else None
     whole: list[JSON] = [*branches] if isinstance(branches, list) else [admitted]
@@ -607,7 +607,7 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
 def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter) -> JSONObject:
     label = tool.name if tool.module is None else f"{tool.module}_{tool.name}"
     composed = admitter.within(tool.parameters, label, top=True)
-    parameters = composed if isinstance(composed, dict) else {}
+    parameters = object_or_empty(composed)
     declared = tool.parameters.get("properties")
     for name in declared if isinstance(declared, dict) else ():
         if name in META_PROPERTIES:
@@ -700,7 +700,7 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
     if latent and not tool.clean and not _is_constant(tool, latent):
         admitted = admitter.admit(result_schema(tool), f"{tool.name}_output")
-        output: JSONObject = admitted if isinstance(admitted, dict) else {}
+        output: JSONObject = object_or_empty(admitted)
         meta["_output"] = {
             **output,
             "description": _with_note(output.get("description"), _RESULT_HERE),

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.names import readable_json
 from ideabridge.tools.typed import member
@@ -319,7 +319,7 @@ def json_schema_draft(schema: JSONObject) -> str:
 def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
     """Add schemas to the `allOf` of a schema."""
     before = schema.get("allOf")
-    schema["allOf"] = [*(before if isinstance(before, list) else []), *parts]
+    schema["allOf"] = [*list_or_empty(before), *parts]
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:

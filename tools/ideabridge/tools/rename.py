@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache, partial
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import (
     REFERRING,
@@ -186,7 +186,7 @@ def room_for_meta(schema: JSONObject) -> JSONObject:
     if any(schema.get(word, True) is not True for word in _FURTHER):
         properties = schema.get("properties")
         names: JSONObject = dict.fromkeys(META_PROPERTIES, True)
-        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), **names}
+        schema["properties"] = {**object_or_empty(properties), **names}
     return schema
 
 

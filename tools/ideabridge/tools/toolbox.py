@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType, NoneType
 from typing import Any, Final, TypeVar, cast
 
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, object_or_empty
 from ideabridge.tools.errors import (
     ArgumentError,
     ToolDefinitionError,
@@ -40,8 +40,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         ToolDefinitionError: one of them is not a constant or is given twice, or they contradict
             each other.
     """
-    properties = tool.parameters.get("properties")
-    inside = properties if isinstance(properties, dict) else {}
+    inside = object_or_empty(tool.parameters.get("properties"))
     fixed: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
     if inside.keys().isdisjoint(_FIXABLE) and not fixed:
         return tool

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import orjson
 
-from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import ANNOTATIONS, json_schema_draft, map_schemas, show
 from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, Repair
@@ -145,8 +145,7 @@ def _refused_names(schema: JSONObject) -> list[str]:
     if not is_closed or not isinstance(required, list):
         return []
 
-    properties = schema.get("properties")
-    allowed = properties if isinstance(properties, dict) else {}
+    allowed = object_or_empty(schema.get("properties"))
     return [name for name in required if isinstance(name, str) and name not in allowed]
 
 
@@ -164,7 +163,7 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
     notes = list(repair.notes)
     # A schema that refuses every value would make a tool useless.
-    result = repair.result if isinstance(repair.result, dict) else {}
+    result = object_or_empty(repair.result)
     if repair.result is False:
         notes.append("found false: ignored")
 

@@ -362,7 +362,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
     """
     instead = entry.get("instead")
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
-    for alternative in instead if isinstance(instead, list) else []:
+    for alternative in list_or_empty(instead):
         is_taken = (
             isinstance(alternative, dict)
             and "value" in alternative

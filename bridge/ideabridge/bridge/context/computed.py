@@ -19,7 +19,7 @@ from typing import Protocol
 
 from ideabridge.bridge.context.assumption import after_edit, note_lines, read_assumption
 from ideabridge.bridge.context.references import Path
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Doubts:
         }
         for name, entries in lists.items():
             listed = doubts.get(name)
-            for entry in listed if isinstance(listed, list) else []:
+            for entry in list_or_empty(listed):
                 if isinstance(entry, dict):
                     entries.append({**entry, "at": f"{at}: {entry.get('at')}"})
 

@@ -35,7 +35,7 @@ from ideabridge.bridge.context.shown import (
     paths_of,
 )
 from ideabridge.bridge.context.state import MISSING, merge
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.message import MESSAGE_TYPES
 from ideabridge.tools.tool import Tool
@@ -471,7 +471,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     parts are replaced by references.
     """
     shortened = shorten_literal(message.value)
-    entry = shortened if isinstance(shortened, dict) else {}
+    entry = object_or_empty(shortened)
     call = entry.get("call")
     place = entry.get("place")
     error = entry.get("error")
@@ -513,7 +513,7 @@ def handle_correction(message: Message, draft: Draft) -> None:
     """Show a correction by a person: what was proposed, what ran instead, who changed it and why. A
     correction may also say what was left out of a Solution.
     """
-    value = message.value if isinstance(message.value, dict) else {}
+    value = object_or_empty(message.value)
     if "left_out" in value:
         draft.say(
             message.role,
@@ -620,8 +620,7 @@ def _head_of_call(entry: JSONObject) -> str:
 
 
 def _list_in(entry: JSONObject, name: str) -> list[JSON]:
-    member = entry.get(name)
-    return member if isinstance(member, list) else []
+    return list_or_empty(entry.get(name))
 
 
 BUILT_IN: dict[str, Handler] = {

@@ -32,7 +32,7 @@ from ideabridge.bridge.context.explanations import Explained, operand_path, read
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.bridge.context.removed import read_earlier_explained
 from ideabridge.bridge.context.written_call import written_calls
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import show
 
 MOST_PARTS: Final = 50_000
@@ -142,7 +142,7 @@ class _Reading:
         self._read_literals()
         facts = self._facts()
         watched = self._watched()
-        listed = _items(self._raw.get("decisions"))
+        listed = list_or_empty(self._raw.get("decisions"))
         decisions = {place for place in listed if isinstance(place, int)}
         calls: dict[int, Computation] = {}
         for place in range(len(self._tools)):
@@ -165,7 +165,7 @@ class _Reading:
         return CopiedInOutput(self._output, facts)
 
     def _facts(self) -> PlanFacts:
-        profiles_by_text = _members(self._raw.get("seen"))
+        profiles_by_text = object_or_empty(self._raw.get("seen"))
         profiles = {
             text: profile
             for text, profile in profiles_by_text.items()
@@ -179,7 +179,7 @@ class _Reading:
         return PlanFacts(profiles, companions, self._raw.get("strict") is True)
 
     def _read_literals(self) -> None:
-        for literal in _read_explained(_items(self._raw.get("values")), self._is_earlier):
+        for literal in _read_explained(list_or_empty(self._raw.get("values")), self._is_earlier):
             if isinstance(literal, str):
                 self._problems.append(literal)
             elif self._is_earlier:
@@ -239,12 +239,12 @@ class _Reading:
 
     def _watched(self) -> dict[int, list[str]]:
         watched: dict[int, list[str]] = {}
-        for place, references in _members(self._raw.get("watch")).items():
+        for place, references in object_or_empty(self._raw.get("watch")).items():
             if not place.isdecimal() or len(place) >= 10:
                 continue
 
             texts = watched.setdefault(int(place), [])
-            for text in map(str, _items(references)):
+            for text in map(str, list_or_empty(references)):
                 try:
                     operand_path(text)
                     texts.append(text)
@@ -252,14 +252,6 @@ class _Reading:
                     self._problems.append(f"watch.{place}: {error}")
 
         return watched
-
-
-def _items(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
-
-
-def _members(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
 
 
 # -- the calls of the plan -------------------------------------------------------------------------

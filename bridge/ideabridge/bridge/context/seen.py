@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.state import Missing, parsed_text
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.keywords import show
 
 MEMBERS: Final = 200
@@ -107,7 +107,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
         return _new_number(facts, inner)
 
     is_empty = not inner
-    if is_empty not in _list(facts.get("empty")):
+    if is_empty not in list_or_empty(facts.get("empty")):
         emptiness = "an empty" if is_empty else "a non-empty"
         return [Novelty(f"{emptiness} {kind}, which no run had")]
     if isinstance(inner, str):
@@ -180,7 +180,9 @@ def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
     if isinstance(inner, bool):
         return {"values": _with(facts.get("values"), inner)}
     if isinstance(inner, int | float):
-        bounds = [bound for bound in _list(facts.get("range")) if isinstance(bound, int | float)]
+        bounds = [
+            bound for bound in list_or_empty(facts.get("range")) if isinstance(bound, int | float)
+        ]
         bounds.append(inner)
         signs = _with(facts.get("signs"), _sign(inner))
         return {"signs": signs, "range": [min(bounds), max(bounds)]}
@@ -189,7 +191,7 @@ def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
     if isinstance(inner, str):
         plain = _plain(inner)
         if plain is not None and "plain" in facts:
-            grown["plain"] = [step for step in _list(facts["plain"]) if step in plain]
+            grown["plain"] = [step for step in list_or_empty(facts["plain"]) if step in plain]
 
     if isinstance(inner, dict):
         now = _present(inner)
@@ -204,27 +206,23 @@ def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
 
 
 def _with(values: JSON, value: JSON) -> list[JSON]:
-    members = _list(values)
+    members = list_or_empty(values)
     return members if value in members else [*members, value]
 
 
-def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
-
-
 def _texts(value: JSON) -> list[str]:
-    return [text for text in _list(value) if isinstance(text, str)]
+    return [text for text in list_or_empty(value) if isinstance(text, str)]
 
 
 def _new_boolean(facts: JSONObject, value: bool) -> list[Novelty]:
-    if value in _list(facts.get("values")):
+    if value in list_or_empty(facts.get("values")):
         return []
     return [Novelty(f"{show(value)}, where runs had {show(not value)}")]
 
 
 def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
     sign = _sign(number)
-    if sign not in _list(facts.get("signs")):
+    if sign not in list_or_empty(facts.get("signs")):
         return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no run had")]
     match facts.get("range"):
         case [int() | float() as least, int() | float() as most] if not least <= number <= most:
@@ -239,7 +237,7 @@ def _new_notation(facts: JSONObject, text: str) -> list[Novelty]:
     if plain is None:
         return []
 
-    plain_before = _list(facts.get("plain"))
+    plain_before = list_or_empty(facts.get("plain"))
     new = [step for step in _STEPS if step in plain_before and step not in plain]
     if len(new) > 1 and "title" in new:
         new.remove("title")

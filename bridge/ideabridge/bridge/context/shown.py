@@ -21,7 +21,7 @@ from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.preview import line_of, reference_to
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import MISSING, Missing, read
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.errors import ArgumentError
 
 LEAST: Final = 256
@@ -549,7 +549,7 @@ class Showing:
 def _references(call: JSONObject) -> Iterator[Reference]:
     """Yield references to the places that a call wrote its value to."""
     also = call.get("also")
-    for text in (call.get("value"), *(also if isinstance(also, list) else [])):
+    for text in (call.get("value"), *list_or_empty(also)):
         if not isinstance(text, str):
             continue
         try:

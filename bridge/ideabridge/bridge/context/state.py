@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 
 from ideabridge.bridge.context.errors import ClosedStateError, StateWriteError
 from ideabridge.bridge.context.references import Path, clipped, format_reference, quoted
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, SchemaError
 from ideabridge.tools.keywords import MANY, NAMED, ONE, show
 from ideabridge.tools.names import did_you_mean
@@ -277,7 +277,7 @@ class StateSchema:
         # Compile the schema now, so that an invalid one is reported before a run begins.
         self._whole.compile()
         growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
-        self._growing = Validator(growing if isinstance(growing, dict) else {}, what="the state")
+        self._growing = Validator(object_or_empty(growing), what="the state")
         try:
             self._growing.compile()
         except SchemaError:

@@ -327,8 +327,7 @@ class Catalogue:
 
     def parameters_of(self, tool: Tool) -> JSONObject:
         """Return the properties of the tool's parameters, by name."""
-        properties = tool.parameters.get("properties")
-        return properties if isinstance(properties, dict) else {}
+        return object_or_empty(tool.parameters.get("properties"))
 
 
 def stored_tool(tool: Tool) -> JSONObject:

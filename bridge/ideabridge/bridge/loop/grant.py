@@ -21,7 +21,7 @@ from typing import Final
 from ideabridge.bridge.loop.event import CallDecided, Decider, JournalError, rule_text
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import ANNOTATIONS, MANY, NAMED, ONE, REFERRING, schemas_in
 from ideabridge.tools.names import did_you_mean
@@ -291,7 +291,7 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
         required = schema.get("required")
         names = [
             *(named if isinstance(named, dict) else ()),
-            *(required if isinstance(required, list) else ()),
+            *list_or_empty(required),
         ]
         for name in map(str, names):
             if name not in parameters:

@@ -22,7 +22,7 @@ from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
 from ideabridge.bridge.loop.size import NO_SIZE, LargeSizes, Size, measure, too_large
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
@@ -266,7 +266,7 @@ class Readiness:
             (next(expression.operands()).full, values[expression.text])
             for expression in call.imports
         )
-        item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
+        item = Item(object_or_empty(parameters), imports=imports)
         item.latent = latent
         item.size = filling.size
         if not call.constant and call.tool is not None:

@@ -28,7 +28,7 @@ from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.members import GROUP, THOUGHT_PROCESS
 from ideabridge.bridge.loop.solution import Proposal
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import references_in
 from ideabridge.tools.schema import Validator
@@ -56,10 +56,10 @@ class SolutionSchema:
 
     def __init__(self, document: JSONObject) -> None:
         self.document = document
-        self._defs = _object(document.get("$defs"))
-        members = _object(document.get("properties"))
+        self._defs = object_or_empty(document.get("$defs"))
+        members = object_or_empty(document.get("properties"))
         self.members = {name: schema for name, schema in members.items() if name not in _OWN}
-        required = _items(document.get("required"))
+        required = list_or_empty(document.get("required"))
         self.required = [name for name in self.members if name in required]
         self._parts: dict[str, JSONObject] = {}
         for name, schema in members.items():
@@ -70,12 +70,12 @@ class SolutionSchema:
 
         self._validators: dict[int, Validator] = {}
         self._calls: dict[tuple[JSON, JSON], JSONObject] = {}
-        items = _object(_object(members.get("calls")).get("items"))
-        for branch in _items(items.get("anyOf")):
-            schema = _object(branch)
-            properties = _object(schema.get("properties"))
-            module = _object(properties.get("_module")).get("const")
-            tool = _object(properties.get("_tool")).get("const")
+        items = object_or_empty(object_or_empty(members.get("calls")).get("items"))
+        for branch in list_or_empty(items.get("anyOf")):
+            schema = object_or_empty(branch)
+            properties = object_or_empty(schema.get("properties"))
+            module = object_or_empty(properties.get("_module")).get("const")
+            tool = object_or_empty(properties.get("_tool")).get("const")
             self._calls[module, tool] = schema
 
     @cached_property
@@ -104,7 +104,7 @@ class SolutionSchema:
         if _is_valid(validator, written, checked=is_sound):
             return written
 
-        written = _as_named(call, _object(schema.get("properties")))
+        written = _as_named(call, object_or_empty(schema.get("properties")))
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
@@ -283,11 +283,3 @@ def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
         return validator.is_valid(value)
     except IdeabridgeError:
         return False
-
-
-def _object(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ideabridge.tools.compose import EITHER
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty
 
 MAX_DEPTH: Final = 12
 """How many levels of schemas below the root are kept. Deeper schemas accept anything."""
@@ -59,7 +59,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
         return schema
 
     own = schema.get("required")
-    required: list[JSON] = [*(own if isinstance(own, list) else []), "calls", "output"]
+    required: list[JSON] = [*list_or_empty(own), "calls", "output"]
     plain: JSONObject = {}
     for keyword, value in schema.items():
         if keyword == "oneOf":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 
 _HERE: Final = "#/$defs/"
 _REFERENCE: Final = "reference"
@@ -30,8 +30,8 @@ def brief(schema: JSONObject) -> str:
 
 class _Brief:
     def __init__(self, schema: JSONObject) -> None:
-        self._properties = _object(schema.get("properties"))
-        self._defs = _object(schema.get("$defs"))
+        self._properties = object_or_empty(schema.get("properties"))
+        self._defs = object_or_empty(schema.get("$defs"))
         # Named types and meta-properties, in the order in which they are found. They are described
         # after the tools.
         self._named: dict[str, None] = {}
@@ -55,7 +55,7 @@ class _Brief:
                 lines.append(f'Before "calls" comes "{name}": {self._described(part)}')
 
         lines.append(f'The type of "output": {self._output()}')
-        program = _object(self._properties.get("program")).get("description")
+        program = object_or_empty(self._properties.get("program")).get("description")
         if isinstance(program, str):
             lines.append(f'Or write {{"program": TEXT}}. {program}')
 
@@ -68,16 +68,15 @@ class _Brief:
         return "\n".join(lines)
 
     def _tools(self) -> list[str]:
-        items = _object(_object(self._properties.get("calls")).get("items"))
+        items = object_or_empty(object_or_empty(self._properties.get("calls")).get("items"))
         branches = items.get("anyOf")
         if isinstance(branches, list):
             return [self._tool(branch) for branch in branches if isinstance(branch, dict)]
         return []
 
     def _tool(self, call: JSONObject) -> str:
-        properties = _object(call.get("properties"))
-        required = call.get("required")
-        needed = required if isinstance(required, list) else []
+        properties = object_or_empty(call.get("properties"))
+        needed = list_or_empty(call.get("required"))
         parameters: list[str] = []
         for name, part in properties.items():
             target = _target(part)
@@ -99,11 +98,11 @@ class _Brief:
         else:
             text = ""
 
-        name = _object(properties.get("_tool")).get("const")
+        name = object_or_empty(properties.get("_tool")).get("const")
         return f"- {name}({', '.join(parameters)}){f': {text}' if text else ''}"
 
     def _output(self) -> str:
-        part = _object(self._properties.get("output"))
+        part = object_or_empty(self._properties.get("output"))
         branches = part.get("anyOf")
         own = part.get("description")
         notes = own.split("\n")[:-1] if isinstance(own, str) else []
@@ -164,11 +163,10 @@ class _Brief:
         return kind if isinstance(kind, str) and kind in _SCALARS else "any"
 
     def _fields(self, schema: JSONObject, depth: int) -> str:
-        required = schema.get("required")
-        needed = required if isinstance(required, list) else []
+        needed = list_or_empty(schema.get("required"))
         fields = [
             f"{encode_text(name)}{'' if name in needed else '?'}: {self._field(part, depth)}"
-            for name, part in _object(schema.get("properties")).items()
+            for name, part in object_or_empty(schema.get("properties")).items()
         ]
         rest = schema.get("additionalProperties", True)
         if isinstance(rest, dict) and rest:
@@ -184,16 +182,12 @@ class _Brief:
         return f"{kind} /* {description} */" if description else kind
 
 
-def _object(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
-
-
 def _said(schema: JSON) -> str:
     """Return the descriptions of a schema and of its alternatives, which contain the limits."""
-    whole = _object(schema)
+    whole = object_or_empty(schema)
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
-    descriptions = [_object(part).get("description") for part in parts]
+    descriptions = [object_or_empty(part).get("description") for part in parts]
     return "; ".join(
         dict.fromkeys(
             " ".join(description.split())
@@ -205,7 +199,7 @@ def _said(schema: JSON) -> str:
 
 def _target(schema: JSON) -> str | None:
     """Return the name in `$defs` that a schema refers to."""
-    ref = _object(schema).get("$ref")
+    ref = object_or_empty(schema).get("$ref")
     return ref.removeprefix(_HERE) if isinstance(ref, str) else None
 
 
@@ -295,7 +289,7 @@ _TURNS: Final = (
 
 def _program_hint(schema: JSONObject) -> str:
     """Return a sentence about programs if the schema offers them, otherwise ""."""
-    return _PROGRAMS if "program" in _object(schema.get("properties")) else ""
+    return _PROGRAMS if "program" in object_or_empty(schema.get("properties")) else ""
 
 
 def rules(schema: JSONObject) -> str:

@@ -27,7 +27,7 @@ from ideabridge.bridge.context.inquiry import AnswerError, Asker, FormAnswer, In
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 from ideabridge.tools.schema import check_schema
@@ -203,7 +203,11 @@ def _check(schema: JSONObject) -> None:
     _known("its form", schema, _TOP)
     if len(fields) > FIELDS:
         raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
-    if any(name not in fields for name in _list(schema.get("required")) if isinstance(name, str)):
+    if any(
+        name not in fields
+        for name in list_or_empty(schema.get("required"))
+        if isinstance(name, str)
+    ):
         raise FormError(
             "its form requires a field that it does not have, so nobody could fill it in"
         )
@@ -245,11 +249,11 @@ def _check_field(where: str, field: JSONObject) -> None:
 
 def _check_choices(where: str, field: JSONObject) -> None:
     values: list[JSON] = [
-        *_list(field.get("enum")),
+        *list_or_empty(field.get("enum")),
         *([field["const"]] if "const" in field else []),
     ]
     for key in _CHOICES:
-        for choice in _list(field.get(key)):
+        for choice in list_or_empty(field.get(key)):
             if not isinstance(choice, dict):
                 raise FormError(f"{where}: {key} contains something that is not a schema")
             _known(f"a choice of {where}", choice, _NOTES | _BOUNDS | {"type"})
@@ -257,7 +261,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
             if "const" not in choice and "enum" not in choice and not _is_plain(choice.get("type")):
                 raise FormError(f"a choice of {where} is not a plain value")
             values += [
-                *_list(choice.get("enum")),
+                *list_or_empty(choice.get("enum")),
                 *([choice["const"]] if "const" in choice else []),
             ]
 
@@ -301,10 +305,6 @@ def _known(where: str, schema: JSONObject, known: frozenset[str] | set[str]) -> 
     strange = next((key for key in schema if key not in known), None)
     if strange is not None:
         raise FormError(f"{where} says {strange[:60]!r}, which no form of plain values does")
-
-
-def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
 
 
 # -- asking ----------------------------------------------------------------------------------------

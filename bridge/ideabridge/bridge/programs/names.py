@@ -182,9 +182,9 @@ class ProgramNames:
         if isinstance(servers, dict):
             names.servers = {key: str(value) for key, value in servers.items()}
 
-        for module, keys in _members(modules).items():
+        for module, keys in object_or_empty(modules).items():
             functions = names.tools.setdefault(module, {})
-            for function, key in _members(keys).items():
+            for function, key in object_or_empty(keys).items():
                 match key:
                     case [None | str() as place, str(name)] if (place, name) in tools_by_key:
                         functions[function] = tools_by_key[place, name]
@@ -444,10 +444,6 @@ def _journaled(tool: Tool) -> list[JSON]:
     if tool.is_changed:
         return [*tool.origin, tool.defaults]
     return list[JSON](_key_of(tool))
-
-
-def _members(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
 
 
 def _module_of(tool: Tool) -> str:

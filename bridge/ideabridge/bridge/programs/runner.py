@@ -48,7 +48,7 @@ from ideabridge.bridge.programs.sandbox import (
     Step,
     Waits,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, object_or_empty
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
@@ -113,7 +113,7 @@ def values_of(machine: Machine) -> JSONObject:
     when it begins.
     """
     document = machine.documents.get("") or {}
-    members = document if isinstance(document, dict) else {}
+    members = object_or_empty(document)
     return {"input": members.get("input") or {}, "state": members.get("state") or {}}
 
 

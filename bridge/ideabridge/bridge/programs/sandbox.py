@@ -56,7 +56,7 @@ from ideabridge.bridge.programs.handles import (
     read_part_of,
     written,
 )
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.syntax import parse_python
 from ideabridge.tools.turns import FairPlaces, HeldProcess
@@ -1071,9 +1071,7 @@ class ProgramSession:
 
     def _make(self, snapshot: Any, module: str, function: str, raw: dict[str, Any]) -> Any:
         arguments = written(raw, self._handles, what=f"the arguments of {function}")
-        call = self._setting.call(
-            module, function, arguments if isinstance(arguments, dict) else {}
-        )
+        call = self._setting.call(module, function, object_or_empty(arguments))
         self._ids.append(snapshot.call_id)
         self._put(Called(len(self._ids) - 1, call, self._site(snapshot)))
         return snapshot.resume({"future": ...})

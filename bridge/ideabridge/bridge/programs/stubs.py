@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.keywords import ANNOTATIONS
 from ideabridge.tools.tool import Tool
 
@@ -321,8 +321,7 @@ class _Alternatives:
 
 
 def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
-    parts = schema.get(keyword)
-    return parts if isinstance(parts, list) else []
+    return list_or_empty(schema.get(keyword))
 
 
 def required_of(schema: JSONObject) -> frozenset[str]:

@@ -30,7 +30,7 @@ from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode, list_or_empty
 
 _RECORD: Final = "program_rounds."
 """Prefix of the keys under which the store records the rounds of a run."""
@@ -152,7 +152,7 @@ def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
     record = decode_trusted(raw) if raw else None
     listed = record.get("rounds") if isinstance(record, dict) else None
     rounds: list[ProgramRound] = []
-    for entry in listed if isinstance(listed, list) else []:
+    for entry in list_or_empty(listed):
         if isinstance(entry, dict):
             rounds.append(ProgramRound(str(entry["run"]), str(entry["program"]), str(entry["why"])))
 

@@ -40,7 +40,15 @@ from ideabridge.bridge.store.idea import (
 )
 from ideabridge.bridge.store.publications import check_name
 from ideabridge.tools.compose import solution_schema, wrap_output
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_BYTES,
+    JSONObject,
+    ObjectLike,
+    encode,
+    normalise,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import move_refs, show
 from ideabridge.tools.names import did_you_mean
@@ -127,7 +135,7 @@ class WrittenIdea:
     def example(self) -> JSONObject:
         """The input in its context, or an empty object if it has none."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
-        return value if isinstance(value, dict) else {}
+        return object_or_empty(value)
 
     @property
     def input_schema(self) -> JSONObject:
@@ -338,7 +346,7 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
     if "schema" in members:
         document["schema"] = members["schema"]
 
-    solution = idea.solution if isinstance(idea.solution, dict) else {}
+    solution = object_or_empty(idea.solution)
     schema = members.get("schema")
     if isinstance(schema, dict) and not is_solution_schema(schema) and wrap_output(schema)[1]:
         output = solution.get("output")

@@ -21,7 +21,14 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.compose import result_schema
-from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode,
+    memory_of,
+    normalise,
+    object_or_empty,
+)
 from ideabridge.tools.errors import (
     ActivityError,
     IdeabridgeError,
@@ -435,7 +442,7 @@ class Executor:
             # Pass a copy, because the activity may change its arguments, and the state must not
             # change.
             copied = normalise(parameters)
-            parameters = copied if isinstance(copied, dict) else {}
+            parameters = object_or_empty(copied)
 
         returned = await activity.run(parameters, context)
         value = cast("JSON", returned.data if isinstance(returned, DataMessage) else returned)

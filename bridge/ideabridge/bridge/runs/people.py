@@ -65,7 +65,15 @@ from ideabridge.bridge.loop.question import (
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import waiting_plan
 from ideabridge.bridge.store.errors import PASSING
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_BYTES,
+    JSONObject,
+    ObjectLike,
+    encode,
+    list_or_empty,
+    normalise,
+)
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator
@@ -414,7 +422,7 @@ def _decided_plan(
     listed = solution["calls"]
     output = solution["output"]
     places = None
-    calls = listed if isinstance(listed, list) else []
+    calls = list_or_empty(listed)
     if machine.mode == "plan":
         calls, places = spread(calls, machine.instances)
 

@@ -32,7 +32,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
@@ -171,7 +171,7 @@ def start_step(
     asked = [tool for tool in offered.tools if tool.asks_mind] if ASK in program else []
     tools = {tool.key: tool for tool in (*ProgramNames.of(names, offered.tools).listed, *asked)}
     catalogue = Catalogue(tools.values(), [key for key in offered.latent if key in tools])
-    plan = Plan([], given if isinstance(given, dict) else {}, program=program)
+    plan = Plan([], object_or_empty(given), program=program)
     return start_program(plan, catalogue, settings, names, before, choice)
 
 

@@ -14,7 +14,15 @@ from ideabridge.bridge.store.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.store.idea import ANSWERS, Idea, IdeaMeta, Publication, StoredIdea
 from ideabridge.bridge.store.publications import check_name
 from ideabridge.bridge.store.shapes import Need, needs_of
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_DEPTH,
+    JSONObject,
+    content_hash,
+    encode,
+    normalise,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import MAX_NAME
@@ -34,7 +42,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     Raises:
         MessageError: the context has a malformed message.
     """
-    schema = idea.schema if isinstance(idea.schema, dict) else {}
+    schema = object_or_empty(idea.schema)
     shown = TO_MINDS if idea.shown is None else Shown.from_json(idea.shown)
     texts = (handlers or Handlers()).render(idea.context, schema, shown)
     return Request(

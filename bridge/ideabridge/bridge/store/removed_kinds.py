@@ -28,7 +28,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.removed import is_removed, python_of, read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.computing import MAX_CODE
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
@@ -151,8 +151,7 @@ def _literals(plan: JSON) -> list[JSONObject]:
 
 
 def _by(literal: JSONObject) -> list[JSON]:
-    by = literal.get("by")
-    return by if isinstance(by, list) else []
+    return list_or_empty(literal.get("by"))
 
 
 def _place(literal: JSONObject) -> int | None:
@@ -196,7 +195,7 @@ class _Conversion:
     def __init__(self, plan: JSONObject) -> None:
         calls = plan.get("calls")
         self._plan = plan
-        self._calls: list[JSON] = calls if isinstance(calls, list) else []
+        self._calls = list_or_empty(calls)
         self._computing: dict[tuple[int, str], _Computing] = {}
         self._asks = False
         for literal in _literals(plan):

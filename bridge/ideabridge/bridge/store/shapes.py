@@ -17,7 +17,14 @@ from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
 from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode_trusted,
+    encode,
+    encode_text,
+    list_or_empty,
+)
 
 # -- shape -----------------------------------------------------------------------------------------
 #
@@ -45,7 +52,7 @@ def shape_of(solution: JSON) -> bytes | None:
 
 def _calls_of(solution: JSON) -> list[JSON]:
     calls = solution.get("calls") if isinstance(solution, dict) else None
-    return calls if isinstance(calls, list) else []
+    return list_or_empty(calls)
 
 
 def _call(call: JSON) -> JSON:

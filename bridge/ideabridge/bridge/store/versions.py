@@ -284,7 +284,7 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
     """Return a schema for an output without a declared one: its literal structure, with references
     replaced by the types of the recorded values. A null has no type.
     """
-    values = recorded if isinstance(recorded, dict) else {}
+    values = object_or_empty(recorded)
     if isinstance(output, dict):
         return {
             "type": "object",

@@ -29,7 +29,7 @@ from ideabridge.server.views.shown import (
 )
 from ideabridge.server.views.text import Beginning
 from ideabridge.server.views.value_table import MARK, ValueTable, parameter_label, values_of_call
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
 _WIDTH: Final = 80
@@ -508,8 +508,7 @@ def _values(request: ApprovalRequest) -> JSONObject:
 
     calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
-        f"calls.{number}": call
-        for number, call in enumerate(calls if isinstance(calls, list) else [])
+        f"calls.{number}": call for number, call in enumerate(list_or_empty(calls))
     }
     values["output"] = request.plan.get("output")
     if "instances" in request.plan:

@@ -25,11 +25,10 @@ from ideabridge.server.cli.console import (
     terminal_width,
     working,
 )
-from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.server.views.text import counted, size_text, source_text
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import readable_json, visible
 
 if TYPE_CHECKING:
@@ -753,12 +752,12 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     """Return lines that say what a call of a publication does."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
-    recording = as_object(recorded)
+    recording = object_or_empty(recorded)
     if answer == "recorded":
         head = f"nothing runs; for the input {readable_json(recording.get('input'))} the answer is"
         return [(head, "bold"), *_value(recording.get("output"), 2, whole=True)]
 
-    guide = as_object(recording.get("solve"))
+    guide = object_or_empty(recording.get("solve"))
     if answer == "solve" or not isinstance(plan, dict):
         return [("a mind solves it again; its run begins with", "bold"), *_guide_lines(guide)]
 
@@ -790,7 +789,7 @@ def _guide_lines(guide: JSONObject) -> list[Line]:
 
 
 def _kind(solution: JSON) -> str:
-    return "program" if "program" in as_object(solution) else "plan"
+    return "program" if "program" in object_or_empty(solution) else "plan"
 
 
 def _titled_plan(solution: JSON) -> list[Line]:
@@ -801,7 +800,7 @@ def _plan(solution: JSON) -> list[Line]:
     """Return lines for a plan or Solution with every value in full: its program, or its calls and
     output.
     """
-    body = as_object(solution)
+    body = object_or_empty(solution)
     calls = body.get("calls")
     lines: list[Line] = []
     if isinstance(body.get("program"), str):

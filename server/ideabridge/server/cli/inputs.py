@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.tools.documents import read_written
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords, all_parameters, list_names
 from ideabridge.tools.names import did_you_mean, readable_json, visible, wrap_visible
@@ -226,11 +226,6 @@ def require_object(value: JSON, label: str) -> JSONObject:
     return value
 
 
-def as_object(value: JSON) -> JSONObject:
-    """Return the value if it is a JSON object, and otherwise an empty object."""
-    return value if isinstance(value, dict) else {}
-
-
 def value_of(text: str) -> JSON:
     """Decode a string as JSON. Return the string itself if it is not JSON."""
     try:
@@ -286,7 +281,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
             "y fills in its form, n (and a reason) tells it no, s tells it nothing",
         ):
             case "yes", _:
-                content = await _fields(as_object(question.get("schema")))
+                content = await _fields(object_or_empty(question.get("schema")))
                 if content is not None:
                     return Decision("value", value=content)
             case "no", reason:
@@ -334,7 +329,7 @@ def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
     """
     takes = read_as(SchemaKeywords, schema)
     return [
-        (name, as_object(member), name in takes.required)
+        (name, object_or_empty(member), name in takes.required)
         for name, member in takes.properties.items()
     ]
 
@@ -448,7 +443,7 @@ async def decline_all(run: Run) -> bool:
         if isinstance(pending, dict) and "question" in pending
     ]
     for entry in entries:
-        module = as_object(entry["question"]).get("module")
+        module = object_or_empty(entry["question"]).get("module")
         report(
             f"server {module!r} asks something, and is declined: nobody is at a terminal to answer"
         )
@@ -511,7 +506,7 @@ async def _ask(entry: JSONObject, *, always: bool) -> Decision:
     from ideabridge.server.views.shown import plan_without_ids, sums_of
 
     if isinstance(entry.get("question"), dict):
-        return await _ask_form(as_object(entry["question"]), entry.get("call"))
+        return await _ask_form(object_or_empty(entry["question"]), entry.get("call"))
 
     width = err().width if sys.stderr.isatty() else None
     first, *reasons = str(entry.get("why")).split("\n")
@@ -530,7 +525,7 @@ async def _ask(entry: JSONObject, *, always: bool) -> Decision:
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(content, "plan")
 
-    call = as_object(entry.get("call"))
+    call = object_or_empty(entry.get("call"))
     sums = sums_of("call", call)
     if sums:
         say(f"  {sums}", "bold")

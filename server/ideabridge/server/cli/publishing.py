@@ -31,7 +31,6 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
 from ideabridge.server.cli.inputs import (
-    as_object,
     ask_input,
     expect_parameters,
     read_input,
@@ -46,7 +45,7 @@ from ideabridge.server.cli.stores import (
     resolve_idea,
 )
 from ideabridge.server.views.text import counted, shortened_json, source_text
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
@@ -374,7 +373,7 @@ async def lift_run(
             )
 
     options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
-    drifted = as_object(report.get("live")).get("difference") is not None
+    drifted = object_or_empty(report.get("live")).get("difference") is not None
     return 1 if drifted or not report["consistent"] else 0
 
 
@@ -754,7 +753,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
     takes = read_as(SchemaKeywords, publication.input_schema)
     yield "it takes:" if takes.properties else "it takes no input"
     for key, schema in takes.properties.items():
-        member = as_object(schema)
+        member = object_or_empty(schema)
         keywords = read_as(SchemaKeywords, member)
         kinds = " or ".join(keywords.types) or "any"
         description = ""

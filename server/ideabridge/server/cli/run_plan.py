@@ -37,7 +37,7 @@ from ideabridge.server.cli.inputs import (
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_model_option
 from ideabridge.server.views.text import counted
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json
 
@@ -229,7 +229,7 @@ async def _publish_unrun(
     from ideabridge.bridge.publishing.written import plan_document
 
     missing = rehearsal.get("missing_inputs")
-    document = plan_document(plan, name, missing if isinstance(missing, list) else ())
+    document = plan_document(plan, name, list_or_empty(missing))
     saved = await bridge.save_idea(document)
     publication = saved.publication
     if publication is None or saved.is_unchanged:
@@ -299,7 +299,10 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         return
 
     calls = {_named(entry): entry for entry in _objects(rehearsal.get("calls"))}
-    layers = [[str(name) for name in _list(layer)] for layer in _list(rehearsal.get("layers"))]
+    layers = [
+        [str(name) for name in list_or_empty(layer)]
+        for layer in list_or_empty(rehearsal.get("layers"))
+    ]
     yield (
         f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run",
         "bold",
@@ -311,7 +314,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         for name in layer:
             yield from _call_lines(name, calls[name], width)
 
-    missing = [str(path) for path in _list(rehearsal.get("missing_inputs"))]
+    missing = [str(path) for path in list_or_empty(rehearsal.get("missing_inputs"))]
     if missing:
         keys = dict.fromkeys(path.removeprefix("†input.").split(".")[0] for path in missing)
         arguments = " ".join(f"-i {key}=..." for key in keys)
@@ -324,7 +327,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     elif not options.allow_all:
         yield "nothing needs approval", "green"
 
-    for note in _list(rehearsal.get("notes")):
+    for note in list_or_empty(rehearsal.get("notes")):
         yield f"note: {note}", "dim"
 
 
@@ -355,8 +358,8 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
             if key in entry:
                 yield f"      {label}: {entry[key]}", style
 
-    for pair in _list(rehearsal.get("renamed")):
-        yield f"note: {' is called '.join(map(str, _list(pair)))}", "dim"
+    for pair in list_or_empty(rehearsal.get("renamed")):
+        yield f"note: {' is called '.join(map(str, list_or_empty(pair)))}", "dim"
 
     if not options.allow_all and not any("asks" in entry for entry in tools):
         yield "nothing needs approval", "green"
@@ -364,10 +367,13 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
     """Yield (label, what the call reads, writes or waits for)."""
-    ordered = _list(entry.get("ordered_after"))
-    yield "reads", _list(entry.get("reads"))
-    yield "writes", _list(entry.get("writes"))
-    yield "waits for", [place for place in _list(entry.get("after")) if place not in ordered]
+    ordered = list_or_empty(entry.get("ordered_after"))
+    yield "reads", list_or_empty(entry.get("reads"))
+    yield "writes", list_or_empty(entry.get("writes"))
+    yield (
+        "waits for",
+        [place for place in list_or_empty(entry.get("after")) if place not in ordered],
+    )
     yield "keeps its order after", ordered
 
 
@@ -377,12 +383,8 @@ def _named(entry: JSONObject) -> str:
     return str(entry.get("place"))
 
 
-def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
-
-
 def _objects(value: JSON) -> list[JSONObject]:
-    return [entry for entry in _list(value) if isinstance(entry, dict)]
+    return [entry for entry in list_or_empty(value) if isinstance(entry, dict)]
 
 
 def _read_context(place: str) -> list[JSON]:

@@ -22,7 +22,7 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import visible
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def _say_uses(uses: Iterable[_Use]) -> None:
             say(visible(f"  in the folder {shown['cwd']}"))
         for key, what in (("env", "the variable"), ("headers", "the header"), ("auth", "auth")):
             members = shown.get(key)
-            for name, value in (members if isinstance(members, dict) else {}).items():
+            for name, value in object_or_empty(members).items():
                 say(visible(f"  with {what} {name}: {value}"))
 
 

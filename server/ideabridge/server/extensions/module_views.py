@@ -22,7 +22,7 @@ from ideabridge.bridge.modules.views import (
     without_own_views,
     without_views,
 )
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 _FOR_MODELS: Final = {"visibility": ["model"]}
 
@@ -119,7 +119,7 @@ class ModuleViews:
         """
         contents = result.get("contents")
         parts: list[JSON] = []
-        for part in contents if isinstance(contents, list) else []:
+        for part in list_or_empty(contents):
             if not isinstance(part, dict):
                 parts.append(part)
             elif self._withholds(module, part):

@@ -53,7 +53,7 @@ from ideabridge.server.hosts.relative import relative_places
 from ideabridge.server.hosts.salvage import ReadObject
 from ideabridge.server.hosts.table import Host
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
@@ -428,8 +428,7 @@ def _refuse(translation: Translation, refused: Refused) -> None:
     if refused.is_off:
         translation.entry["disabled"] = True
     elif refused.denied_tools:
-        present = translation.entry.get("deny")
-        others = present if isinstance(present, list) else []
+        others = list_or_empty(translation.entry.get("deny"))
         translation.entry["deny"] = [*others, *refused.denied_tools]
 
 

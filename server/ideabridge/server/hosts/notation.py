@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Final, Literal
 
 from ideabridge.server.hosts.host import HostEnvironment
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 Notation = Literal["braces", "dollar", "curly", "shell"]
 """A notation that only some hosts know. braces: `${X}`, perhaps with a default. dollar: `$X`.
@@ -99,7 +99,7 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
     beside = parent.get("inputs") if isinstance(parent, dict) else None
     listed = beside if isinstance(beside, list) else content.get("inputs")
     inputs: dict[str, Input] = {}
-    for entry in listed if isinstance(listed, list) else []:
+    for entry in list_or_empty(listed):
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
             continue
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import platformdirs
 
-from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.encoding import JSONObject, decode, object_or_empty
 
 _NAME: Final = "ideabridge"
 
@@ -138,4 +138,4 @@ def _origin() -> JSONObject:
         return {}
 
     origin = decode(text, what="direct_url.json") if text else {}
-    return origin if isinstance(origin, dict) else {}
+    return object_or_empty(origin)

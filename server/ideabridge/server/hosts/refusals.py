@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
 from ideabridge.server.hosts.table import Host, HostRefusal
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _MAX_PATTERN = 200
 """Maximum length of a pattern; a longer one matches nothing."""
@@ -104,7 +104,7 @@ def _read(
 
 
 def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
-    items = found.content if isinstance(found.content, list) else []
+    items = list_or_empty(found.content)
     match found.refusal.kind:
         case "denied":
             return any(isinstance(item, dict) and _denies(item, name, entry) for item in items)
@@ -132,7 +132,7 @@ def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
     words = item.get("serverCommand")
     if isinstance(words, list) and words:
         arguments = entry.get("args")
-        return words == [entry.get("command"), *(arguments if isinstance(arguments, list) else [])]
+        return words == [entry.get("command"), *list_or_empty(arguments)]
 
     pattern = item.get("serverUrl")
     url = entry.get("url")
@@ -143,7 +143,7 @@ def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
 
 def _tools_turned_off(found: _List) -> Iterator[str]:
     """Yield the patterns over `SERVER_TOOL` that turn tools off."""
-    patterns = found.content if isinstance(found.content, dict) else {}
+    patterns = object_or_empty(found.content)
     yield from (pattern for pattern, value in patterns.items() if value is False)
 
 
@@ -165,7 +165,7 @@ def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
 
 def _denied_tools(found: _List, name: str) -> list[str]:
     if found.refusal.kind == "rules":
-        items = found.content if isinstance(found.content, list) else []
+        items = list_or_empty(found.content)
         return [tool for tool in _tools_of_rules(items, name) if tool not in ("", "*")]
     if found.refusal.kind != "tools":
         return []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.command_line import read_arguments
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, object_or_empty
 
 _DOTTED: Final = re.compile(r"\.{1,2}([/\\].*)?", re.DOTALL)
 """Matches `.`, `..`, and paths that begin with one of these as a folder."""
@@ -59,7 +59,7 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
             places.append(f"args.{number}")
 
     configured = entry.get("env")
-    for name, text in configured.items() if isinstance(configured, dict) else ():
+    for name, text in object_or_empty(configured).items():
         may_be_folder = _FOLDER_VARIABLE.search(name) is not None
         parts = text.split(os.pathsep) if isinstance(text, str) else []
         if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in parts):

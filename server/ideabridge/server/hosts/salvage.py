@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from ideabridge.tools.documents import blank_comments, read_written
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 _MAX_DEPTH: Final = 40
@@ -185,7 +185,7 @@ def salvage_json(text: str) -> JSONObject:
         return {}
 
     value, _ = _Scanner(plain).value(start, 0)
-    return value if isinstance(value, dict) else {}
+    return object_or_empty(value)
 
 
 # -- TOML ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ideabridge.server.hosts.host import HostEnvironment, Scope
 from ideabridge.server.hosts.notation import HostVariables, Input, as_written
 from ideabridge.server.hosts.salvage import PartialObject, ReadObject
 from ideabridge.server.hosts.table import Host
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _NAMED_ALIKE: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 _OWN_KEYS: Final[Mapping[str, str]] = {
@@ -319,8 +319,7 @@ class _Translator:
 
     def _add_arguments(self, words: list[str], *, first: bool = False) -> None:
         translated: list[JSON] = [self._variables.text(word, is_argument=True) for word in words]
-        present = self.entry.get("args")
-        others = present if isinstance(present, list) else []
+        others = list_or_empty(self.entry.get("args"))
         arguments = [*translated, *others] if first else [*others, *translated]
         if arguments:
             self.entry["args"] = arguments
@@ -341,8 +340,7 @@ class _Translator:
         if not members:
             return
 
-        present = self.entry.get(key)
-        present = present if isinstance(present, dict) else {}
+        present = object_or_empty(self.entry.get(key))
         added: JSONObject = {name: self._variables.text(text) for name, text in members.items()}
         self.entry[key] = {**added, **present} if is_weak else {**present, **added}
 
@@ -409,8 +407,7 @@ class _Translator:
             members = {name: as_written(text) for name, text in values.items()}
             self._note(f"the values of {names} are copied from 'envFile' ({path})")
 
-        present = self.entry.get("env")
-        own = present if isinstance(present, dict) else {}
+        own = object_or_empty(self.entry.get("env"))
         if is_shared:
             self._add_variables(members, is_weak=True)
         else:
@@ -444,7 +441,7 @@ class _Translator:
             self._read_tools("allow", "tools", value)
             return
 
-        table = value if isinstance(value, dict) else {}
+        table = object_or_empty(value)
         for name, settings in table.items():
             is_off = settings is False
             if isinstance(settings, dict):

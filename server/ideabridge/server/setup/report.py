@@ -9,7 +9,7 @@ from pathlib import Path
 from ideabridge.bridge.masking import shown_definition
 from ideabridge.server.setup.plan import PlannedServer, ServerSource, SetupPlan
 from ideabridge.server.views.text import counted
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 TITLES = ("server", "from", "what it starts or calls")
 """The titles of the columns of `server_rows`."""
@@ -49,7 +49,7 @@ def started(entry: JSONObject) -> str:
     shown = shown_definition(entry)
     if "command" in shown:
         arguments = shown.get("args")
-        words = [shown["command"], *(arguments if isinstance(arguments, list) else [])]
+        words = [shown["command"], *list_or_empty(arguments)]
         parts = [shlex.join(map(str, words))]
         if "cwd" in shown:
             parts.append(f"in {shown['cwd']}")

@@ -641,8 +641,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
     """Return the decision about a parameter; empty if there is none."""
-    decision = decided.get(parameter)
-    return decision if isinstance(decision, dict) else {}
+    return object_or_empty(decided.get(parameter))
 
 
 def _is_fixed(decision: JSON) -> bool:

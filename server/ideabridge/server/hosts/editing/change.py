@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -40,7 +40,7 @@ def entry_value(change: EntryChange, *, listed: bool) -> JSON:
     """Return the value that stands in the file: in a list, the entry with its name."""
     if not listed:
         return change.entry
-    entry = change.entry if isinstance(change.entry, dict) else {}
+    entry = object_or_empty(change.entry)
     return {"name": change.name, **entry}
 
 
@@ -69,7 +69,7 @@ def changed(content: JSON, change: EntryChange) -> JSON:
 
 def _changed(content: JSON, keys: Sequence[str], change: EntryChange) -> JSON:
     if keys:
-        whole = content if isinstance(content, dict) else {}
+        whole = object_or_empty(content)
         below = whole.get(keys[0])
         if below is None and change.entry is None:
             return content
@@ -80,7 +80,7 @@ def _changed(content: JSON, keys: Sequence[str], change: EntryChange) -> JSON:
     if isinstance(content, list):
         return _changed_list(content, change)
 
-    others = content if isinstance(content, dict) else {}
+    others = object_or_empty(content)
     if change.entry is None:
         return {name: value for name, value in others.items() if name != change.name}
     return {**others, change.name: change.entry}

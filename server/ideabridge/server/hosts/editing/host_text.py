@@ -20,7 +20,7 @@ from ideabridge.server.hosts.editing.change import EntryChange, UneditableError,
 from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remove_json
 from ideabridge.server.hosts.editing.writing import Replacement, replace_file
 from ideabridge.server.hosts.host import MAX_BYTES, MAX_TOML, FileFormat, HostFileError
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _MARKS: Final = {
     b"\xef\xbb\xbf": "utf-8",
@@ -184,7 +184,7 @@ class HostText:
                 if isinstance(name, str):
                     named[name] = item
             return named
-        return value if isinstance(value, dict) else {}
+        return object_or_empty(value)
 
     def missing_parents(self, keys: Sequence[str]) -> int:
         """Return how many of the objects that keys lead through are not in the file."""
