@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -24,13 +25,14 @@ from ideabridge.bridge.lifting.rows import (
     REQUIRED,
     ReportRow,
     joined,
-    read_rows,
     rows_of,
     shortened,
 )
 from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
@@ -46,6 +48,56 @@ _CALLS: Final = 8
 
 _WIDE: Final = 100
 """Minimum width, in terminal columns, of a table that includes descriptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCall:
+    """A call of a plan in its report: its tool, and whether a mind is asked for each result."""
+
+    tool: str = "?"
+    asks_mind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOffer:
+    """A run of the same shape, with the paths of the values that it would settle."""
+
+    run: str = "?"
+    settles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """A report as people and models read it. `read_as` reads it from the result of `report_of`, or
+    from the report on a program.
+
+    Attributes:
+        left_open: why the run cannot be a plan, or None if it can.
+        rows: the table.
+        reproduces: the runs whose output a program reproduces, or None for a plan.
+        copied: lines about values that a program contains and that may be data.
+        unreached: lines about calls of a program that no recorded run made.
+        calls: the calls of a plan.
+        left_out: the failed calls that a plan leaves out.
+        consistent: whether the recorded results give the recorded output.
+        difference: the difference if they do not.
+        confirmed_by: other runs that the plan reproduces.
+        not_confirmed_by: lines about runs that it does not reproduce.
+        offers: runs that could settle more.
+    """
+
+    left_open: str | None = None
+    rows: tuple[ReportRow, ...] = ()
+    reproduces: tuple[str, ...] | None = None
+    copied: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
+    calls: tuple[ReportedCall, ...] = ()
+    left_out: tuple[str, ...] = ()
+    consistent: bool = False
+    difference: str | None = None
+    confirmed_by: tuple[str, ...] = ()
+    not_confirmed_by: tuple[str, ...] = ()
+    offers: tuple[ReportedOffer, ...] = ()
 
 
 def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") -> dict[str, Any]:
@@ -126,11 +178,10 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
 
-    schema = draft.inputs.schema
-    required = list_or_empty(schema.get("required"))
-    for name, raw in object_or_empty(schema.get("properties")).items():
+    takes = read_as(SchemaKeywords, draft.inputs.schema)
+    for name, raw in takes.properties.items():
         declared = object_or_empty(raw)
-        entry: JSONObject = {"name": name, "required": name in required}
+        entry: JSONObject = {"name": name, "required": name in takes.required}
         for key in ("default", "description"):
             if key in declared:
                 entry[key] = declared[key]
@@ -195,24 +246,23 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
             `{"left_open": text}`.
         width: the width of the terminal in columns, or None to make tables as wide as their cells.
     """
-    if "left_open" in report:
-        return [(f"no plan: {report['left_open']}", "yellow")]
+    content = read_as(ToolReport, report)
+    if content.left_open is not None:
+        return [(f"no plan: {content.left_open}", "yellow")]
+    if content.reproduces is not None:
+        return [*table_lines(content.rows, width), *_program_lines(content)]
 
-    rows = read_rows(report.get("rows"))
-    if "reproduces" in report:
-        return [*table_lines(rows, width), *_program_lines(report)]
-
-    calls = [_call_in_words(call) for call in _objects(report["calls"])]
+    calls = [_call_in_words(call) for call in content.calls]
     in_rows: list[str] = []
     for name, equal in groupby(calls):
         count = len(list(equal))
         in_rows.append(f"{name} ({count} times)" if count > 1 else name)
 
     lines: list[Line] = [(f"calls {joined(in_rows, _CALLS)}", "bold")]
-    lines += table_lines(rows, width)
-    lines += [(f"left out: {text}", "dim") for text in _texts(report["left_out"])]
-    lines += [(f"offered: {text}", "dim") for text in _offered(report)]
-    return [*lines, *_checked_lines(report)]
+    lines += table_lines(content.rows, width)
+    lines += [(f"left out: {text}", "dim") for text in content.left_out]
+    lines += [(f"offered: {text}", "dim") for text in _offered(content)]
+    return [*lines, *_checked_lines(content)]
 
 
 def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
@@ -253,27 +303,26 @@ def _table(
         yield line, styles[number]
 
 
-def _program_lines(report: JSONObject) -> Iterator[Line]:
-    runs = joined(_texts(report["reproduces"]), _CALLS)
+def _program_lines(report: ToolReport) -> Iterator[Line]:
+    runs = joined(report.reproduces or (), _CALLS)
     yield f"with the recorded results it does what it should: {runs}", "green"
-    for text in _texts(report["copied"]):
+    for text in report.copied:
         yield f"written down, not taken from a result? {text}", "yellow"
-    for text in _texts(report.get("unreached")):
+    for text in report.unreached:
         yield text, "yellow"
 
 
-def _checked_lines(report: JSONObject) -> Iterator[Line]:
+def _checked_lines(report: ToolReport) -> Iterator[Line]:
     """Yield lines that say whether the plan does what the run did, given the recorded results."""
-    if not report["consistent"]:
-        yield f"not self-consistent: {report['difference']}", "red"
+    if not report.consistent:
+        yield f"not self-consistent: {report.difference}", "red"
         return
 
     yield "self-consistent: the recorded results give the recorded output", "green"
-    confirmed = _texts(report["confirmed_by"])
-    if confirmed:
-        yield f"confirmed by {joined(confirmed, _CALLS)}", "green"
+    if report.confirmed_by:
+        yield f"confirmed by {joined(report.confirmed_by, _CALLS)}", "green"
 
-    for text in _texts(report["not_confirmed_by"]):
+    for text in report.not_confirmed_by:
         yield f"  {text}", "yellow"
 
 
@@ -292,7 +341,7 @@ def report_text(report: JSONObject) -> str:
     """Format the report for a model in at most 2,000 bytes: the most important parts, and the names
     of the omitted parts.
     """
-    groups = _groups(report)
+    groups = _groups(read_as(ToolReport, report))
     room = _FOR_MODELS - _FOR_REST
     lines: list[str] = []
     omitted: list[str] = []
@@ -317,27 +366,26 @@ def report_text(report: JSONObject) -> str:
     return "\n".join(lines)
 
 
-def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
+def _groups(report: ToolReport) -> list[tuple[str, list[str]]]:
     """Return the lines of a report for a model, grouped by subject, most important group first."""
-    if "left_open" in report:
-        return [("reasons", [f"no plan: {report['left_open']}"])]
+    if report.left_open is not None:
+        return [("reasons", [f"no plan: {report.left_open}"])]
 
-    rows = read_rows(report.get("rows"))
-    parameters = [row for row in rows if row.is_parameter]
+    parameters = [row for row in report.rows if row.is_parameter]
     needed = [_row_text(row) for row in parameters if row.otherwise == REQUIRED]
     others = [_row_text(row) for row in parameters if row.otherwise != REQUIRED]
-    if "reproduces" in report:
+    if report.reproduces is not None:
         checked = [text for text, _ in _program_lines(report)]
         return [("checks", checked), ("required parameters", needed), ("parameters", others)]
 
-    values = [row for row in rows if not row.is_parameter]
+    values = [row for row in report.rows if not row.is_parameter]
     return [
         ("checks", [text for text, _ in _checked_lines(report)]),
         ("required parameters", needed),
         ("uncertain values", [_row_text(row) for row in values if not row.is_certain]),
         ("parameters", others),
         ("certain values", [_row_text(row) for row in values if row.is_certain]),
-        ("failed calls", [f"left out: {text}" for text in _texts(report["left_out"])]),
+        ("failed calls", [f"left out: {text}" for text in report.left_out]),
         ("runs on offer", [f"offered: {text}" for text in _offered(report)]),
     ]
 
@@ -347,24 +395,15 @@ def _row_text(row: ReportRow) -> str:
     return f"{row.name}{example}: {row.otherwise}"
 
 
-def _call_in_words(call: JSONObject) -> str:
-    asks = " (a mind is asked each time)" if call.get("asks_mind") else ""
-    return f"{call['tool']}{asks}"
+def _call_in_words(call: ReportedCall) -> str:
+    asks = " (a mind is asked each time)" if call.asks_mind else ""
+    return f"{call.tool}{asks}"
 
 
-def _offered(report: JSONObject) -> Iterator[str]:
-    for offer in _objects(report["offers"]):
-        settles = _texts(offer["settles"])
-        if settles:
+def _offered(report: ToolReport) -> Iterator[str]:
+    for offer in report.offers:
+        if offer.settles:
             yield (
-                f"run {offer['run']} made the same calls with other data, and would settle "
-                f"{joined(settles, _CALLS)}"
+                f"run {offer.run} made the same calls with other data, and would settle "
+                f"{joined(offer.settles, _CALLS)}"
             )
-
-
-def _objects(value: JSON) -> list[JSONObject]:
-    return [entry for entry in list_or_empty(value) if isinstance(entry, dict)]
-
-
-def _texts(value: JSON) -> list[str]:
-    return [str(entry) for entry in list_or_empty(value)]

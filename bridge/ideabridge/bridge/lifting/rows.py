@@ -23,7 +23,7 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
@@ -68,24 +68,6 @@ class ReportRow:
     def to_json(self) -> JSONObject:
         """Return the attributes by their names."""
         return asdict(self)
-
-
-def read_rows(raw: JSON) -> list[ReportRow]:
-    """Read a list of rows as `ReportRow.to_json` returns them. Malformed entries are left out."""
-    rows: list[ReportRow] = []
-    for entry in list_or_empty(raw):
-        match entry:
-            case {"name": str(name), "example": str(example), "otherwise": str(otherwise)}:
-                is_parameter = entry.get("is_parameter") is True
-                is_certain = entry.get("is_certain") is True
-                description = str(entry.get("description", ""))
-                rows.append(
-                    ReportRow(name, example, otherwise, is_parameter, is_certain, description)
-                )
-            case _:
-                continue
-
-    return rows
 
 
 def rows_of(

@@ -20,7 +20,8 @@ from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, Pu
 from ideabridge.bridge.lifting.choices import Choices, read_choices
 from ideabridge.bridge.lifting.evidence import KINDS, explained_in, read_record
 from ideabridge.bridge.lifting.plain import read_open
-from ideabridge.bridge.lifting.rows import publication_rows, read_rows
+from ideabridge.bridge.lifting.report import ToolReport
+from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -43,6 +44,7 @@ from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.typed import read_as
 
 PAGE: Final = 50
 
@@ -440,7 +442,7 @@ class IdeaPages:
             copied = await compute_in_thread(_choices_in, draft)
             values = {
                 "report": draft.report,
-                "rows": read_rows(draft.report.get("rows")),
+                "rows": read_as(ToolReport, draft.report).rows,
                 "open": read_open(draft.open),
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters),
