@@ -36,6 +36,9 @@ the code that computes it. On an idle machine it takes less than one; on a busy 
 low priority.
 """
 
+BLOCKED_START_SECONDS: Final = 10.0
+"""The same where the caller, such as an event loop, can do nothing else meanwhile."""
+
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
 """How many workers may compute at once. Any further jobs wait, and their callers take turns."""
 
@@ -130,6 +133,7 @@ class _Worker:
             ) from None
         self.late = False
         self.has_begun = False
+        self.start_seconds = START_SECONDS
 
     def ask(self, job: bytes, seconds: float) -> bytes:
         """Send a job and return the answer. This blocks at most until the deadline, at which
@@ -139,7 +143,7 @@ class _Worker:
         machine does not reduce what a job can compute.
         """
         self.has_begun = False
-        timer = self._timer(START_SECONDS)
+        timer = self._timer(self.start_seconds)
         try:
             into = self.process.stdin
             out = self.process.stdout
@@ -171,7 +175,7 @@ class _Worker:
         code = self.process.returncode
         if self.late and not self.has_begun:
             return WorkerError(
-                f"{what}: its worker process did not begin within {START_SECONDS:g} s"
+                f"{what}: its worker process did not begin within {self.start_seconds:g} s"
             )
         if self.late or code == -14:
             return LimitExceededError(
@@ -237,7 +241,7 @@ class Workers:
         with self._lock:
             return len(self._all) - len(self._idle)
 
-    def _take(self) -> _Worker:
+    def _take(self, start_seconds: float) -> _Worker:
         with self._lock:
             if self._owner != os.getpid():
                 # After a fork the workers belong to the parent process.
@@ -256,6 +260,7 @@ class Workers:
 
         for child in ended:
             child.end()
+        worker.start_seconds = start_seconds
         return worker
 
     def _drop(self, worker: _Worker) -> None:
@@ -284,7 +289,7 @@ class Workers:
             while True:
                 # A worker ends with the thread that started it, so it must not be started by the
                 # thread that waits for it.
-                job_at_work = _Job(self._take())
+                job_at_work = _Job(self._take(START_SECONDS))
                 try:
                     return await anyio.to_thread.run_sync(
                         self._ask,
@@ -305,7 +310,8 @@ class Workers:
         """Like `run`, with the same errors, but block for at most `seconds`."""
         while True:
             try:
-                return self._ask(_Job(self._take()), [job, argument], what, seconds)
+                job_at_work = _Job(self._take(BLOCKED_START_SECONDS))
+                return self._ask(job_at_work, [job, argument], what, seconds)
             except _GoneError:
                 continue
 
