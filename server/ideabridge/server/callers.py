@@ -100,7 +100,8 @@ class Credentials:
     Args:
         store: the store that contains the users. Every request reads it, so that a revoked token
             becomes invalid at once in every process.
-        token: the token in IDEABRIDGE_TOKEN, or None.
+        token: the token in IDEABRIDGE_TOKEN, or that of the user's service, or None.
+        caller: the caller that this token identifies, or None for one of its own.
         provider: the identity provider, or None.
         profile: the profile that all requests are restricted to, or None.
     """
@@ -110,13 +111,14 @@ class Credentials:
         store: Store,
         *,
         token: str | None = None,
+        caller: str | None = None,
         provider: IdentityProvider | None = None,
         profile: str | None = None,
     ) -> None:
         self._profile = profile
         self._users = store.users
         self._token = None if token is None else token.encode()
-        self._caller = None if token is None else token_caller(token)
+        self._caller = caller if token is None or caller is not None else token_caller(token)
         self._provider = provider
 
     @property

@@ -348,6 +348,7 @@ class HttpOptions:
         port: the port; 0 selects a free port.
         token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
             set.
+        caller: the caller that the token identifies, or None for one of its own.
         hosts: additional names of this server that `Host` headers may contain.
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
@@ -359,6 +360,7 @@ class HttpOptions:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     token: str | None = None
+    caller: str | None = None
     hosts: tuple[str, ...] = ()
     ui: bool = False
     metrics: bool = False
@@ -409,7 +411,7 @@ async def serve_http(
             path = store or configuration.store or ":memory:"
             store = stack.enter_context(Store.open(path, durability=configuration.durability))
 
-        credentials = _credentials(configuration, store, token)
+        credentials = _credentials(configuration, store, token, http.caller)
         listening = stack.enter_context(
             bind_socket(http.host, http.port, token=token, guarded=credentials.are_required)
         )
@@ -455,7 +457,9 @@ async def serve_http(
             await _until_signalled(serve, ending, cancel=False)
 
 
-def _credentials(configuration: Configuration, store: Store, token: str | None) -> Credentials:
+def _credentials(
+    configuration: Configuration, store: Store, token: str | None, caller: str | None
+) -> Credentials:
     """Return the credentials that admit clients.
 
     Raises:
@@ -478,7 +482,11 @@ def _credentials(configuration: Configuration, store: Store, token: str | None) 
             profiles.named(configuration.auth.profile)
 
     credentials = Credentials(
-        store, token=token, provider=provider, profile=configuration.restricted_to
+        store,
+        token=token,
+        caller=caller,
+        provider=provider,
+        profile=configuration.restricted_to,
     )
     refusal = configuration.opened_by(needs_token=credentials.are_required)
     if refusal is not None:

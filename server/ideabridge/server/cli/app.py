@@ -33,6 +33,7 @@ from ideabridge.server.cli import (
     server_logs,
     server_sign_ins,
     servers,
+    service,
     setup,
     sharing,
     stores,
@@ -89,7 +90,17 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "approvals decide retry run_1f0c9a3b5d7e2468",
     ),
     "setup": ("setup", "setup --dry-run", "setup --undo"),
-    "install": ("install claude-code", "install cursor --scope user --write"),
+    "install": (
+        "install claude-code",
+        "install cursor --scope user --write",
+        "install cursor --http",
+    ),
+    "service": ("service install", "service status"),
+    "service install": ("service install", "service install 127.0.0.1:9000"),
+    "service status": ("service status", "service status --json"),
+    "service stop": ("service stop",),
+    "service uninstall": ("service uninstall",),
+    "service token": ("service token",),
     "uninstall": ("uninstall cursor", "uninstall cursor --undo"),
     "trust": ("trust", "trust --show", "trust --env TICKETS_TOKEN"),
     "doctor": ("doctor", "doctor --json"),
@@ -419,6 +430,7 @@ app.add_typer(history.app, name="history")
 app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
 app.add_typer(servers.app, name="servers")
+app.add_typer(service.app, name="service")
 app.add_typer(secrets.app, name="secrets")
 # The earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)

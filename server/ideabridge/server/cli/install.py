@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -51,6 +52,13 @@ def install(
         bool, typer.Option("--write", help="Write it to the client's file; a backup is kept.")
     ] = False,
     scope: ScopeOption = None,
+    http: Annotated[
+        bool,
+        typer.Option(
+            "--http",
+            help="Connect the client to your service (`ideabridge service`), in your own file.",
+        ),
+    ] = False,
 ) -> int:
     """Print the entry that makes a client start ideabridge, or write it to the client's file.
 
@@ -70,8 +78,54 @@ def install(
     if options.undo:
         return undo_last(options, f"install {chosen.name}", chosen, environment, scope)
 
+    if http:
+        if scope not in (None, "user"):
+            raise UsageError(
+                "--http: the entry contains a token, which belongs in your own file: --scope user"
+            )
+        scope = "user"
+
     file = chosen.target(environment, scope or _default_scope(chosen))
-    return _install(options, chosen, environment, file, write=write)
+    if http:
+        prepared = _Entry(_service_entry(chosen))
+    else:
+        program = lasting_program(shared=file.scope == "project")
+        words = [*program.words, "serve", *_arguments(options, file.scope, chosen.folder)]
+        prepared = _Entry(chosen.entry(words), program.note, words)
+    return _install(options, chosen, environment, file, prepared, write=write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The entry that a host gets.
+
+    Attributes:
+        content: the entry.
+        note: what the user has to know, so that it works; "" if nothing.
+        words: the command that it starts; empty if it connects to the service.
+    """
+
+    content: JSONObject
+    note: str = ""
+    words: list[str] = field(default_factory=list[str])
+
+
+def _service_entry(host: Host) -> JSONObject:
+    """Return the entry that connects a host to the service of the user.
+
+    Raises:
+        UsageError: it is not known here how the host spells such an entry.
+        ServiceError: the service is not installed.
+    """
+    from ideabridge.server.service import service_token, user_service
+
+    url = user_service().url
+    if host.address is None:
+        raise UsageError(
+            f"how {host.title} connects to an address with headers is not known here: give it "
+            f"{url} and the header Authorization, with the token of `ideabridge service token`"
+        )
+    return host.address.entry(url, service_token())
 
 
 def _default_scope(host: Host) -> Scope:
@@ -80,16 +134,19 @@ def _default_scope(host: Host) -> Scope:
 
 
 def _install(
-    options: Options, host: Host, environment: HostEnvironment, file: HostFile, *, write: bool
+    options: Options,
+    host: Host,
+    environment: HostEnvironment,
+    file: HostFile,
+    prepared: _Entry,
+    *,
+    write: bool,
 ) -> int:
     from ideabridge.server.hosts.block import paste_block
     from ideabridge.server.hosts.editing.undo import record_edit
     from ideabridge.server.hosts.host import SERVER_NAME, HostFileError
-    from ideabridge.server.hosts.program import lasting_program
 
-    program = lasting_program(shared=file.scope == "project")
-    words = [*program.words, "serve", *_arguments(options, file.scope, host.folder)]
-    entry = host.entry(words)
+    entry = prepared.content
     result: JSONObject = {
         "host": host.name,
         "file": str(file.path),
@@ -97,8 +154,8 @@ def _install(
         "entry": entry,
         "written": False,
     }
-    if program.note:
-        result["note"] = program.note
+    if prepared.note:
+        result["note"] = prepared.note
 
     try:
         before, after = _with_ours(file, entry)
@@ -124,10 +181,10 @@ def _install(
     elif write:
         _say_written(host, file, result, replaces=SERVER_NAME in before.entries(file.keys))
     else:
-        _show_entry(host, file, entry, words)
+        _show_entry(host, file, entry, prepared.words)
 
-    if program.note:
-        say(program.note, "yellow")
+    if prepared.note:
+        say(prepared.note, "yellow")
     return ExitCode.DONE
 
 
@@ -169,7 +226,7 @@ def _show_entry(host: Host, file: HostFile, entry: JSONObject, words: list[str])
 
     say(f"{host.title} reads {file.path}; add this, or run again with --write:")
     show_line(paste_block(file, SERVER_NAME, entry))
-    if shell_command := host.shell_command(file.scope, words):
+    if words and (shell_command := host.shell_command(file.scope, words)):
         say("or run:")
         show_line(shlex.join(shell_command))
 

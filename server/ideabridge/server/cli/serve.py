@@ -84,6 +84,13 @@ async def serve(
             help="Offer only the servers, tools and ideas of this profile of the configuration.",
         ),
     ] = None,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="With --http: clients send the token of your service; see `ideabridge service`.",
+        ),
+    ] = False,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
         typer.Option(
@@ -107,6 +114,7 @@ async def serve(
             "--ui": ui,
             "--metrics": metrics,
             "--workers": workers,
+            "--service": service,
             "--allow-host": allow_host,
             f"an address ({address})": address is not None,
         }
@@ -130,6 +138,7 @@ async def serve(
         _introduce(configuration, stdio=not http)
 
     print_status = _status_printer(configuration)
+    from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.serve import HttpOptions, serve_http, serve_stdio
 
     if not http:
@@ -144,6 +153,9 @@ async def serve(
         hosts = tuple(allow_host or ())
         listening = HttpOptions(
             *place,
+            token=_token_of_service() if service else None,
+            # The service has one user, who also uses the store without it.
+            caller=LOCAL if service else None,
             hosts=hosts,
             ui=ui,
             metrics=metrics,
@@ -264,6 +276,12 @@ async def show_ui(
         on_status=print_status,
         commands=_commands(options),
     )
+
+
+def _token_of_service() -> str:
+    from ideabridge.server.service import service_token
+
+    return service_token()
 
 
 def _read_again(options: Options) -> Configuration:

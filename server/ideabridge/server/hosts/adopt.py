@@ -39,6 +39,7 @@ from ideabridge.server.hosts.editing.host_text import HostText, read_host_text
 from ideabridge.server.hosts.host import (
     MAX_BYTES,
     MAX_PROJECT_BYTES,
+    SERVER_NAME,
     HostDocument,
     HostEnvironment,
     HostFile,
@@ -52,7 +53,12 @@ from ideabridge.server.hosts.refusals import HostRefusals, Refused
 from ideabridge.server.hosts.relative import relative_places
 from ideabridge.server.hosts.salvage import ReadObject
 from ideabridge.server.hosts.table import Host
-from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
+from ideabridge.server.hosts.translate import (
+    Translation,
+    connects_here,
+    is_ourselves,
+    translate_server,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
@@ -502,7 +508,7 @@ def _judged(
     """
     entry = adoption.entry
     target = adoption.target
-    if is_ourselves(entry):
+    if is_ourselves(entry) or (adoption.name == SERVER_NAME and connects_here(entry)):
         return replace(adoption, verdict="ourselves", why="it is ideabridge itself")
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))

@@ -143,6 +143,28 @@ class EntryShape:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressShape:
+    """How a host spells the entry of a server at an address.
+
+    Attributes:
+        url: the key of the address.
+        headers: the key of the headers.
+        first: the keys that come before the address, with their values.
+        last: the keys that come after the headers, with their values.
+    """
+
+    url: str = "url"
+    headers: str = "headers"
+    first: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    last: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+    def entry(self, url: str, token: str) -> JSONObject:
+        """Return the entry that connects to a server with a bearer token."""
+        headers: JSONObject = {"Authorization": f"Bearer {token}"}
+        return {**self.first, self.url: url, self.headers: headers, **self.last}
+
+
+@dataclass(frozen=True, slots=True)
 class HostRefusal:
     """A place where a host lists servers, by name, that it does not start.
 
@@ -175,6 +197,8 @@ class HostRefusal:
 
 _PLAIN: Final = EntryShape()
 _TYPED: Final = EntryShape(first=MappingProxyType({"type": "stdio"}))
+_ADDRESS: Final = AddressShape()
+_TYPED_ADDRESS: Final = AddressShape(first=MappingProxyType({"type": "http"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +211,7 @@ class Host:
         places: the places that the host reads; the first one wins.
         shape: how the host spells an entry that starts ideabridge. `translate.py` reads those of
             other servers, and knows the keys of every host.
+        address: how it spells an entry that connects to a server; None if that is not known here.
         notations: the notations of variables that the host knows.
         timeouts: keys with times: the key of `ideabridge.json`, and how many of the host's units a
             second has.
@@ -209,6 +234,7 @@ class Host:
     title: str
     places: tuple[Place, ...]
     shape: EntryShape = _PLAIN
+    address: AddressShape | None = None
     notations: frozenset[Notation] = frozenset()
     timeouts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     url_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -339,6 +365,7 @@ HOSTS: Final = (
             ),
         ),
         command=("claude", "mcp", "add", "--scope", "{scope}", "{name}", "--"),
+        address=_TYPED_ADDRESS,
     ),
     Host(
         "claude-desktop",
@@ -363,6 +390,7 @@ HOSTS: Final = (
         url_kinds=MappingProxyType({"url": "http"}),
         command=("codex", "mcp", "add", "{name}", "--"),
         command_scope="user",
+        address=AddressShape(headers="http_headers"),
     ),
     Host(
         "cursor",
@@ -372,6 +400,7 @@ HOSTS: Final = (
             Place("user", "{home}/.cursor/mcp.json", format="jsonc"),
         ),
         folder="${workspaceFolder}",
+        address=_ADDRESS,
     ),
     Host(
         "vscode",
@@ -399,6 +428,7 @@ HOSTS: Final = (
         _TYPED,
         unsure="Its documentation names your profile, not the path of its file.",
         folder="${workspaceFolder}",
+        address=_TYPED_ADDRESS,
     ),
     Host(
         "visual-studio",
@@ -449,6 +479,7 @@ HOSTS: Final = (
             *_gemini_settings("project", "{project}/.gemini/settings.json"),
             *_gemini_settings("user", "{home}/.gemini/settings.json"),
         ),
+        address=AddressShape(url="httpUrl"),
     ),
     Host(
         "opencode",
@@ -481,6 +512,9 @@ HOSTS: Final = (
             HostRefusal("user", "{config}/opencode/opencode.jsonc", ("tools",), "tools"),
         ),
         unsure="`mcp.servers` of version 2 is read; `mcp`, which both versions read, is written.",
+        address=AddressShape(
+            first=MappingProxyType({"type": "remote"}), last=MappingProxyType({"enabled": True})
+        ),
     ),
     Host(
         "windsurf",
@@ -489,6 +523,7 @@ HOSTS: Final = (
             Place("user", "{home}/.codeium/windsurf/mcp_config.json"),
             Place("user", "{home}/.codeium/mcp_config.json", is_current=False),
         ),
+        address=AddressShape(url="serverUrl"),
     ),
     Host(
         "zed",

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final
+from urllib.parse import urlsplit
 
 from ideabridge.bridge.server_entry import HINTS, IGNORED, KINDS, MAX_SECONDS, SYNONYMS
 from ideabridge.bridge.trust import TrustError, read_plain
@@ -800,6 +801,15 @@ def is_ourselves(entry: JSONObject) -> bool:
     if "ideabridge.server" in words:
         return True
     return "serve" in words and any(_is_our_name(word) for word in words[: words.index("serve")])
+
+
+def connects_here(entry: JSONObject) -> bool:
+    """Return whether an entry connects to a server on this machine, at the path of ideabridge."""
+    url = entry.get("url")
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is None or not parts.path.startswith("/mcp"):
+        return False
+    return parts.hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _is_our_name(word: str) -> bool:

@@ -13,7 +13,7 @@ from ideabridge.bridge.server_entry import name_problem, with_own_keys
 from ideabridge.server.hosts.adopt import Adoption, Destination
 from ideabridge.server.hosts.host import SERVER_NAME, HostFile
 from ideabridge.server.hosts.table import Host
-from ideabridge.server.hosts.translate import is_ourselves
+from ideabridge.server.hosts.translate import connects_here, is_ourselves
 from ideabridge.server.setup.extraction import Extraction, NewSecret, masked
 from ideabridge.server.setup.file_change import EntryEdit, FileChange
 from ideabridge.server.setup.habits import Habit, find_habits
@@ -306,6 +306,9 @@ def _planned_host(host: HostInventory, inventory: Inventory, command: list[str])
     present = text.entries(place.keys).get(SERVER_NAME)
     if present is None:
         return planned
+    if isinstance(present, dict) and connects_here(with_own_keys(present)):
+        # It connects to the service of the user, as they chose.
+        return replace(planned, state="present")
     if not isinstance(present, dict) or not starts_ideabridge(present):
         why = f"{place.path} has another server with the name {SERVER_NAME!r}"
         return replace(planned, state="blocked", why=why)

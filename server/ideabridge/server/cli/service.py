@@ -1,0 +1,138 @@
+"""`ideabridge service`: one server over HTTP for all clients of a user, which the system starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import ExitCode, UsageError, print_json, report, say, show_line
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.serve import DEFAULT_ADDRESS, read_host_and_port
+
+if TYPE_CHECKING:
+    from ideabridge.server.service import UserService
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+app = typer.Typer(
+    help="Let the system start one server over HTTP for all your clients.", no_args_is_help=True
+)
+
+
+@app.command("install")
+@command("store")
+def install_service(
+    options: Options,
+    address: Annotated[
+        str, typer.Argument(metavar="[HOST:PORT]", help="A loopback address.")
+    ] = DEFAULT_ADDRESS,
+) -> None:
+    """Start `serve --http` now and whenever you sign in, as a service of systemd or launchd.
+
+    It uses your own configuration, and no project's. Clients send a token, which is in the keyring
+    of the system or, if there is none, in a file that only you can read. Servers then start once
+    for all clients: one that keeps state, such as a browser or a shell, shares it with all of them.
+    """
+    from ideabridge.bridge.configuration import user_file
+    from ideabridge.server.hosts.program import lasting_program
+    from ideabridge.server.service import create_token, user_service
+
+    host, port = read_host_and_port(address)
+    if host not in _LOOPBACK or port == 0:
+        raise UsageError(
+            f"expected a loopback address with a port, such as {DEFAULT_ADDRESS}; found {address!r}"
+        )
+
+    own = user_file()
+    if not own.is_file():
+        raise UsageError(
+            f"{own} does not exist, so the service would have no servers: `ideabridge setup` or "
+            "`ideabridge servers add` writes it"
+        )
+
+    service = user_service()
+    program = lasting_program(shared=False)
+    words = [*program.words, "serve", "--http", address, "--service", "--config", str(own)]
+    if options.store is not None:
+        words += ["--store", str(options.place)]
+
+    place = create_token()
+    service.install(words, Path.home())
+    say(f"The service is installed: {service.file}", "green")
+    say(f"Its token is in {place}.")
+    say(
+        f"`ideabridge install HOST --http --write` connects a client to it. Any other client "
+        f"connects to {service.url} with the header"
+    )
+    say("  Authorization: Bearer TOKEN")
+    say("where TOKEN is what `ideabridge service token` prints. Keep it out of files of projects.")
+    if program.note:
+        say(program.note, "yellow")
+
+
+@app.command("status")
+@command("json")
+def show_service(options: Options) -> int:
+    """Say whether the service is installed, and whether it runs."""
+    from ideabridge.server.service import user_service
+
+    service = user_service()
+    state = service.state()
+    if options.json:
+        url = None if state == "not installed" else service.url
+        print_json(
+            {"manager": service.manager, "file": str(service.file), "state": state, "url": url}
+        )
+    else:
+        say(f"The service is {state}", "green" if state == "running" else "yellow")
+        if state != "not installed":
+            say(f"address: {service.url}")
+        say(f"file: {service.file}", "dim")
+        say(f"log: {service.log_command}", "dim")
+
+    return ExitCode.DONE if state == "running" else ExitCode.FAILED
+
+
+@app.command("stop")
+@command()
+def stop_service(options: Options) -> None:
+    """Stop the service until you sign in again. `service install` starts it at once."""
+    _installed().stop()
+    say("The service is stopped", "green")
+
+
+@app.command("uninstall")
+@command()
+def uninstall_service(options: Options) -> int:
+    """Stop the service, and remove its file and its token."""
+    from ideabridge.server.service import forget_token, user_service
+
+    service = user_service()
+    was_installed = service.uninstall()
+    forget_token()
+    if not was_installed:
+        report("the service is not installed")
+        return ExitCode.FAILED
+
+    say(f"The service is removed: {service.file}", "green")
+    return ExitCode.DONE
+
+
+@app.command("token")
+@command()
+def print_service_token(options: Options) -> None:
+    """Print the token that clients of the service send."""
+    from ideabridge.server.service import service_token
+
+    show_line(service_token())
+
+
+def _installed() -> UserService:
+    from ideabridge.server.service import user_service
+
+    service = user_service()
+    if service.state() == "not installed":
+        raise UsageError("the service is not installed: `ideabridge service install`")
+    return service

@@ -1,0 +1,330 @@
+"""The service of a user: one server over HTTP for all clients of this user, which systemd or
+launchd starts when the user signs in.
+
+It listens on loopback, and needs a token: other users and web pages on this machine can reach a
+loopback address, too. The token is a stored secret of the user.
+"""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ideabridge.bridge.stored_secrets import (
+    SecretOwner,
+    find_secret,
+    remove_secret,
+    secret_value,
+    set_secret,
+)
+from ideabridge.tools.errors import IdeabridgeError
+
+TOKEN_SECRET: Final = "ideabridge-service"  # noqa: S105 - the name of the secret, not its value
+"""The stored secret that clients of the service send."""
+
+_UNIT: Final = "ideabridge.service"
+_LABEL: Final = "dev.ideabridge.serve"
+_SECONDS: Final = 30
+"""How long, in seconds, a command of the system may take."""
+
+State = Literal["running", "stopped", "failed", "not installed"]
+
+
+class ServiceError(IdeabridgeError):
+    """The service cannot be installed, stopped or removed. The message says why."""
+
+
+def service_token() -> str:
+    """Return the token of the service. Blocks.
+
+    Raises:
+        StoredSecretError: there is none, or it cannot be read.
+    """
+    return secret_value(SecretOwner(), TOKEN_SECRET, "", "")
+
+
+def create_token() -> str:
+    """Create the token of the service unless there is one, and return where it is stored, worded
+    for people. Blocks.
+
+    Raises:
+        StoredSecretError: it cannot be stored.
+    """
+    present = find_secret(SecretOwner(), TOKEN_SECRET)
+    if present is not None:
+        service_token()
+        return "the keyring" if present.place == "keyring" else "the file of your secrets"
+    return set_secret(SecretOwner(), TOKEN_SECRET, secrets.token_urlsafe(32), {})
+
+
+def forget_token() -> None:
+    """Delete the token of the service. Blocks.
+
+    Raises:
+        StoredSecretError: it cannot be deleted.
+    """
+    remove_secret(SecretOwner(), TOKEN_SECRET)
+
+
+@dataclass(frozen=True, slots=True)
+class UserService:
+    """The service, as a manager of services knows it.
+
+    Attributes:
+        manager: systemd or launchd.
+        file: the file that defines it.
+    """
+
+    manager: Literal["systemd", "launchd"]
+    file: Path
+
+    def definition(self, command: Sequence[str], folder: Path) -> bytes:
+        """Return the content of the file.
+
+        Args:
+            command: the command that serves.
+            folder: the folder that it runs in.
+        """
+        if self.manager == "systemd":
+            return _unit(command, folder).encode()
+        return _property_list(command, folder)
+
+    def install(self, command: Sequence[str], folder: Path) -> None:
+        """Write the file, and start the service now and whenever the user signs in.
+
+        Raises:
+            ServiceError: the file cannot be written, or the manager refuses it.
+        """
+        content = self.definition(command, folder)
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_bytes(content)
+        except OSError as error:
+            raise ServiceError(f"{self.file}: cannot be written: {error.strerror}") from None
+
+        if self.manager == "systemd":
+            _run("systemctl", "--user", "daemon-reload")
+            _run("systemctl", "--user", "enable", _UNIT)
+            # A service that runs already takes up the new file.
+            _run("systemctl", "--user", "restart", _UNIT)
+        else:
+            _try("launchctl", "bootout", _target())
+            _run("launchctl", "bootstrap", _domain(), str(self.file))
+
+    @property
+    def url(self) -> str:
+        """The address at which the installed service answers.
+
+        Raises:
+            ServiceError: it is not installed, or its file is not what `install` wrote.
+        """
+        try:
+            words = self._command(self.file.read_bytes())
+            address = words[words.index("--http") + 1]
+        except FileNotFoundError:
+            raise ServiceError(
+                "the service is not installed: `ideabridge service install`"
+            ) from None
+        except (OSError, ValueError, KeyError, IndexError):
+            raise ServiceError(
+                f"{self.file}: is not what `ideabridge service install` wrote; run that again"
+            ) from None
+        return f"http://{address}/mcp"
+
+    def _command(self, content: bytes) -> list[str]:
+        if self.manager == "launchd":
+            return list(plistlib.loads(content)["ProgramArguments"])
+        [line] = [line for line in content.decode().splitlines() if line.startswith("ExecStart=")]
+        return shlex.split(line.removeprefix("ExecStart="))
+
+    def stop(self) -> None:
+        """Stop the service until the user signs in again.
+
+        Raises:
+            ServiceError: the manager refuses it.
+        """
+        if self.manager == "systemd":
+            _run("systemctl", "--user", "stop", _UNIT)
+        else:
+            _run("launchctl", "bootout", _target())
+
+    def uninstall(self) -> bool:
+        """Stop the service, and remove its file. Return whether there was one.
+
+        Raises:
+            ServiceError: the file cannot be removed.
+        """
+        was_installed = self.file.exists()
+        if self.manager == "systemd":
+            _try("systemctl", "--user", "disable", "--now", _UNIT)
+        else:
+            _try("launchctl", "bootout", _target())
+
+        try:
+            self.file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ServiceError(f"{self.file}: cannot be removed: {error.strerror}") from None
+
+        if self.manager == "systemd":
+            _try("systemctl", "--user", "daemon-reload")
+        return was_installed
+
+    def state(self) -> State:
+        """Return what the manager says about the service."""
+        if not self.file.exists():
+            return "not installed"
+        if self.manager == "launchd":
+            return "running" if _try("launchctl", "print", _target()) else "stopped"
+        if _try("systemctl", "--user", "is-active", "--quiet", _UNIT):
+            return "running"
+        return "failed" if _try("systemctl", "--user", "is-failed", "--quiet", _UNIT) else "stopped"
+
+    @property
+    def log_command(self) -> str:
+        """The command that shows what the service wrote."""
+        if self.manager == "systemd":
+            return f"journalctl --user -u {_UNIT}"
+        return f"tail {_log_file()}"
+
+
+def user_service(platform: str = sys.platform, home: Path | None = None) -> UserService:
+    """Return the service of this user, installed or not.
+
+    Raises:
+        ServiceError: this system has neither a systemd user session nor launchd.
+    """
+    home = Path.home() if home is None else home
+    if platform == "darwin":
+        return UserService("launchd", home / "Library" / "LaunchAgents" / f"{_LABEL}.plist")
+
+    if platform != "win32" and shutil.which("systemctl") is not None:
+        # The manager of the user answers only in a session of the user.
+        if _try("systemctl", "--user", "show-environment"):
+            folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+            return UserService("systemd", folder / "systemd" / "user" / _UNIT)
+        raise ServiceError(
+            "systemd has no session for this user here. Run this at a terminal of the user (with "
+            "`loginctl enable-linger` also without one), or start `ideabridge serve --http` in "
+            "another way"
+        )
+
+    raise ServiceError(
+        "this system has neither a systemd user session nor launchd, which could start a service. "
+        "Start `ideabridge serve --http` in another way"
+    )
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _unit(command: Sequence[str], folder: Path) -> str:
+    variables = "".join(
+        f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _variables().items()
+    )
+    words = " ".join(map(_quoted_word, command))
+    return (
+        "[Unit]\n"
+        "Description=ideabridge, one MCP server for all clients of this user\n"
+        "\n"
+        "[Service]\n"
+        f"ExecStart={words}\n"
+        f"WorkingDirectory={_specifiers_escaped(str(folder))}\n"
+        f"{variables}"
+        "Restart=on-failure\n"
+        "RestartSec=2\n"
+        "UMask=0077\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return a text as one word of a unit file."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{_specifiers_escaped(escaped)}"'
+
+
+def _quoted_word(text: str) -> str:
+    """Return a word of a command line in a unit file, where `$` begins a variable."""
+    return _quoted(text).replace("$", "$$")
+
+
+def _specifiers_escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _property_list(command: Sequence[str], folder: Path) -> bytes:
+    log = str(_log_file())
+    return plistlib.dumps(
+        {
+            "Label": _LABEL,
+            "ProgramArguments": [*command],
+            "WorkingDirectory": str(folder),
+            "EnvironmentVariables": dict(_variables()),
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+            "Umask": 0o077,
+        }
+    )
+
+
+def _variables() -> Mapping[str, str]:
+    """Return the variables that the service gets from this command: a manager of services has a
+    short PATH, in which the programs of servers are missing.
+    """
+    names = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _log_file() -> Path:
+    return Path.home() / "Library" / "Logs" / "ideabridge-service.log"
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+def _domain() -> str:
+    return f"gui/{os.getuid()}"
+
+
+def _target() -> str:
+    return f"{_domain()}/{_LABEL}"
+
+
+def _run(*command: str) -> None:
+    """Run a command of the system.
+
+    Raises:
+        ServiceError: it fails.
+    """
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServiceError(f"`{' '.join(command)}` failed: {error}") from None
+
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).strip()[:1000]
+        raise ServiceError(f"`{' '.join(command)}` failed: {said or ended.returncode}")
+
+
+def _try(*command: str) -> bool:
+    """Run a command of the system, and return whether it succeeds."""
+    try:
+        _run(*command)
+    except ServiceError:
+        return False
+    return True
