@@ -23,7 +23,6 @@ from ideabridge.server.main import main
 from tests import preloaded
 
 from .conftest import EXECUTABLE
-from .terminal import Terminal
 
 GREETING = "Grüße ✓ → {name} 日本"
 PLAN = {
@@ -344,54 +343,6 @@ def test_a_reader_that_has_gone_is_no_error(here: Path) -> None:
 
     # The exit code of a failure stays.
     assert called("run", "gone.json", "--json", out=ClosedPipe()).code == 2
-
-
-def test_the_installed_command_writes_into_pipes_that_close(here: Path) -> None:
-    command = preloaded.python(EXECUTABLE, "tools", "list", "--schemas")
-    with subprocess.Popen(
-        command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == ""
-
-    assert process.returncode == 0
-    done = subprocess.run(
-        [sys.executable, EXECUTABLE, "doctor"],
-        cwd=here,
-        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"\\u2713" in done.stdout
-
-
-# -- other interpreters and terminals --------------------------------------------------------------
-
-
-def test_an_interpreter_without_assertions_does_the_same(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-OO", EXECUTABLE, "ideas", "call", "greet", "-i", "name=Bo", "--json"],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["output"] == GREETING.format(name="Bo")
-
-
-def test_a_dumb_terminal_gets_no_control_sequences(here: Path) -> None:
-    terminal = Terminal(here, ["run", "plan.json"], {"TERM": "dumb"})
-    code, out = terminal.end()
-    assert code == 0
-    assert out == f"{GREETING.format(name='Ada')}\n"
-    assert "\x1b" not in terminal.seen
 
 
 # -- files -----------------------------------------------------------------------------------------
