@@ -32,7 +32,8 @@ from ideabridge.bridge.errors import DecisionError, UnknownPathError
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
 from ideabridge.bridge.modules.start_progress import reporting_starts
-from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.offer.plan_tools import PlanTools
+from ideabridge.bridge.plan import Plan, read_plan
 from ideabridge.bridge.publishing.program_answer import short_words
 from ideabridge.bridge.publishing.written import plan_document
 from ideabridge.bridge.runs.people import Decision
@@ -551,15 +552,23 @@ class OwnHandlers:
 
             return answer(preview, text)
 
-        run = await reporting_starts(
-            lambda: self._bridge.run_plan(plan, caller=request.caller, samples=request.samples),
-            request.progress,
-            self._bridge.modules.connecting,
-        )
+        await self._start_servers(plan, request)
+        run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
         if save_as is not None:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
 
         return await self._answered(run, arguments, request)
+
+    async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
+        """If the client wants progress, report it while the servers of a plan start. This comes
+        before the run, whose own progress a task between them would miss.
+        """
+        statuses = self._bridge.modules.statuses()
+        if request.progress is None or all(status.state == "up" for status in statuses):
+            return
+
+        tools = PlanTools(self._bridge.offer, plan, request.caller)
+        await reporting_starts(tools.catalogue, request.progress, self._bridge.modules.connecting)
 
     async def _answered(
         self, run: Run, arguments: Arguments, request: ToolRequest, reader: Known = NOTHING
@@ -596,22 +605,18 @@ class OwnHandlers:
                 "solve: context: it is empty; expected messages that say what to do, or a task"
             )
 
-        run = await reporting_starts(
-            lambda: self._bridge.solve(
-                arguments.get("task"),
-                input=arguments.get("input"),
-                output_schema=arguments.get("output_schema"),
-                tools=arguments.get("tools"),
-                context=[*guidance, *messages],
-                limits=arguments.get("limits"),
-                mind=mind,
-                planning=arguments.get("planning", "eager"),
-                shown=arguments.get("shown"),
-                thought_process=arguments.get("thought_process"),
-                caller=request.caller,
-            ),
-            request.progress,
-            self._bridge.modules.connecting,
+        run = await self._bridge.solve(
+            arguments.get("task"),
+            input=arguments.get("input"),
+            output_schema=arguments.get("output_schema"),
+            tools=arguments.get("tools"),
+            context=[*guidance, *messages],
+            limits=arguments.get("limits"),
+            mind=mind,
+            planning=arguments.get("planning", "eager"),
+            shown=arguments.get("shown"),
+            thought_process=arguments.get("thought_process"),
+            caller=request.caller,
         )
         sent: list[JSON] = [*messages]
         if "task" in arguments:
