@@ -13,9 +13,16 @@ import httpx2
 import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
+from typer.testing import CliRunner
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.errors import DecisionError, PlanError
+from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.server import server
+from ideabridge.server.cli.app import app
 from ideabridge.server.own_tools import OWN_NAMES
 from tests import preloaded
 from tests.server.serving import (
@@ -453,3 +460,54 @@ async def test_a_token_is_bound_to_its_profile(tokens: Tokens) -> None:
 
     async with tokens.client(tokens.free) as client:
         assert {"lookup", "test_simple_text"} <= (await all_tools(client)).keys()
+
+
+def approval_of(run: Run) -> str:
+    """The only approval that a run waits for."""
+    (asked,) = run.approvals()
+    assert isinstance(asked, dict)
+    return str(asked["approval"])
+
+
+async def test_calls_that_only_an_idea_may_make_are_not_edited(tmp_path: Path) -> None:
+    profile = {"tools": ["add"], "ideas": ["shared_*"]}
+    file = configured(tmp_path, profiles={"review": profile})
+    note = tmp_path / "note"
+    written: dict[str, Any] = {"_tool": "write_note", "path": str(note), "text": "as published"}
+    async with Bridge(load_configuration(file)) as bridge:
+        first = await bridge.run_plan(calls=[written])
+        await first.wait()
+        first.decide(approval_of(first), "approve", by="ann")
+        await first.wait()
+        await bridge.publish(first.id, "shared_note")
+
+        reviewer = in_profile("review", LOCAL)
+        with pytest.raises(PlanError, match=NAMED):
+            await bridge.run_plan(calls=[written], caller=reviewer)
+
+        replay = await bridge.start_idea("shared_note", caller=reviewer)
+        assert replay.run is not None
+        await replay.run.wait()
+        approval = approval_of(replay.run)
+        other = {**written, "text": "something else"}
+        with pytest.raises(DecisionError, match=NAMED):
+            replay.run.decide(approval, "edit", call=other, by="ann")
+        replay.run.decide(approval, "approve", by="ann")
+        assert await replay.run.wait() == "done"
+
+    assert note.read_text() == "as published"
+
+
+def test_a_token_is_made_for_a_profile_that_exists(tmp_path: Path) -> None:
+    file = configured(tmp_path, profiles={"review": {"tools": ["add"]}})
+    runner = CliRunner()
+    added = runner.invoke(
+        app, ["users", "add", "ann", "--profile", "review", "--config", str(file), "--json"]
+    )
+    assert added.exit_code == 0, added.output
+    assert json.loads(added.stdout)["token"]["profile"] == "review"
+    refusal = runner.invoke(
+        app, ["users", "add", "bob", "--profile", "revew", "--config", str(file)]
+    )
+    assert refusal.exit_code != 0
+    assert "Did you mean 'review'?" in str(refusal.exception) + refusal.output
