@@ -135,7 +135,7 @@ def test_the_demo_on_a_shallow_clone(repository: Path, tmp_path: Path) -> None:
     for part in (
         "What ran when",
         "Tokens used by ideabridge: 0",
-        "checks hold",
+        "checks passed",
         "cannot be read here",
         "█",
     ):

@@ -127,7 +127,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
         elif "is set aside" in why:
             say(f"aside {record.id}")
         else:
-            say(f"trouble run {record.id} is not taken up: {why}")
+            say(f"trouble run {record.id} is not resumed: {why}")
 
     log = folder / "log"
     async with (

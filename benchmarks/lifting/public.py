@@ -209,7 +209,8 @@ async def approved(run: Run) -> list[str]:
     while await run.wait(30) == "needs_approval":
         for question in run.questions():
             if any(
-                text in question.why for text in ("assumed", "no run had", "may have been called")
+                text in question.why
+                for text in ("assumed", "no earlier run had", "may have been called")
             ):
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")

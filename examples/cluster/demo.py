@@ -356,7 +356,7 @@ class ClusterDemo:
         )
         differs = output["report"] != first["report"]
         self.checks.holds(
-            "assistant B: other input, other answer", differs, "the answer is the same"
+            "assistant B: different input, different answer", differs, "the answer is the same"
         )
 
     # -- helpers -----------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ class ClusterDemo:
         if wrong:
             text = f"{wrong} of {every} checks failed."
         else:
-            text = f"All {every} checks hold. {seconds:.1f} s in all."
+            text = f"All {every} checks passed. {seconds:.1f} s in total."
 
         say()
         say(text, "bold red" if wrong else "bold green")

@@ -239,7 +239,9 @@ async def test_a_result_is_read_as_a_model() -> None:
         assert report == Report(title="tea", lines=[Line(item="leaf", on=date(2026, 11, 21))])
         assert await run.result() == REPORT
         assert await run.result(dict[str, object]) == REPORT
-        with pytest.raises(OutputTypeError, match=r"the output is no Line: item: Field required"):
+        with pytest.raises(
+            OutputTypeError, match=r"the output is not a valid Line: item: Field required"
+        ):
             await run.result(Line)
 
 

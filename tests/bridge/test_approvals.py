@@ -102,7 +102,7 @@ def test_the_default_where_no_rule_holds() -> None:
     look = of("look", read_only=True)
     assert verdict({"default": "ask"}, look) == (
         "ask",
-        "no rule speaks of tool 'look', and approval.default says ask",
+        "no rule matches tool 'look', and approval.default says ask",
     )
     assert verdict({"default": "deny"}, look)[0] == "deny"
     assert verdict({"default": "allow"}, of("write"))[0] == "allow"
@@ -201,7 +201,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         run = await started(bridge, message("ada"), message("eve"))
         assert await run.wait(30) == "needs_approval"
         digests = [one.approval.digest for one in run.calls() if one.approval is not None]
-        with pytest.raises(JournalError, match="bound to another call"):
+        with pytest.raises(JournalError, match="bound to a different call"):
             run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
         assert [one["call"]["to"] for one in pending(run)] == ["ada", "eve"]
         # Nothing of it stands in the journal.
@@ -258,7 +258,7 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
     assert request.tool is not None
     assert (request.run, request.caller, request.tool.name) == (run.id, "local", "send")
     assert request.call == {"_tool": "send", "_outputPath": "ada", "to": "ada", "text": "hello"}
-    assert "does not say that it is read-only" in request.why
+    assert "does not declare that it is read-only" in request.why
     assert request.deadline is None
 
 
@@ -281,9 +281,9 @@ async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
         assert await run.wait(30) == "done"
         assert SENT == ["edited: bye"]
         unfit, raises, nothing = (str(error["error"]) for error in run.errors())
-        assert "its decision does not hold" in unfit
+        assert "its decision is not valid" in unfit
         assert "the approver failed: RuntimeError: out of order" in raises
-        assert "the approver gave a NoneType; expected a Decision" in nothing
+        assert "the approver returned a NoneType; expected a Decision" in nothing
 
 
 async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(

@@ -161,9 +161,7 @@ def test_tools_say_what_they_are_made_of() -> None:
     with pytest.raises(ToolDefinitionError, match=r"found list; write Toolbox\(f, g\)"):
         Toolbox(wrong)
 
-    with pytest.raises(
-        ToolDefinitionError, match=r"a tool is made of a function; write @tool above it"
-    ):
+    with pytest.raises(ToolDefinitionError, match=r"expected a function; write @tool above it"):
         tool(cast("Any", "send"))
 
     for options, message in (

@@ -24,7 +24,7 @@ async def test_a_run_reports_what_it_assumed(tmp_path: Path) -> None:
         assert run is not None
         assert await run.result() == {"total": 7}
         assert [(one["at"], one["taken"]) for one in run.assumed] == [("calls.0.b", 7)]
-        assert run.noted == [{"at": "†input.n", "what": "zero, 0, which no run had"}]
+        assert run.noted == [{"at": "†input.n", "what": "zero, 0, which no earlier run had"}]
         assert run.answer()["assumed"] == run.assumed
         # In a run of another process, it is read from the journal.
         async with Bridge(toolbox=Toolbox(add), store=tmp_path / "s.sqlite") as other:

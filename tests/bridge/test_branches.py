@@ -232,7 +232,7 @@ async def test_a_skipped_call_stands_in_the_answer_with_its_reason() -> None:
         assert run.skipped[-1] == {
             "place": 10,
             "tool": "say",
-            "why": "†data.boked.room: no call listed before added it. Did you mean 'booked'?",
+            "why": "†data.boked.room: no earlier call added it. Did you mean 'booked'?",
         }
         assert run.answer()["skipped"] == run.skipped
         many = await bridge.run_plan(
@@ -261,8 +261,7 @@ async def test_a_mind_sees_why_a_call_was_skipped() -> None:
         assert await run.result() == "fine"
         said = "\n".join(str(text["content"]) for text in model.shown[1].texts)
         assert (
-            "1 say: skipped (†data.boked.room: no call listed before added "
-            "it. Did you mean 'booked'?)"
+            "1 say: skipped (†data.boked.room: no earlier call added it. Did you mean 'booked'?)"
         ) in said
         # Only those of the last Solution are listed, as with errors.
         assert run.skipped == []

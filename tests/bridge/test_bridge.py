@@ -320,7 +320,7 @@ async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() 
 async def test_a_turn_that_is_not_open_is_refused() -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x")
-        with pytest.raises(SettledTurnError, match="turn 4 is not open; the turn now is 0"):
+        with pytest.raises(SettledTurnError, match="turn 4 is not open; the current turn is 0"):
             run.submit(4, {"calls": []})
         with pytest.raises(ValueMismatchError):
             run.submit(0, "no JSON at all")
@@ -609,7 +609,7 @@ async def test_constants_become_parameters_with_their_recorded_values() -> None:
             assert replay.run is not None
             assert await replay.run.result() == {"half": half, "unit": "pieces"}
             assert replay.run.assumed == []
-        with pytest.raises(PublicationError, match=r"nothing is at 'calls\.9\.x'"):
+        with pytest.raises(PublicationError, match=r"there is nothing at 'calls\.9\.x'"):
             await bridge.publish(run.id, "halve", choices={"take": {"calls.9.x": "keep"}})
 
 

@@ -154,7 +154,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         run.submit(0, BOTH)
         assert await run.wait(20) == "needs_solution"
         [error] = run.errors()
-        assert "not run: its server 'git' starts differently than when the run began" in str(error)
+        assert "not run: its server 'git' starts differently from when the run began" in str(error)
         assert run.state == {"sent": "mail.mail_send"}
 
     # The row of the run names the new configuration now, and `git` is refused all the same.
@@ -192,9 +192,7 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
         assert "its server 'git' " in reason
         assert f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run_id}" in reason
         for name in ("git_push", "mail_send"):
-            with pytest.raises(
-                InterruptedRunError, match=r"its server 'git' .*What still works: deny"
-            ):
+            with pytest.raises(InterruptedRunError, match=r"its server 'git' .*You can still deny"):
                 await decide(bridge, run, name, "approve")
 
         await decide(bridge, run, "git_push", "deny")
@@ -281,7 +279,9 @@ async def test_the_python_tools_of_another_project_do_not_answer(
     run_id = await waiting(configurations[0], store, {"calls": [{"_tool": "note", "text": "x"}]})
     async with Bridge(configurations[1], store=store) as bridge:
         run = await bridge.run(run_id)
-        with pytest.raises(InterruptedRunError, match="its tool 'note' belongs to another project"):
+        with pytest.raises(
+            InterruptedRunError, match="its tool 'note' belongs to a different project"
+        ):
             await decide(bridge, run, "note", "approve")
 
         await decide(bridge, run, "note", "deny")

@@ -89,7 +89,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         assert decided.tool is not None
         assert decided.tool["name"] == "shred"
         with pytest.raises(
-            PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"
+            PublicationError, match=r"a person replaced calls.0 \(send\) by 'shred'"
         ):
             await bridge.publish(run.id, "shredded", answer="plan")
 
@@ -153,7 +153,11 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
                 {"_tool": "send", "to": "x", "_activity": "quietly"},
                 "_activity: an edit changes",
             ),
-            (run, {"_tool": "draft", "_each": [{"title": "x"}]}, "an edit keeps _each"),
+            (
+                run,
+                {"_tool": "draft", "_each": [{"title": "x"}]},
+                "can neither add nor remove _each",
+            ),
             (run, {"_tool": 5, "title": "x"}, "expected the name of a tool"),
             (solved, {"_tool": "judge"}, "has no code"),
             # A mind's run has the tools its caller gave it.

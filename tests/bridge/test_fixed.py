@@ -97,7 +97,7 @@ async def test_a_call_may_open_the_clean_room_for_code_itself() -> None:
         assert await run.wait(30) == "done"
         assert run.value("†state.one.paths") == []
         assert run.value("†state.two.paths") == ["two"]
-        assert "a clean room adds nothing" in str(run.errors())
+        assert "a clean room cannot add" in str(run.errors())
 
 
 async def test_a_fixed_result_asks_nobody_and_a_fixed_room_asks_a_mind_there() -> None:

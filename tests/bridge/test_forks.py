@@ -250,7 +250,7 @@ async def test_forks_that_cannot_be() -> None:
             await bridge.fork(parent.id, 2, solution=solution({"_tool": "lok"}))
         plain = await bridge.run_plan(read_plan({"calls": [{"_tool": "count", "items": "abc"}]}))
         await plain.result()
-        with pytest.raises(ForkError, match="input: the run takes none"):
+        with pytest.raises(ForkError, match="input: the run takes no input"):
             await bridge.fork(plain.id, 1, input={"a": 1})
         with pytest.raises(
             ForkError,

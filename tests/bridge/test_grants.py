@@ -237,7 +237,7 @@ async def test_each_item_counts_and_items_are_approved_together(bridge: Bridge, 
         ),
         (
             {"for": "run", "parameters": {"properties": {"two": {"const": "Ada"}}}},
-            "'two' is no parameter of send",
+            "'two' is not a parameter of send",
         ),
         ({"for": "run", "parameters": {"required": ["too"]}}, "Did you mean 'to'"),
         ({"for": "run", "parameters": {"type": "objekt"}}, "the schema is invalid"),
@@ -273,7 +273,7 @@ async def test_a_grant_that_does_not_say_what_it_allows_is_refused(
 async def test_only_a_person_grants(bridge: Bridge, desk: Desk, by: Decider) -> None:
     run = await bridge.run_plan(sending("a", "b"))
     asked = await waiting(run)
-    with pytest.raises(DecisionError, match="only a person grants a tool for the rest of a run"):
+    with pytest.raises(DecisionError, match="only a person can allow a tool for the rest of a run"):
         run.decide(asked.approval, "approve", by=by, grant=FOR_RUN)
 
     assert run.pending() == [asked]
@@ -287,13 +287,13 @@ async def test_a_grant_goes_with_the_approval_of_a_call(bridge: Bridge) -> None:
         Decision("deny", by=AT_TERMINAL, grant=FOR_RUN),
         Decision("edit", call=asked.call, by=AT_TERMINAL, grant=FOR_RUN),
     ):
-        with pytest.raises(DecisionError, match="a grant goes with `approve` of a call"):
+        with pytest.raises(DecisionError, match="a grant requires `approve` of a call"):
             run.settle(asked.approval, decision)
 
     lazy = await bridge.run_plan(sending("a"), planning="lazy")
     plan = await waiting(lazy)
     assert plan.kind == "plan"
-    with pytest.raises(DecisionError, match="a grant goes with `approve` of a call"):
+    with pytest.raises(DecisionError, match="a grant requires `approve` of a call"):
         lazy.decide(plan.approval, "approve", by=AT_TERMINAL, grant=FOR_RUN)
 
 

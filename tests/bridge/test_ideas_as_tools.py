@@ -135,7 +135,8 @@ async def test_a_tool_has_its_name_before_an_idea_and_the_error_names_the_idea()
                 for one in mind.requests[1].texts
                 if "failed: call" in str(one["content"])
             ]
-            assert 'the published idea \'shout\' is called with "_module": "idea:shout"' in error
+            wanted = 'to call the published idea \'shout\', write "_module": "idea:shout"'
+            assert wanted in error
             # By its name alone, the tool is chosen.
             chosen = TaskTools(bridge.offer, ["shout"], caller="local").present()
             assert [one.module for one in chosen.tools] == [None]

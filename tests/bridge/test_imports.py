@@ -291,10 +291,10 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
     [
         (None, r"recorded\.solve: expected an object, found null"),
         ({**GUIDE, "context": "Look."}, r"solve\.context: expected an array of messages, found"),
-        ({**GUIDE, "context": [{"role": "user"}]}, r"solve: no run can begin with it: "),
+        ({**GUIDE, "context": [{"role": "user"}]}, r"solve: a run cannot begin with it: "),
         (
             {**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]},
-            r"solve: no run can begin with it: ",
+            r"solve: a run cannot begin with it: ",
         ),
         (
             {**GUIDE, "tools": ["look"]},
@@ -306,7 +306,7 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
         ),
         (
             {**GUIDE, "output_schema": {"type": "nonsense"}},
-            r"solve: no run can begin with it: .*nonsense",
+            r"solve: a run cannot begin with it: .*nonsense",
         ),
         ({**GUIDE, "by_instance": "yes"}, r"solve\.by_instance: expected true or false, found"),
         ({**GUIDE, "plan": {"calls": ["look"]}}, r"solve\.plan: expected an object \{"),
@@ -339,9 +339,7 @@ async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not
     async with here() as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
-        with pytest.raises(
-            PublicationError, match="needs the tool 'look', which no file of tools has"
-        ):
+        with pytest.raises(PublicationError, match="needs the tool 'look', which no tool file"):
             await bridge.start_idea("found", {"name": "a"})
 
 

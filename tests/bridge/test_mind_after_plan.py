@@ -249,7 +249,7 @@ async def test_a_run_is_published_with_the_permission_that_a_mind_goes_on() -> N
         told = await here.publish(run.id, "greet", answer="plan", or_solve=True)
         assert told.plan is not None
         assert told.guide is not None
-        assert "Where the plan cannot go on, a model does." in told.description
+        assert "Where the plan cannot continue, a model takes over." in told.description
         assert (await (await greet(here, "bob")).result()) == {"said": "sent to bob@example.org"}
         assert mind.seen == []
         assert (await (await greet(here, "nobody")).result()) == {

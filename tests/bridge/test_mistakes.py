@@ -80,11 +80,11 @@ async def output_of(bridge: Bridge, *calls: JSON, output: JSON, **more: JSON) ->
         ({"text": "a", "_output_path": "x"}, "Did you mean '_outputPath'?"),
         ({"text": "a", "after": ["b"]}, "Did you mean '_after'?"),
         ({"text": "†item", "each": ["b"]}, "Did you mean '_each'?"),
-        ({"args": {"text": "a"}}, 'stand beside _tool, not in an object of their own; write {"_tool"'),
+        ({"args": {"text": "a"}}, 'go next to _tool, not into a separate object; write {"_tool"'),
         ({"arguments": '{"text": "a"}'}, 'write {"_tool": "echo", "text": "a"}'),
-        ({"params": {"text": "a"}}, "stand beside _tool"),
-        ({"parameters": {"text": "a"}}, "stand beside _tool"),
-        ({"input": {"text": "a"}}, "stand beside _tool"),
+        ({"params": {"text": "a"}}, "go next to _tool"),
+        ({"parameters": {"text": "a"}}, "go next to _tool"),
+        ({"input": {"text": "a"}}, "go next to _tool"),
         ({"text": "†item", "_each": ["a"], "time": 2}, "Did you mean 'times'?"),
         ({"text": "a", "_outputPath": "$.log"}, "_outputPath: output path '$.log': write 'log'"),
         ({"text": "a", "_outputPath": "{{log}}"}, "write 'log'"),
@@ -156,7 +156,7 @@ async def test_a_reference_inside_a_longer_text_is_refused_and_names_template() 
             "a †input",
         ):
             told = await refused(bridge, first, {"_tool": "echo", "text": text})
-            assert "stands inside a longer text" in told
+            assert "is inside a longer text" in told
             assert '"_tool": "template"' in told
         assert "template" in await refused(bridge, first, output={"said": ["Log is: †state.log"]})
         assert "write '†state.log'" in await refused(bridge, first, output="$state.log")
@@ -204,7 +204,10 @@ async def test_placeholders_of_a_template_are_no_references() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ({"_tool": "pick", "data": {"a": 1}, "path": "a["}, 'path: "a[" is no JMESPath expression'),
+        (
+            {"_tool": "pick", "data": {"a": 1}, "path": "a["},
+            'path: "a[" is not a JMESPath expression',
+        ),
         (
             {"_tool": "pick", "data": {"a": 1}, "path": "lenght(a)"},
             "no function 'lenght'. Did you mean 'length'?",
@@ -213,7 +216,7 @@ async def test_placeholders_of_a_template_are_no_references() -> None:
             {"_tool": "filter", "items": "†state.log", "where": "contains(a)"},
             "contains takes 2 argument",
         ),
-        ({"_tool": "count", "items": [], "by": "a =="}, 'by: "a ==" is no JMESPath expression'),
+        ({"_tool": "count", "items": [], "by": "a =="}, 'by: "a ==" is not a JMESPath expression'),
     ],
 )
 async def test_a_wrong_query_is_found_before_anything_runs(call: JSON, says: str) -> None:
@@ -267,7 +270,7 @@ async def test_text_that_holds_no_json_says_what_it_begins_with_and_what_takes_i
         told = str(run.errors()[0]["error"])
         assert "†state.log is text that begins with" in told
         assert "commit 3f2a" in told
-        assert "pick takes text apart" in told
+        assert "To take text apart, use the tool pick" in told
         assert len(told) < 400
 
 

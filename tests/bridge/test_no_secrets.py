@@ -99,7 +99,7 @@ async def test_a_plan_that_holds_one_is_refused_and_not_kept(
 ) -> None:
     async with bridged(tmp_path) as bridge:
         with pytest.raises(
-            SecretGivenError, match=rf"^{place}: holds the secret API_TOKEN"
+            SecretGivenError, match=rf"^{place}: contains the secret API_TOKEN"
         ) as caught:
             await bridge.run_plan(read_plan(plan), title=f"with {SECRET}")
         assert SECRET not in str(caught.value)
@@ -110,7 +110,7 @@ async def test_a_plan_that_holds_one_is_refused_and_not_kept(
 async def test_a_task_that_holds_one_is_refused_and_not_kept(tmp_path: Path) -> None:
     async with bridged(tmp_path) as bridge:
         with pytest.raises(
-            SecretGivenError, match=r"^context\.0\.content: holds the secret API_TOKEN"
+            SecretGivenError, match=r"^context\.0\.content: contains the secret API_TOKEN"
         ):
             await bridge.solve(f"log in with {SECRET}")
         schema: JSONObject = {"const": SECRET}
@@ -128,7 +128,7 @@ async def test_a_turn_that_holds_one_stays_open(tmp_path: Path) -> None:
         run = await bridge.solve("shout")
         held: JSON = {"calls": [{"_tool": "shout", "text": SECRET}], "output": None}
         with pytest.raises(
-            RejectedSolutionError, match=r"calls\.0\.text: holds the secret API_TOKEN"
+            RejectedSolutionError, match=r"calls\.0\.text: contains the secret API_TOKEN"
         ) as caught:
             run.submit(0, held)
         assert SECRET not in str(caught.value)

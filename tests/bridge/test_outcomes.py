@@ -129,7 +129,7 @@ async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema
         wrong: list[tuple[Any, str]] = [
             ({"decision": "value"}, "needs `value`"),
             ({"decision": "value", "value": {"receipt": "†state.paid"}}, "receipt: found "),
-            ({"decision": "value", "value": float("nan")}, "cannot stand for the call's result"),
+            ({"decision": "value", "value": float("nan")}, "cannot be used as the call's result"),
             ({"decision": "approve"}, "expected 'retry', 'skip' or 'value', found 'approve'"),
         ]
         for given, message in wrong:
@@ -277,7 +277,7 @@ async def test_the_approver_is_asked_and_its_failure_skips(tmp_path: Path) -> No
             ("outcome", ("retry", "skip", "value"))
         }
         assert run.answer()["state"] == {"Ada": {"receipt": 3}}
-        assert "its decision does not hold" in str(run.errors())
+        assert "its decision is not valid" in str(run.errors())
         assert payments.paid == []
 
 
@@ -393,8 +393,8 @@ async def test_a_run_that_is_ended_says_which_calls_may_have_happened(
 
         await run.wait()
         why = (
-            "outcome unknown: the run ended while it ran, and the tool does not "
-            "say that it may run twice"
+            "outcome unknown: the run ended while it ran, and the tool does not declare that it "
+            "may run twice"
         )
         told = [(error["place"], error["error"]) for error in run.errors()]
         assert told == [

@@ -300,7 +300,7 @@ async def test_self_consistency_is_checked_and_told() -> None:
         ({"output": "†results.0"}, "it cannot run by itself"),
         ({"output": "†input.text"}, "gives another output"),
         ({"calls": []}, "it cannot run by itself"),
-        ({"calls": [*LOUD_CALLS, *LOUD_CALLS]}, "other calls would run"),
+        ({"calls": [*LOUD_CALLS, *LOUD_CALLS]}, "it would run different calls"),
     ],
 )
 async def test_a_plan_that_would_do_otherwise_is_found(change: JSONObject, says: str) -> None:

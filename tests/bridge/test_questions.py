@@ -178,11 +178,11 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
             ({"value": {"name": "Ann"}}, r"seats"),
             (
                 {"value": {"name": "Ann", "seats": 2, "pin": "1"}},
-                r"'pin' is not a field of its form; it has name, seats",
+                r"'pin' is not a field of its form; the form has name, seats",
             ),
             ({"value": ["Ann", 2]}, r"an object that fits the form"),
             ({}, r"an object that fits the form"),
-            ({"value": {"name": "x" * 200_000, "seats": 1}}, r"at most 100,000 are sent"),
+            ({"value": {"name": "x" * 200_000, "seats": 1}}, r"the limit is 100,000"),
         ]
         for given, why in wrong:
             with pytest.raises(DecisionError, match=why):
@@ -206,7 +206,7 @@ async def test_a_callback_whose_answer_does_not_fit_leaves_the_question(era: str
         run = await start(bridge, "book", who="ann")
         assert got(run)[1] == [{"action": "cancel", "content": None}]
         answered = (await journal(run))[1]
-        assert "its decision does not hold" in answered.reason
+        assert "its decision is not valid" in answered.reason
         assert "seats: found 0" in answered.reason
 
 
@@ -215,7 +215,7 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
     secret = "sesame-open-now"
     async with Bridge(configured(era, env={"API_TOKEN": secret})) as bridge:
         run = await start(bridge, "book", who="ann")
-        with pytest.raises(SecretGivenError, match=r"content.name: holds the secret API_TOKEN"):
+        with pytest.raises(SecretGivenError, match=r"content.name: contains the secret API_TOKEN"):
             run.decide(
                 asked(run)["approval"],
                 "value",
@@ -240,10 +240,12 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
 
 
 HOSTILE = {
-    "huge": "its message has 100,000 characters; at most 4,000 are shown",
-    "lines": "its message has 3,001 lines; at most 100 are shown",
-    "wide": "its form has 60 fields; at most 50 are shown",
-    "nested": "field 'home' of its form says 'properties', which no form of plain values does",
+    "huge": "its message has 100,000 characters; the limit is 4,000",
+    "lines": "its message has 3,001 lines; the limit is 100",
+    "wide": "its form has 60 fields; the limit is 50",
+    "nested": (
+        "field 'home' of its form has 'properties', which is not allowed in a form of plain values"
+    ),
     "url": (
         "it asks for an address to be opened (url mode), but a connected server may not choose "
         "one here"
@@ -280,7 +282,7 @@ async def test_sampling_is_refused_with_its_reason(era: str) -> None:
 async def test_a_module_that_asks_without_end_fails_its_call() -> None:
     async with Bridge(configured("modern"), approver=filling(name="Ann", seats=1)) as bridge:
         run = await start(bridge, "again")
-        assert "asks again and again: 10 times in one call" in str(run.errors())
+        assert "keeps asking: 10 times in one call" in str(run.errors())
         assert len([one for one in await journal(run) if isinstance(one, QuestionAnswered)]) == 10
 
 
@@ -454,7 +456,7 @@ async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path)
         assert (taken.action, str(taken.by), taken.reason) == (
             "cancel",
             "the server",
-            "it took its question back",
+            "it withdrew its question",
         )
         assert str(answered.by) == "Ann"
 

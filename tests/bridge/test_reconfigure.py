@@ -123,7 +123,7 @@ async def test_a_waiting_call_stays_with_the_server_it_was_meant_for(tmp_path: P
         [question] = push.pending()
         push.decide(question.approval, "approve", by="ada")
         await push.wait(20)
-        assert "starts differently than when the run began" in str(push.errors())
+        assert "starts differently from when the run began" in str(push.errors())
         assert modules.calls("git") == []
 
         [question] = send.pending()

@@ -95,7 +95,7 @@ async def test_a_miss_ends_the_run_and_shows_the_nearest_request_and_the_differe
 
 async def test_an_empty_recording_says_so() -> None:
     with Store.open(":memory:") as store:
-        assert "the recording holds no ideas" in str((await replayed(Recorded(store)))["reason"])
+        assert "the recording contains no ideas" in str((await replayed(Recorded(store)))["reason"])
 
 
 async def test_a_recording_is_a_file_of_documents_or_a_store(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ async def test_words_that_a_mind_wrote_for_another_project_are_told() -> None:
         await published(bridge, {"project": "anvil"}, *turns)
         output, assumed, _ = await answered(bridge, project="cog")
         assert output == "cog: slow rust builds 5"
-        assert assumed["calls.1.words"] == "words that were recorded are its default"
+        assert assumed["calls.1.words"] == "its default is recorded text"
         _, assumed, _ = await answered(bridge, project="cog", words="oil in the cog")
         assert "calls.1.words" not in assumed
 
@@ -209,7 +209,10 @@ async def test_one_of_two_numbers_of_one_object_does_not_silently_stay() -> None
         await published(bridge, {"country": "italy"}, *turns)
         output, assumed, _ = await answered(bridge, country="italy", latitude=60)
         assert output == "sunny at 60 19 for 7 days"
-        assert assumed["calls.1.longitude"] == "it is the recorded default, and latitude was passed"
+        assert (
+            assumed["calls.1.longitude"]
+            == "it is the recorded default, although latitude was passed"
+        )
         assert "calls.1.days" not in assumed
         for given in ({"latitude": 60, "longitude": 20}, {"days": 2}):
             _, assumed, _ = await answered(bridge, country="italy", **given)
@@ -299,7 +302,7 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
         assert of_now.faults == of_earlier.faults == []
         assert not any(COPIED_PART in note for note in of_now.notes)
         [note] = [note for note in of_earlier.notes if COPIED_PART in note]
-        assert note.startswith("calls.1.words takes its recorded value and no answer says so")
+        assert note.startswith("calls.1.words takes its recorded value and no answer mentions it")
 
 
 async def test_a_part_of_an_earlier_text_is_asked_about_before_a_change() -> None:

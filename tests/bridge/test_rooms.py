@@ -349,7 +349,7 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
 
 async def test_an_idea_nobody_published_is_told_before_anything_runs() -> None:
     async with Bridge(ASKS, toolbox=own_tools()) as bridge:
-        with pytest.raises(Exception, match=r"nothing is published to you as 'idea:gone'"):
+        with pytest.raises(Exception, match=r"you have no published idea 'idea:gone'"):
             await bridge.run_plan(read_plan({"calls": [{"_tool": "gone", "_module": "idea:gone"}]}))
 
 
@@ -430,7 +430,8 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
         )
         assert await run.wait() == "limit"
         assert (
-            run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
+            run.answer()["reason"]
+            == "10 requests were made, which is the limit of a run and its rooms"
         )
         # Requests that are written together are counted together, before their minds are asked.
         assert len(mind.seen) == 10 or (writes == "later" and len(mind.seen) < 10)

@@ -178,7 +178,7 @@ async def test_what_is_not_there_is_told_with_the_nearest_names() -> None:
             {"_module": "peple", "_activity": "greet"},
             "unknown server 'peple'. Did you mean 'people'",
         ),
-        ({"_module": "idea:none"}, "nothing is published to you as 'idea:none'"),
+        ({"_module": "idea:none"}, "you have no published idea 'idea:none'"),
         ({"_activity": "tempate"}, "unknown activity 'tempate'. Did you mean 'template'"),
     ]
     async with Bridge(configuration()) as bridge:

@@ -92,7 +92,7 @@ async def test_what_cannot_be_read_runs_nothing_and_can_be_sent_again() -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x", limits={"calls": 3})
         with pytest.raises(
-            RejectedSolutionError, match="7 more calls; a run may list at most 3 in all"
+            RejectedSolutionError, match="7 more calls; a run may list at most 3 in total"
         ):
             run.submit(0, {"calls": MIXED})
         assert (run.status, run.turn, run.calls()) == ("needs_solution", 0, [])

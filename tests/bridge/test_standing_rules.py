@@ -388,7 +388,7 @@ async def test_only_a_person_who_is_asked_allows_always(modules: Modules, by: De
             lambda: bridge.decide(run, asked.approval, Decision("approve", by=by, always=True)),
             lambda: run.settle(asked.approval, Decision("approve", by=by, always=True)),
         ):
-            with pytest.raises(DecisionError, match="only a person allows a tool always"):
+            with pytest.raises(DecisionError, match="only a person can allow a tool always"):
                 await maybe(decide())
         assert [one.approval for one in run.pending()] == [asked.approval]
     assert not rules_path().exists()
@@ -410,7 +410,7 @@ async def maybe(value: Any) -> None:
 async def test_always_goes_with_a_plain_approval(modules: Modules, decision: Decision) -> None:
     async with opened(modules) as bridge:
         run = await pushed(bridge, "a")
-        with pytest.raises(DecisionError, match="always goes with `approve` of a call"):
+        with pytest.raises(DecisionError, match="always requires `approve` of a call"):
             await bridge.decide(run, run.pending()[0].approval, decision)
 
 
@@ -577,7 +577,7 @@ async def test_a_file_that_cannot_be_used_has_no_rules(
                 rules_of(bridge).listed(LOCAL)
             # Nothing is decided, and the file stays as it is.
             before = path.read_bytes()
-            with pytest.raises(DecisionError, match="Approve this call alone"):
+            with pytest.raises(DecisionError, match="Approve only this call"):
                 await bridge.decide(run, asked.approval, ALWAYS)
             assert path.read_bytes() == before
 
@@ -596,7 +596,7 @@ async def test_a_file_that_cannot_be_used_has_no_rules(
         path.mkdir()
         assert (await pushed(bridge, "b")).status == "needs_approval"
 
-    assert "no rule in it holds" in caplog.text
+    assert "none of its rules apply" in caplog.text
 
 
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
@@ -644,7 +644,7 @@ def test_there_is_a_most_of_rules(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         stored = [rule(number).to_json() for number in range(MAX_RULES)]
         path.write_text(json.dumps({"version": 1, "rules": stored}))
-        with pytest.raises(StandingRuleError, match="as many as one person may have"):
+        with pytest.raises(StandingRuleError, match="which is the limit"):
             rules.give(rule(MAX_RULES))
         # One that is given again changes nothing.
         rules.give(rule(3))

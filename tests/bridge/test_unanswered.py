@@ -125,7 +125,7 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(
             assert (entry["call"]["_tool"], entry["call"]["to"]) == ("pay", "Ada")
             assert entry["why"].startswith(f"outcome unknown: {why}"), entry["why"]
             assert entry["why"].endswith(
-                f", and the tool does not say that it may run twice{CHOICES}"
+                f", and the tool does not declare that it may run twice{CHOICES}"
             )
             assert entry["choices"] == ["retry", "skip", "value"]
             # What does not depend on it went on, and the refund, which does, has not run.
@@ -336,7 +336,7 @@ async def test_a_result_over_the_limit_ran_and_is_not_caught(tmp_path: Path) -> 
         errors: list[Any] = [*run.errors()]
         assert [one["error"]["kind"] for one in errors] == ["ran", "dependency"]
         assert (
-            "it ran, and its result cannot be used: server 'bank' answered with"
+            "it ran, but its result cannot be used: server 'bank' answered with"
             in errors[0]["error"]["message"]
         )
         assert not [line for line in bank.ledger if "refund" in line]

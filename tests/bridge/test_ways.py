@@ -117,9 +117,9 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         told = await bridge.publish(await solved(bridge), "see", answer="solve")
         assert (told.answer, told.plan) == ("solve", None)
         assert told.annotations["readOnlyHint"] is True
-        assert (
-            told.description
-            == "Say what you see there. A model solves it anew; it may call look, which only read."
+        assert told.description == (
+            "Say what you see there. A model solves the task again; it may call look, which "
+            "only read."
         )
         replay = await bridge.start_idea("see", {"at": "bellows"})
         assert (replay.answer, await gave(replay)) == ("solve", "I saw bellows")
@@ -262,7 +262,7 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
         ):
             await bridge.start_idea("see", {"at": "cog"})
         [verdict] = await bridge.verify(["see"])
-        assert verdict.faults == ["calls.0: look is not here now: unknown tool 'look'."]
+        assert verdict.faults == ["calls.0: look is not available here now: unknown tool 'look'."]
 
 
 async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ async def test_auto_without_a_plan_asks_a_mind() -> None:
         assert await run.wait(30) == "done"
         told = await bridge.publish(run.id, "see")
         assert (told.answer, told.plan) == ("auto", None)
-        assert "A model solves it anew" in told.description
+        assert "A model solves the task again" in told.description
         for at in ("anvil", "cog", "cog"):
             asked = len(mind.seen)
             replay = await bridge.start_idea("see", {"at": at})

@@ -655,7 +655,7 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
         assert (await bridge.save_idea(document, name="mine", caller="user:alice")).missing
         await bridge.save_idea(helper, name="helper", to="all", caller="user:bob")
         with pytest.raises(
-            PublicationError, match="another user has published an idea of this name since"
+            PublicationError, match="another user has published an idea with this name since"
         ):
             await bridge.start_idea("mine", {}, caller="user:alice")
 

@@ -126,7 +126,7 @@ def test_of_a_folder_each_is_taken_or_refused_alone(
     assert [Path(one["file"]).name for one in result["refused"]] == ["bad.yaml", "laughs.yaml"]
     assert "a tag" in result["refused"][0]["error"]
     assert ["'mail' is not configured" in line for line in result["missing"]] == [True]
-    assert "link.json is a link, and is not followed" in printed.err
+    assert "link.json is a link, which is not followed" in printed.err
     assert main(["ideas", "call", "a_quadruple", "-i", "n=2", "--json", *STORE]) == 0
     assert told(capsys)["output"] == 8
 

@@ -82,7 +82,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert (one["kind"], one["choices"], one["why"]) == (
         "call",
         ["approve", "deny", "edit"],
-        "tool 'note' says it changes things",
+        "tool 'note' declares that it changes things",
     )
     assert one["asked"]
     assert one["seconds_left"] is None
@@ -105,7 +105,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert main(["approvals", "list"]) == 0
     assert capsys.readouterr().err == "nothing waits for a decision\n"
     assert main(["approvals", "list", first]) == 0
-    assert f"run {first} waits for no decision (done)" in capsys.readouterr().err
+    assert f"run {first} does not wait for a decision (done)" in capsys.readouterr().err
 
 
 def test_a_run_says_how_what_it_asks_may_be_answered(
@@ -126,11 +126,11 @@ def test_a_decision_without_the_tools_of_the_run_says_so(
     write_trusted(here, '{"store": "store.sqlite"}')
     run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
     assert main(["approvals", "decide", "approve", run]) == 1
-    why = "its tool 'note' is not here; was a file of tools left out?"
+    why = "its tool 'note' is not here; was a tool file left out?"
     works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run}"
     assert (
         capsys.readouterr().err
-        == f"ideabridge: run {run} cannot go on here: {why} What still works: {works}\n"
+        == f"ideabridge: run {run} cannot continue here: {why} You can still {works}\n"
     )
     assert main(["approvals", "decide", "approve", run, "--tools", "tools.py"]) == 0
     capsys.readouterr()
@@ -203,14 +203,14 @@ def test_a_call_is_edited_and_mistakes_are_told(
     edited = '{"_tool": "note", "text": "other", "where": "other.txt"}'
     for words, message in (
         (["approve"], "name the runs or approvals to decide about"),
-        (["approve", "nothing_here"], "'nothing_here' is no approval that is pending, and no run"),
-        (["approve", f"{run}:nothing"], "has no such approval pending; pending are a0-"),
-        (["retry", run], "takes approve, deny, edit; found retry"),
+        (["approve", "nothing_here"], "'nothing_here' is neither a pending approval nor a run"),
+        (["approve", f"{run}:nothing"], "has no such approval pending; the pending ones are a0-"),
+        (["retry", run], "accepts approve, deny, edit; found retry"),
         (["edit", run], "edit needs --call"),
         (["edit", run, "--call", "nonsense"], "--call: expected JSON or @FILE"),
-        (["deny", run, "--call", edited], "--call goes with edit, not with deny"),
+        (["deny", run, "--call", edited], "--call requires edit, not deny"),
         (["value", run], "value needs --value"),
-        ([], "which decision? Nobody is at a terminal"),
+        ([], "which decision? There is no terminal to ask at"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
@@ -221,7 +221,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
     assert main(["approvals", "decide", "edit", run, "--call", edited]) == 0
     assert (here / "other.txt").exists()
     assert main(["approvals", "decide", "approve", run]) == 2
-    assert f"run {run} waits for no decision (done)" in capsys.readouterr().err
+    assert f"run {run} does not wait for a decision (done)" in capsys.readouterr().err
 
 
 def test_a_plan_as_a_whole_is_decided_and_its_calls_wait_then(
@@ -385,11 +385,11 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
     for words, message in (
         (
             ["approve", run, "--for-run"],
-            f"--for-run is for one approval; these are {first['approval']}",
+            f"--for-run applies to one approval; these are {first['approval']}",
         ),
-        (["deny", first["approval"], "--for-run"], "--for-run goes with approve, not with deny"),
-        (["approve", first["approval"], "--max", "2"], "--max goes with --for-run"),
-        (["approve", first["approval"], "--parameters", "{}"], "--parameters goes with --for-run"),
+        (["deny", first["approval"], "--for-run"], "--for-run requires approve, not deny"),
+        (["approve", first["approval"], "--max", "2"], "--max requires --for-run"),
+        (["approve", first["approval"], "--parameters", "{}"], "--parameters requires --for-run"),
         (
             ["approve", first["approval"], "--for-run", "--parameters", "7"],
             "--parameters: expected JSON or @FILE",
@@ -400,7 +400,7 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
 
     decide = ["approvals", "decide", "approve", first["approval"], "--for-run"]
     assert main([*decide, "--max", "0"]) == 1
-    assert "grant.max: expected how many calls more" in capsys.readouterr().err
+    assert "grant.max: expected the number of further calls" in capsys.readouterr().err
     assert listed(capsys) == [first, second]
     # The other call waits already, and is approved, too.
     assert main([*decide, "--parameters", '{"required": ["text"]}']) == 0
@@ -462,9 +462,9 @@ def test_always_on_the_command_line_asks_for_confirmation(
 def test_mistakes_with_always_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = told(capsys, "run", "one.json", code=4)["run"]
     for words, message in (
-        (["deny", run, "--always"], "--always goes with approve, not with deny"),
+        (["deny", run, "--always"], "--always requires approve, not deny"),
         (["approve", run, "--always", "--for-run"], "--always and --for-run: expected one of them"),
-        (["approve", run, "--always"], "nobody is at a terminal to be asked"),
+        (["approve", run, "--always"], "there is no terminal to ask at"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
@@ -475,14 +475,14 @@ def test_a_broken_file_of_rules_is_told(here: Path, capsys: pytest.CaptureFixtur
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{")
     assert main(["approvals", "rules"]) == 2
-    assert "no rule in it holds" in capsys.readouterr().err
+    assert "none of its rules apply" in capsys.readouterr().err
     findings = told(capsys, "doctor", code=1)["findings"]
     [wrong] = [one for one in findings if one["topic"] == "approvals"]
-    assert "no rule in it holds" in wrong["text"]
+    assert "none of its rules apply" in wrong["text"]
     terminal = Terminal(here, ["run", "one.json"])
     terminal.read_until("e(dit): ")
     terminal.type("a")
-    terminal.read_until("Approve this call alone")
+    terminal.read_until("Approve only this call")
     terminal.read_until("e(dit): ")
     terminal.type("y")
     assert terminal.end()[0] == 0

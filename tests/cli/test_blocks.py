@@ -33,7 +33,7 @@ def test_an_image_is_whole_in_a_pipe_and_short_at_a_terminal(
     assert "4,000 characters" in shown
     assert IMAGE["data"] not in shown
     said = (
-        "sent, and checked by nobody: "
+        "sent the following, which nobody checked: "
         '{"structuredContent":{"n":"three"},"content":[{"type":"image","data":"4,000'
     )
     assert said in piped.stderr

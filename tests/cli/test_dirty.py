@@ -172,9 +172,9 @@ def test_every_command_answers_a_mistake_with_one_object(here: Path) -> None:
 
 EXPECTED = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
 NO_STORES = {
-    ":memory:": (2, f"--store: :memory: keeps nothing after the command has ended; {EXPECTED}"),
-    "mysql://ada:hidden@db/ideas": (2, f"--store: mysql:// is no kind of store; {EXPECTED}"),
-    "sqlite:///ideas.sqlite": (2, f"--store: sqlite:// is no kind of store; {EXPECTED}"),
+    ":memory:": (2, f"--store: :memory: would lose everything when the command ends; {EXPECTED}"),
+    "mysql://ada:hidden@db/ideas": (2, f"--store: mysql:// is not a kind of store; {EXPECTED}"),
+    "sqlite:///ideas.sqlite": (2, f"--store: sqlite:// is not a kind of store; {EXPECTED}"),
     "": (2, "--store is empty; expected the path of a file"),
     "x" * 300: (3, f"{{here}}/{'x' * 300}: it cannot be opened: File name too long"),
     ".": (3, "{here}: it cannot be opened: it is a folder; expected a file"),
@@ -278,10 +278,10 @@ def test_doctor_looks_for_the_programs_that_clients_start(project: Path, home: P
     assert ended.code == 1
     findings = ended.answer()["findings"]
     found = [(one["topic"], one["state"], one["text"]) for one in findings]
-    told = f"{file} starts ideabridge with /nowhere/ideabridge, which is not there, is not "
+    told = f"{file} starts ideabridge with /nowhere/ideabridge, which does not exist, is not "
     told += "executable, or is not on this PATH"
     assert ("client claude-code", "wrong", told) in found
-    warned = f"has servers whose programs are not there: gone ({file})"
+    warned = f"has servers whose programs do not exist: gone ({file})"
     assert ("client claude-code", "warning", warned) in found
     assert ("clients", "ok", f"not checked: remote ({file}), placed ({file})") in found
     assert "hidden" not in ended.out
@@ -421,7 +421,7 @@ def test_files_that_are_written_are_named_whole(here: Path) -> None:
     for words in (["ideas", "export", "greet", "-o", "x.json"], ["store", "backup", "x.sqlite"]):
         assert f"{here}/x." in called(*words).err
 
-    assert f"{here}/x.sqlite: the file exists already" in called("store", "backup", "x.sqlite").err
+    assert f"{here}/x.sqlite: the file already exists" in called("store", "backup", "x.sqlite").err
 
 
 # -- input that nothing takes ----------------------------------------------------------------------

@@ -69,8 +69,8 @@ def test_a_person_gets_a_tool_and_a_rule_at_once(
 
     assert main(["setup", "--undo", "--yes"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "maps.save is not allowed always any more" in said
-    assert "`ideabridge ideas unpublish where_and_save` ends that" in said
+    assert "maps.save is no longer always allowed" in said
+    assert "to withdraw it, run `ideabridge ideas unpublish where_and_save`" in said
     assert main(["approvals", "rules", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == []
 

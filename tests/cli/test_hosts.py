@@ -409,7 +409,7 @@ def test_move_takes_the_servers_out_of_the_host(
     assert (
         f"git: stays in {own} (user): an earlier file of the host has this name" in answer["stays"]
     )
-    assert f"git: the host starts the one of {own} (user) from now on" in answer["stays"]
+    assert f"git: from now on, the host starts the one in {own} (user)" in answer["stays"]
     # Installing makes a backup of its own, and the one of moving still undoes it.
     assert main(["install", "claude-code", "--write"]) == 0
     for one in answer["moved_backups"]:
@@ -435,7 +435,7 @@ def test_what_every_project_has_is_moved_into_one_project_only_by_name(
         str(project / "ideabridge.json"),
     ]
     assert main(words) == 0
-    assert f"a: stays in {path} (user), where every project has it" in capsys.readouterr().err
+    assert f"a: stays in {path} (user), which applies to every project" in capsys.readouterr().err
     assert list(servers_in(path)) == ["a", "b"]
     assert main([*words, "b"]) == 0
     assert list(servers_in(path)) == ["a"]
@@ -512,7 +512,7 @@ def test_move_takes_every_server_to_the_file_of_its_owner(
     assert files_with("s3cret-value", project) == before == [".mcp.json"]
     assert len(answer["stays"]) == 2
     stays = next(line for line in answer["stays"] if line.startswith("leaky"))
-    assert f"leaky: stays in {shared} (project): args.1 holds what looks like a secret" in stays
+    assert f"leaky: stays in {shared} (project): args.1 contains what looks like a secret" in stays
     assert "Write ${VAR} in its place" in stays
 
 
@@ -536,7 +536,7 @@ def test_secrets_of_a_server_stay_out_of_a_project_and_what_may_be_a_command_too
     assert set(servers_in(target)) == imported
     whys = {one["name"]: one["why"] for one in answer["servers"] if "why" in one}
     assert whys["leaky"].startswith(
-        f"args.1 holds what looks like a secret, and a repository may hold {target}"
+        f"args.1 contains what looks like a secret, and {target} may be in a repository"
     )
     assert "s3cret-value" not in target.read_text(encoding="utf-8")
     # They are secrets of this file, for these servers as they are.
@@ -699,7 +699,7 @@ def test_servers_of_a_project_enter_the_users_file_only_by_name(
     own = put(own_file(home), {"mcpServers": {}})
     words = ["servers", "import", "cursor", "--write", "--config", str(own)]
     assert main(words) == 1
-    assert "name it to have it in your own configuration" in capsys.readouterr().err
+    assert "name it to import it into your own configuration" in capsys.readouterr().err
     assert servers_in(own) == {}
     assert main([*words, "theirs"]) == 0
     assert list(servers_in(own)) == ["theirs"]
@@ -760,7 +760,7 @@ def test_a_program_of_each_project_is_moved_only_by_name(
     assert main(words) == 0
     why = (
         f"here: stays in {own} (user): command has a relative path: the host starts it in each "
-        f"project's folder, ideabridge in {own_file(home).parent}. Write absolute paths or a "
+        f"project's folder, but ideabridge starts it in {own_file(home).parent}. Write absolute paths or a "
         "'cwd' there, or name it to import it"
     )
     assert why in " ".join(capsys.readouterr().err.split())
@@ -815,7 +815,7 @@ def test_what_is_fixed_to_this_project_is_said(
 ) -> None:
     put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": entry}})
     assert main(["servers", "import", "cursor", "--move", "--yes"]) == 0
-    assert f"a: it is fixed to this project, {project}" in capsys.readouterr().err
+    assert f"a: it always uses this project, {project}" in capsys.readouterr().err
     assert str(project) in json.dumps(servers_in(own_file(home)))
 
 

@@ -41,14 +41,19 @@ def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_nothing_is_read_without_asking(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "import", "claude-code"]) == 2
-    assert "nobody can be asked whether the logs may be read: add --yes" in capsys.readouterr().err
+    assert (
+        "there is no terminal to ask whether the logs may be read: add --yes"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_person_is_asked(here: Path, home: Path) -> None:
     terminal = Terminal(here, ["history", "import", "claude-code"], columns=200)
     terminal.read_until("Read the logs?")
     assert f"1 log of Claude Code in {home / '.claude/projects'}" in terminal.seen
-    assert "taken are calls of shop, their results, and what you had asked for" in terminal.seen
+    assert (
+        "ideabridge imports calls of shop, their results, and what you asked for" in terminal.seen
+    )
     terminal.type("n")
     assert terminal.end()[0] == 0
     assert "nothing was read" in terminal.seen
@@ -64,7 +69,7 @@ def test_a_dry_run_shows_what_would_be_taken(
         ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
     ]
     assert "would be saved: 1 run with 1 call" in told.err
-    assert "not taken: calls of github (1), which are not servers here" in told.err
+    assert "not imported: calls of github (1), which are not servers here" in told.err
     assert main(["runs", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == []
     seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
@@ -127,10 +132,10 @@ def test_many_runs_are_summed_up(
     assert main(["history", "import", "claude-code", "--yes"]) == 0
     told = capsys.readouterr()
     assert told.err.splitlines()[-5:] == [
-        "24 calls of a tool that its server does not have now left out",
-        "not saved: its last call is younger than 10 minutes; it may still go on (1 run)",
+        "24 calls of a tool that its server no longer has left out",
+        "not saved: its last call is younger than 10 minutes; it may still continue (1 run)",
         "26 logs read; left out: 1 line of an unknown kind",
-        "not taken: calls of github (1), which are not servers here (--server LOGNAME=SERVER)",
+        "not imported: calls of github (1), which are not servers here (--server LOGNAME=SERVER)",
         "saved: 25 runs with 25 calls, of 2026-11-20 to 2026-11-22",
     ]
     assert told.out.splitlines() == [
@@ -167,4 +172,4 @@ def test_without_modules_nothing_is_read(here: Path, capsys: pytest.CaptureFixtu
     disabled = {**preloaded.module(SHOP), "disabled": True}
     write_trusted(here, {"mcpServers": {"shop": disabled}, "store": "store.sqlite"})
     assert main(["history", "import", "claude-code", "--yes"]) == 2
-    assert "no servers are configured, so there is nothing to take" in capsys.readouterr().err
+    assert "no servers are configured, so there is nothing to import" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_every_byte_outside_the_entry_stays(
     # A second time, nothing is written.
     written = file.path.read_bytes()
     assert main(["install", name, "--scope", scope, "--write"]) == 0
-    assert "has it already" in capsys.readouterr().err
+    assert "already has it" in capsys.readouterr().err
     assert file.path.read_bytes() == written
 
     assert main(["uninstall", name, "--json"]) == 0

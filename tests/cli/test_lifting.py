@@ -131,7 +131,7 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     (drifted,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
     assert drifted["faults"] == [
-        'the output drifted: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}'
+        'the output has changed: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}'
     ]
     assert told(capsys, "ideas", "verify", "plus_two", "--no-live")["ideas"][0]["holds"] is True
     rewrite(here, TOOLS.replace("b: int", "b: int, c: int = 0"))
@@ -141,9 +141,11 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     ]
     rewrite(here, TOOLS.replace("def add", "def plus"))
     (gone,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
-    assert gone["faults"][0].startswith("calls.0: add is not here now: unknown tool 'add'")
+    assert gone["faults"][0].startswith(
+        "calls.0: add is not available here now: unknown tool 'add'"
+    )
     assert main(["ideas", "verify"]) == 1
-    assert "plus_two, version 1: does not hold" in capsys.readouterr().out
+    assert "plus_two, version 1: fails the check" in capsys.readouterr().out
     assert main(["ideas", "verify", "nothing_of_that_name"]) == 2
 
 
@@ -154,7 +156,7 @@ def test_where_long_outputs_differ_is_told(here: Path, capsys: pytest.CaptureFix
     told(capsys, "ideas", "publish", run, "plus_two")
     rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     assert main(["ideas", "verify", "plus_two"]) == 1
-    assert "the output drifted: at sums.0: 18 instead of 22\n" in capsys.readouterr().out
+    assert "the output has changed: at sums.0: 18 instead of 22\n" in capsys.readouterr().out
 
 
 def test_publishing_at_a_terminal_asks_nothing_and_shows_what_it_became(

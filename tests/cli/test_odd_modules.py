@@ -52,8 +52,8 @@ def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(
 ) -> None:
     assert main(["servers", "test", "odd", "count", "--yes"]) == 1
     said = capsys.readouterr().err
-    assert "answered against its own schema" in said
-    assert 'sent, and checked by nobody: {"structuredContent":{"number":"7"}' in said
+    assert "does not match its own schema" in said
+    assert 'sent the following, which nobody checked: {"structuredContent":{"number":"7"}' in said
     assert "tools/call: content[0]._meta: " in said
 
 

@@ -72,7 +72,7 @@ def test_without_a_terminal_a_module_is_declined_and_the_run_goes_on(
     assert done.returncode == 0
     assert '"action": "decline"' in done.stdout
     assert (
-        "server 'asks' asks something, and is declined: nobody is at a terminal to answer"
+        "server 'asks' asked something and was declined, because there is no terminal to answer at"
         in done.stderr
     )
 

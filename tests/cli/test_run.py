@@ -228,13 +228,13 @@ def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(
         "writes †results.2",
         "waits for 0",
         "keeps its order after 1",
-        "asks for approval: tool 'note' says it changes things",
+        "asks for approval: tool 'note' declares that it changes things",
         "missing input: †input.a; give it with -i a=...",
         "needs approval: 2 (note); you are asked at a terminal; --allow-all runs them",
     ]
     told_ = json.loads(ideabridge("run", "plan.json", "--dry-run").stdout)
     assert told_["layers"] == [[0, 1], [2]]
-    assert told_["calls"][2]["asks"] == "tool 'note' says it changes things"
+    assert told_["calls"][2]["asks"] == "tool 'note' declares that it changes things"
 
 
 def test_dry_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,7 +331,7 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     asked = [
         number
         for number, line in enumerate(lines)
-        if line == "? tool 'note' says it changes things"
+        if line == "? tool 'note' declares that it changes things"
     ]
     answered = [
         number
@@ -459,7 +459,7 @@ def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     write_trusted(here, configuration)
     terminal = Terminal(here, ["run", "note.json", "--json"])
     terminal.read_until("e(dit): ")
-    terminal.read_until("settled already")
+    terminal.read_until("already settled")
     code, out = terminal.end()
     assert code == 1
     assert "denied by the time-out: nobody decided within 2 s" in json.dumps(

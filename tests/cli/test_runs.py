@@ -88,14 +88,14 @@ def test_a_killed_run_is_resumed_and_followed(
         "local",
         "look",
     )
-    assert run["reason"] == "the process that was at work on it has ended"
+    assert run["reason"] == "the process that was working on it has ended"
     assert listed(capsys, "--status", "running") == []
     assert [one["run"] for one in listed(capsys, "--status", "interrupted")] == [run["run"]]
     for words in (["list"], ["show", "last"]):
         assert main(["runs", *words]) == 0
         printed = capsys.readouterr()
         assert "interrupted" in printed.out
-        assert "the process that was at work on it has ended" in printed.out
+        assert "the process that was working on it has ended" in printed.out
         assert "ideabridge resume" in printed.err
 
     descriptor = os.open(here / "pipe", os.O_RDWR)
@@ -123,9 +123,9 @@ def test_a_killed_run_is_resumed_and_followed(
         (["--after", run["run"]], f"no run comes after {run['run']}"),
         (
             ["--after", run["run"], "--status", "done"],
-            f"no run that is done comes after {run['run']}",
+            f"no run with the status done comes after {run['run']}",
         ),
-        (["--status", "failed"], "no run is failed"),
+        (["--status", "failed"], "no run has the status failed"),
     ):
         assert main(["runs", "list", *words]) == 0
         assert told in capsys.readouterr().err
@@ -207,7 +207,7 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     ) as process:
         assert (here / "pipe").read_text() == "look "
         assert main(["resume", run["run"]]) == 1
-        assert "is driven by another process right now" in capsys.readouterr().err
+        assert "is currently driven by another process" in capsys.readouterr().err
         process.kill()
 
 
@@ -301,8 +301,8 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
         [run] = structured(result)["runs"]
         assert (run["status"], run.get("reason")) == (
             "interrupted",
-            "the process that was at work on it has ended",
+            "the process that was working on it has ended",
         )
-        assert "check_run with this run goes on with it" in text(result)
+        assert "check_run with this run continues it" in text(result)
         # Whoever asks for it takes it up: what must not run twice is asked about.
         assert (await call(client, "check_run", run=run["run"]))["status"] == "needs_approval"

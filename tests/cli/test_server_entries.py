@@ -59,7 +59,7 @@ def test_a_server_is_added_and_can_be_called(capsys: pytest.CaptureFixture[str])
     lines = told(capsys, "servers", "logs", "own")["lines"]
     assert "own server starts with [secret:own-token]" in [line["text"] for line in lines]
     assert main(["servers", "add", "own", "--", "other"]) == 2
-    assert "has a server 'own' already" in capsys.readouterr().err
+    assert "already has a server 'own'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")
@@ -92,9 +92,9 @@ def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None
         (["x"], "give the command after --, or the address"),
         (["x", "--url", "http://a", "--", "run"], "give --url or a command, not both"),
         (["x", "-e", "secret-word", "--", "run"], "--env: expected KEY=VALUE"),
-        (["x", "-H", "A: b", "--", "run"], "--header goes with --url"),
-        (["x", "-e", "A=b", "--url", "http://a"], "--env goes with a command"),
-        (["idea:x", "--", "run"], "this name is taken"),
+        (["x", "-H", "A: b", "--", "run"], "--header requires --url"),
+        (["x", "-e", "A=b", "--url", "http://a"], "--env requires a command"),
+        (["idea:x", "--", "run"], "this name is reserved"),
     ],
 )
 def test_what_cannot_be_added_changes_nothing(
@@ -208,7 +208,7 @@ def test_a_server_that_the_projects_replaces_is_told(
 ) -> None:
     file = write_trusted(project, {"mcpServers": {"git": {"command": "theirs"}}})
     assert main(["servers", "add", "git", "--", "mine"]) == 0
-    assert "has a server of this name, too" in capsys.readouterr().err
+    assert "also has a server with this name" in capsys.readouterr().err
     file.write_text("{", encoding="utf-8")
     assert main(["servers", "add", "other", "--", "mine"]) == 0
     assert "ideabridge.json: is not JSON" in capsys.readouterr().err
@@ -235,7 +235,7 @@ def test_a_tool_that_may_change_something_is_called_only_after_a_question(
     write_own({"mcpServers": {"own": {"command": START[0], "args": START[1:]}}})
     words = ["servers", "test", "own", "save", "-i", "text=kept"]
     assert main(words) == 2
-    assert "does not say that it is read-only: to call it" in capsys.readouterr().err
+    assert "does not declare that it is read-only: to call it" in capsys.readouterr().err
     assert not (project / "saved.txt").exists()
     assert told(capsys, *words, "--yes")["seconds"] >= 0
     assert (project / "saved.txt").read_text(encoding="utf-8") == "kept"

@@ -100,14 +100,14 @@ def test_undo_puts_every_byte_back(machine: Machine, capsys: pytest.CaptureFixtu
     assert main(["setup", "--yes"]) == 0
     shown = capsys.readouterr()
     assert TOKEN not in shown.out + shown.err
-    assert "`ideabridge setup --undo` puts everything back" in shown.err
+    assert "`ideabridge setup --undo` restores everything" in shown.err
     after = machine.digests()
     assert {path for path in before if before[path] != after[path]} == {
         str(path) for path in machine.hosts.values()
     }
 
     assert main(["setup", "--yes"]) == 0
-    assert "everything of yours is set up already; nothing was changed" in capsys.readouterr().err
+    assert "everything is already set up; nothing was changed" in capsys.readouterr().err
     assert machine.digests() == after
 
     assert main(["setup", "--undo", "--yes", "--json"]) == 0
@@ -130,10 +130,11 @@ def test_what_one_client_forbids_for_all_is_shown(
     assert main(["setup", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert (
-        "docs: not all its clients allow all tools; ideabridge calls only these: find, show" in out
+        "docs: some of its clients do not allow all tools; ideabridge calls only these: find, show"
+        in out
     )
     assert "time: some of its clients forbid tools; ideabridge never calls these: set" in out
-    assert "They hold for the calls that a client makes itself" in out
+    assert "They apply to the calls that a client makes itself" in out
     assert main(["setup", "--yes"]) == 0
     assert "2. `ideabridge servers list` shows" in capsys.readouterr().err
     assert machine.servers()["docs"]["allow"] == ["find", "show"]
@@ -239,7 +240,10 @@ def test_servers_of_the_project_need_a_person(
     assert "`ideabridge setup\n> --yes --dry-run`" in readme.read_text(encoding="utf-8")
     assert main(["setup", "--yes", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "build (Claude Code): is the project's; it needs a person at a terminal" in out
+    assert (
+        "build (Claude Code): belongs to the project; to set it up, run `ideabridge setup` "
+        "without --yes"
+    ) in out
     assert "the project's configuration" not in out
 
     assert main(["setup", "--yes", "--json"]) == 0
@@ -319,7 +323,7 @@ def test_the_undo_keeps_what_the_user_added_since(
     document["mcpServers"]["mine"] = {"command": "mine"}
     machine.own.write_text(json.dumps(document), encoding="utf-8")
     assert main(["setup", "--undo", "--yes"]) == 0
-    assert "only the entries of the setup were put back" in capsys.readouterr().err
+    assert "only the entries of the setup were restored" in capsys.readouterr().err
     assert set(machine.servers()) == {"mine"}
 
 

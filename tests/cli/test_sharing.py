@@ -91,9 +91,9 @@ def test_a_tampered_file_is_refused_and_the_others_are_taken(
     assert main(["ideas", "import", "shared", "--json", *there]) == 1
     answer = told(capsys)
     assert [Path(one["file"]).name for one in answer["ideas"]] == ["again.json"]
-    assert "it was changed after export" in answer["refused"][0]["error"]
+    assert "it was changed after the export" in answer["refused"][0]["error"]
     assert main(["ideas", "import", str(file), *there]) == 2
-    assert "it was changed after export" in capsys.readouterr().err
+    assert "it was changed after the export" in capsys.readouterr().err
 
 
 def test_a_name_in_use_is_told_and_links_in_a_folder_are_not_followed(
@@ -106,7 +106,7 @@ def test_a_name_in_use_is_told_and_links_in_a_folder_are_not_followed(
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
     assert "published here already" not in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
-    assert "is published as twice already, version 1; nothing changed" in capsys.readouterr().err
+    assert "is already published as twice, version 1; nothing changed" in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", "--json", *there]) == 0
     [one] = told(capsys)["ideas"]
     assert (one["name"], one["version"], one["before"]) == ("twice", 1, 1)

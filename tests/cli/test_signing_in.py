@@ -190,7 +190,7 @@ async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Pat
                 "     code: WDJB-0001",
                 "or open this address, which contains the code, and compare the code there:",
                 f"  {server.base}/activate?user_code=WDJB-0001",
-                "waiting until somebody has signed in there; the code is valid for 600 s",
+                "waiting until someone has signed in there; the code is valid for 600 s",
             ]
             assert max(map(len, told.splitlines())) <= 80
             async with httpx2.AsyncClient() as browser:
@@ -207,7 +207,10 @@ async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Pat
         )
         assert (done.returncode, done.stderr) == (
             2,
-            "ideabridge: give --device or --no-browser: with --device, no address is pasted\n",
+            (
+                "ideabridge: give --device or --no-browser, not both: with --device, there is no "
+                "address to paste\n"
+            ),
         )
 
 
@@ -255,7 +258,7 @@ async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> 
         }
         write_trusted(project, {"mcpServers": entries})
         for name, words in (
-            ("program", "program is a program: it signs in by itself"),
+            ("program", "program is a program, which signs in by itself"),
             ("client", "client needs no person"),
             ("header", "mcpServers.header.headers has the token for header"),
             ("progam", "nearest: program"),

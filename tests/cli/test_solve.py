@@ -127,7 +127,7 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(
     found = {one["topic"]: one["text"] for one in told["findings"]}
     assert told["wrong"] == 0
     assert "ideabridge" in found["program"]
-    assert found["mind"].startswith("sampling in clients that declare it, else turns")
+    assert found["mind"].startswith("sampling in clients that declare it, otherwise turns")
     assert {"configuration", "rules", "store", "servers", "other clients"} <= set(found)
 
     (project / ".mcp.json").write_text('{"mcpServers": {"ideabridge": {"command": "x"}}}')
@@ -168,9 +168,9 @@ def test_the_doctor_tells_which_model_answers_and_what_it_lacks(
     assert "the package keyring has no backend on this system" in told["text"]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     told = mind({"model": "openai:gpt-5-mini", "limits": {"cost": 1.0}})
-    assert told["text"] == "model: openai:gpt-5-mini is configured here (it was not asked now)"
+    assert told["text"] == "model: openai:gpt-5-mini is configured here (it was not asked)"
     assert "hint" not in told
     own = {"name": "openai:gpt-4o", "base_url": "http://127.0.0.1:8080/v1"}
     told = mind({"model": own, "limits": {"cost": 1.0}})
     assert "gpt-4o at http://127.0.0.1:8080/v1" in told["text"]
-    assert "limits.cost bounds nothing" in told["hint"]
+    assert "limits.cost has no effect" in told["hint"]

@@ -68,7 +68,7 @@ def test_rows_are_printed_as_a_table_as_csv_and_as_json(
     assert lines[0].split() == [*whole[0]]
     assert lines[1].startswith('1       =First, "quoted" line  ')
     assert f"{LONG[:99]}…" in lines[2]
-    assert err == "1 value shortened: --csv and --json print them whole\n"
+    assert err == "1 value shortened: use --csv or --json to print them in full\n"
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -198,7 +198,7 @@ def test_time_rows_and_bytes_are_bounded(
     code, out, err = ask(capsys, ENDLESS, "--json")
     answer = json.loads(out)
     assert (code, len(answer["rows"]), answer["more"]) == (0, 10_000, True)
-    assert err == "only the first 10,000 rows were read: LIMIT and OFFSET read the others\n"
+    assert err == "only the first 10,000 rows were read: use LIMIT and OFFSET to read the others\n"
     assert query(store, f"{ENDLESS} LIMIT 10000", {}).bound == ""
     monkeypatch.setattr(queries, "MOST_BYTES", 1024 * 1024)
     result = query(store, "SELECT zeroblob(500000) FROM ideas, ideas AS more", {})

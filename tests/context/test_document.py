@@ -71,11 +71,11 @@ def test_missing_is_not_null_and_says_why() -> None:
     texts: JSON = {"state": {"l": '[{"b": 1}]', "d": ' {"b": {"c": 1}}', "t": "[not JSON"}}
     assert (
         describe_missing(texts, ("state", "l", "-1"))
-        == "†state.l is an array of 1; '-1' is not one of its indexes"
+        == "†state.l is an array of 1; '-1' is not a valid index"
     )
     assert describe_missing(texts, ("state", "l", "0", "x")) == "†state.l.0 has no 'x'; it has b"
     assert describe_missing(texts, ("state", "d", "x")) == "†state.d has no 'x'; it has b"
-    assert "is no JSON object or array" in describe_missing(texts, ("state", "t", "0"))
+    assert "is not a JSON object or array" in describe_missing(texts, ("state", "t", "0"))
 
 
 def test_an_array_grows_at_its_end_only() -> None:

@@ -86,8 +86,8 @@ def test_an_explanation_has_the_value_that_its_form_says(form: JSON, value: Any)
         ({"convert": "†input.n", "by": ["eval"]}, "expected a reference"),
         ({"join": []}, "expected a reference"),
         ({"item_of": "†input.x", "where": {}, "take": []}, "an object with one field"),
-        ({"join": ["†input.a", "†input.b"]}, "expected one part that is no constant"),
-        ({"join": [{"constant": "a"}]}, "expected one part that is no constant"),
+        ({"join": ["†input.a", "†input.b"]}, "expected one part that is not a constant"),
+        ({"join": [{"constant": "a"}]}, "expected one part that is not a constant"),
         ({"item_of": "†input.x", "where": {"a": "†input.x"}, "take": [1]}, "an array of keys"),
         ({"item_of": "†input.x", "largest": "a", "take": []}, "expected a reference"),
         ({"all_of": "†input.x", "take": []}, "expected a reference"),
@@ -196,17 +196,17 @@ def test_without_any_value_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "new"),
     [
-        ([5], 7, ["7, where runs had 5 to 5"]),
+        ([5], 7, ["7, but earlier runs had 5 to 5"]),
         ([5], 5.0, []),
         ([5], -1, ["a negative number"]),
         ([5, -3], -2, []),
         ([5], 0, ["zero"]),
-        ([5], None, ["nothing, where runs had a number"]),
+        ([5], None, ["nothing, but earlier runs had a number"]),
         ([5], "x", ["a text"]),
         (["x"], "", ["an empty text"]),
         ([[1]], [], ["an empty list"]),
         ([[1], []], [], []),
-        ([True], False, ["false, where runs had true"]),
+        ([True], False, ["false, but earlier runs had true"]),
         ([{"a": 1, "b": None}], {"a": 1, "b": 2}, ['with "b"']),
         ([{"a": 1, "b": 2}], {"b": 2}, ['without "a"']),
         ([{"a": 1, "b": 2}, {"b": 2}], {"b": 2}, []),
@@ -228,7 +228,7 @@ def test_what_no_run_had_is_named(before: list[JSON], now: JSON, new: list[str])
 
     assert len(found) == len(new)
     assert all(part in one.text for part, one in zip(new, found, strict=True))
-    assert all(one.mild == ("where runs had 5 to 5" in one.text or one.notation) for one in found)
+    assert all(one.mild == ("earlier runs had 5 to 5" in one.text or one.notation) for one in found)
     assert unseen(grow(profile, now), now) == []
 
 

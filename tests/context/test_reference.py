@@ -81,8 +81,8 @@ def test_an_instance_stands_before_the_kind() -> None:
         ("†state.a|", "unexpected '|'"),
         ("†state[x]", "unexpected '['"),
         ("†①.item.x", "cannot be read across"),
-        ("†" + "a" * 5000, "at most 4,096"),
-        ("†state" + ".a" * 200, "at most 100"),
+        ("†" + "a" * 5000, "limit is 4,096"),
+        ("†state" + ".a" * 200, "limit is 100"),
     ],
 )
 def test_what_is_no_reference_says_why(text: str, says: str) -> None:
@@ -139,7 +139,7 @@ def test_a_reference_inside_a_longer_text_is_a_problem_that_names_it(
     assert compile_value([text], [], problems) == [text]
     [(place, message)] = problems
     assert place == ("0",)
-    assert f": {reference} stands inside a longer text" in message
+    assert f": {reference} is inside a longer text" in message
     assert '"_tool": "template"' in message
     assert message.endswith(f"write two daggers: †{reference}")
 
@@ -206,10 +206,10 @@ def test_targets(text: str, mode: str, paths: list[tuple[str, ...]]) -> None:
         ("a || b || c", "two paths"),
         ("a || b && c", "not a mix"),
         ("†input.x", "only state can be written"),
-        ("†①.state.x", "inside its own instance"),
+        ("†①.state.x", "to its own instance"),
         ("state.x", "write 'x'"),
         ("a b", "unexpected ' '"),
-        (".".join("k" * 33), "33 keys; at most 32"),
+        (".".join("k" * 33), "33 nested keys; the limit is 32"),
     ],
 )
 def test_what_is_no_target_says_why(text: str, says: str) -> None:

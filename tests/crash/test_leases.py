@@ -101,7 +101,7 @@ def test_a_run_at_work_is_not_driven_by_another_process(tmp_path: Path) -> None:
     with processes(2, path) as (one, two):
         run_id = begun(one)
         two.tell(f"resume {run_id}")
-        assert two.says() == f"not mine: run {run_id} is driven by another process right now"
+        assert two.says() == f"not mine: run {run_id} is currently driven by another process"
         one.tell("go")
         assert one.says() == "started second"
         one.tell("go")
@@ -123,7 +123,7 @@ def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
         assert len(winners) == 1, answers
         assert (
             sorted(answers.values())[1:]
-            == [f"not mine: run {run_id} is driven by another process right now"] * 2
+            == [f"not mine: run {run_id} is currently driven by another process"] * 2
         )
         winner = winners[0]
         assert winner.says() == "started first"
@@ -179,7 +179,7 @@ def test_a_clock_that_is_an_hour_off_does_not_steal_a_live_run(tmp_path: Path, h
         for _ in range(2):
             # It waits for a heartbeat of the driver, which it sees.
             two.tell(f"resume {run_id}")
-            assert two.says() == f"not mine: run {run_id} is driven by another process right now"
+            assert two.says() == f"not mine: run {run_id} is currently driven by another process"
         one.tell("go")
         assert one.says() == "started second"
         one.tell("go")
@@ -220,7 +220,7 @@ def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat
             while time.time() < before.lease_until + 1:
                 other.tell(f"resume {run_id}")
                 assert (
-                    other.says() == f"not mine: run {run_id} is driven by another process right now"
+                    other.says() == f"not mine: run {run_id} is currently driven by another process"
                 )
             after = store.runs.get(run_id)
             assert after is not None

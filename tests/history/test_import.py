@@ -141,7 +141,7 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
         (one,) = (await history.take()).runs
         assert (one.run, one.why) == (
             None,
-            "its last call is younger than 10 minutes; it may still go on",
+            "its last call is younger than 10 minutes; it may still continue",
         )
         history.now = last.timestamp() + 601
         (one,) = (await history.take()).runs
@@ -232,7 +232,7 @@ async def test_calls_that_a_run_cannot_have_are_left_and_counted(
     (one,) = (await taken(bridge)).runs
     assert one.run is not None
     assert one.left == {
-        "of a tool that its server does not have now": 1,
+        "of a tool that its server no longer has": 1,
         "with arguments that do not fit the tool now": 3,
     }
     assert (one.calls, one.incomplete) == (4, 1)

@@ -145,7 +145,7 @@ def test_a_copy_that_was_interrupted_goes_on(
 
         with pytest.raises(
             StoreCopyError,
-            match="it is the unfinished copy of another store; `ideabridge store copy`",
+            match="it is the unfinished copy of another store; run `ideabridge store copy` again",
         ):
             Store.open(places[1])
 

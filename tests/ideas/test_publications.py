@@ -36,7 +36,7 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     assert publish(store, "name", ideas[1]).version == 2
     store.publications.unpublish("name")
     with pytest.raises(
-        UnknownPublicationError, match="not published any more; its last version was 2"
+        UnknownPublicationError, match="no longer published; its last version was 2"
     ):
         store.publications.get("name", caller=SEES_ALL)
 
@@ -320,7 +320,7 @@ def test_tampered_documents_are_refused(store: Store, part: str) -> None:
         "request": "0" * 64,
     }
     document[part] = changed[part]
-    with pytest.raises(TamperedIdeaError, match="changed after export"):
+    with pytest.raises(TamperedIdeaError, match="changed after the export"):
         store.import_idea(document)
     assert len(store.ideas.page().items) == 1
 

@@ -256,7 +256,7 @@ def test_a_server_says_what_goes_and_deletes_it_a_week_later(
         )
 
     with said_by_a_server(configuration) as line:
-        assert line == "ideabridge: 3 old runs deleted, as `retention` says\n"
+        assert line == "ideabridge: 3 old runs deleted, in accordance with `retention`\n"
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert kept(store) == {"newest"}
 

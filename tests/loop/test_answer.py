@@ -103,7 +103,7 @@ def test_what_breaks_off_keeps_its_prefix_and_says_so(cut: int) -> None:
 @pytest.mark.parametrize(
     ("text", "taken", "says"),
     [
-        ("no JSON at all", 0, "holds no JSON object"),
+        ("no JSON at all", 0, "contains no JSON object"),
         ('{"calls": [{"_tool": "a"}, {"_tool": "b", "_tool": "c"}]}', 1, "occurs twice"),
         ('{"calls": [{"_tool": "a"}], "calls": []}', 1, "'calls' occurs twice"),
         ('{"calls": [{"_tool": "a"}, {"_tool": "\\ud800"}]}', 1, "half a surrogate"),

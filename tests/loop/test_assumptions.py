@@ -363,7 +363,7 @@ def test_before_a_change_a_person_is_asked_once_with_each_value_whatever_the_pol
         given_input={"n": 6},
         approval="default",
     )
-    assert why(both, 0) == f"tool 'write' says it changes things\n{why_of(6)}"
+    assert why(both, 0) == f"tool 'write' declares that it changes things\n{why_of(6)}"
 
 
 def why_of(value: int) -> str:
@@ -411,10 +411,10 @@ SEEN: JSONObject = {"†input.n": {"number": {"signs": [1], "range": [1, 10]}}}
     ("n", "asks", "unseen"),
     [
         (7, False, None),
-        (-7, True, "a negative number, -7, which no run had"),
-        (0, True, "zero, 0, which no run had"),
-        ("7", True, "a text, where runs had a number"),
-        (11, False, "11, where runs had 1 to 10"),
+        (-7, True, "a negative number, -7, which no earlier run had"),
+        (0, True, "zero, 0, which no earlier run had"),
+        ("7", True, "a text, but earlier runs had a number"),
+        (11, False, "11, but earlier runs had 1 to 10"),
     ],
 )
 def test_a_new_kind_of_value_asks_before_a_change_and_a_number_beyond_the_range_is_only_told(
@@ -434,7 +434,7 @@ def test_a_new_kind_of_value_asks_before_a_change_and_a_number_beyond_the_range_
 
 def test_what_a_person_was_not_told_remains_in_the_report() -> None:
     run = driven([write("†input.n")], given_input={"n": 11}, seen=SEEN, approval="default")
-    assert why(run, 0) == "tool 'write' says it changes things"
+    assert why(run, 0) == "tool 'write' declares that it changes things"
     decide(run, 0, "approve")
     assert [one["mild"] for one in run.machine.doubts.notes] == [True]
 
@@ -570,7 +570,7 @@ def test_explained_leaves_of_the_output_are_filled_in_and_reported() -> None:
     assert run.machine.output == {"id": 1, "rows": ["a", -3], "note": "fine"}
     assert told(run) == [("output.rows.1", -3), ("output.note", "fine")]
     assert [one["what"] for one in run.machine.doubts.notes] == [
-        "a negative number, -3, which no run had"
+        "a negative number, -3, which no earlier run had"
     ]
 
 
@@ -664,7 +664,7 @@ def test_the_values_that_explanations_read_are_counted_for_each_instance() -> No
     errors = machine.check(
         SolutionProposed(calls, places=places, explained={"values": [literal("calls.0.x", *by)]})
     ).errors
-    assert "its calls read 30,000 values for their explanations; at most 20,000" in str(errors)
+    assert "its calls read 30,000 values for their explanations; the limit is 20,000" in str(errors)
 
 
 # -- folding ---------------------------------------------------------------------------------------

@@ -327,14 +327,16 @@ def test_structural_problems_are_found_before_anything_runs() -> None:
     assert "nothing supplies †state.nope" in check([{"_tool": "echo", "x": "†state.nope"}])[0]
     assert "nothing supplies †input.nope" in check([{"_tool": "echo", "x": "†input.nope"}])[0]
     assert "a" in check([{"_tool": "add", "a": "x", "b": 1}])[0]
-    assert "†item is read only in a call with _each" in check([{"_tool": "echo", "x": "†item"}])[0]
+    assert (
+        "†item can be read only in a call with _each" in check([{"_tool": "echo", "x": "†item"}])[0]
+    )
     assert (
         "call 0 (echo) writes to a"
         in check([{"_tool": "echo", "_outputPath": "a"}], "†results.0")[0]
     )
     assert "no call has the _id 'x'" in check([{"_tool": "echo", "_after": ["x"]}])[0]
     assert (
-        "is taken by an earlier call"
+        "an earlier call already has the id"
         in check([{"_tool": "echo", "_id": "x"}, {"_tool": "echo", "_id": "x"}])[0]
     )
     assert (
@@ -549,7 +551,7 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
     approval = driven.machine.history[1].approval
     assert approval is not None
     assert approval.resolved == {"_tool": "danger", "_outputPath": "done", "x": "rm"}
-    assert "says it is destructive" in approval.why
+    assert "declares that it is destructive" in approval.why
     driven.post(CallDecided(1, approval.digest, "approve", decider_of("Ann")))
     driven.finish_all()
     assert driven.machine.state_of()["done"] == "rm"
@@ -557,7 +559,7 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
 
 def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven = asking()
-    with pytest.raises(JournalError, match="bound to another call"):
+    with pytest.raises(JournalError, match="bound to a different call"):
         driven.post(CallDecided(1, "another", "deny", decider_of("Ann")))
 
     driven.post(CallDecided(1, digest(driven), "deny", decider_of("Ann"), "not today"))

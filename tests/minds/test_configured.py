@@ -146,8 +146,8 @@ KEY_ENV = ModelConfiguration(name="openai:x", key_env="NOT_THERE")
         (
             ModelConfiguration(name="openai:x"),
             (
-                "OPENAI_API_KEY in the environment, or `keyring set ideabridge OPENAI_API_KEY` "
-                "where there is a keyring"
+                "OPENAI_API_KEY in the environment, or run `keyring set ideabridge OPENAI_API_KEY` "
+                "if there is a keyring"
             ),
         ),
         (KEY_ENV, "model.key_env: NOT_THERE is neither in the environment nor in a keyring"),

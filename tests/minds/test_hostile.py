@@ -218,7 +218,9 @@ async def test_nobody_is_asked_where_an_endpoint_sends_us(
     async with endpoint(DONE) as other:
         there = Fail(status, "there", {"Location": f"{other.base_url}/chat/completions"})
         async with asked(there, key_env="TINY_KEY") as (bridge, fake, _):
-            assert f"answered {status}: it redirects elsewhere" in await failed(bridge, "failed")
+            assert f"answered {status}: ideabridge does not follow a redirect" in await failed(
+                bridge, "failed"
+            )
             assert len(fake.bodies) == 1
         assert other.headers == []
 

@@ -401,7 +401,7 @@ async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_co
             "user",
         ]
         assert "I would call shout." in fake.texts(1)
-        assert "it holds no JSON object" in fake.texts(1)
+        assert "it contains no JSON object" in fake.texts(1)
         assert "Nothing of it ran" in fake.texts(2)
         assert len(run.calls()) == 1
         # The spoilt one was hung up on: nobody knows what it took.
@@ -411,7 +411,7 @@ async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_co
 async def test_a_model_that_never_writes_json_is_told_only_so_often() -> None:
     async with asked(say("No."), repairs=1) as (bridge, fake, _):
         told = await failed(bridge)
-        assert "cannot be read 2 times in a row: it holds no JSON object" in told
+        assert "cannot be read 2 times in a row: it contains no JSON object" in told
         # Twice for each of the two Requests after which a run is stalled.
         assert len(fake.bodies) == 4
 
@@ -467,12 +467,12 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
         fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
         assert (
-            "ended its answer without a word of it: the Request may be too "
+            "ended its answer without sending any of it: the Request may be too "
             "long for the model's context"
         ) in told
         assert fake.formats[2:] == ["json_object"] * 2
     async with asked(Nothing()) as (bridge, fake, sleeps):
-        assert "without a word of it" in await failed(bridge)
+        assert "without sending any of it" in await failed(bridge)
         assert fake.formats == ["json_schema", "json_object", "none"] * 2
 
 
@@ -491,7 +491,7 @@ async def test_an_error_may_come_in_the_stream() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"idle_timeout": 0.2}, "nothing came from the model for 0.2 seconds"),
+        ({"idle_timeout": 0.2}, "the model sent nothing for 0.2 seconds"),
         ({"timeout": 0.2}, "the model did not finish within 0.2 seconds"),
     ],
 )
@@ -508,7 +508,7 @@ async def test_a_silent_endpoint_is_given_up(
     [
         (
             say('{"calls": [{"_tool": "shout", "text": "aaa', finish="length"),
-            "reached the limit of tokens",
+            "reached the token limit",
         ),
         (say(finish="stop", refusal="I can't help with that."), "refused.*I can't help with that."),
         (say('{"calls": [', finish="content_filter"), "content filter"),

@@ -68,7 +68,7 @@ async def test_a_server_says_which_models_it_has(monkeypatch: pytest.MonkeyPatch
     [
         (401, b"{}", "answered 401: is the key right?"),
         (503, b"{}", "answered 503"),
-        (200, b"<html>", "sent what is no JSON; is base_url right?"),
+        (200, b"<html>", "did not send JSON; is base_url right?"),
     ],
 )
 async def test_a_server_that_answers_otherwise_is_told(

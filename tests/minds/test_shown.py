@@ -513,7 +513,7 @@ async def test_a_context_too_large_for_its_model_is_an_error_that_names_the_mess
         reason = str(run.answer()["reason"])
         assert message in reason
         assert "the Request is too long for this model" in reason
-        assert "its largest message is number 2 of 2, with 300,0" in reason
+        assert "its largest message, number 2 of 2, has 300,0" in reason
         assert "Input, read as †input.KEY:" in reason
         assert "most of it is †input.letter, 300,002 bytes" in reason
         assert len(fake.bodies) == 1, "it would be refused again"

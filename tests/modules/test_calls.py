@@ -63,8 +63,8 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         ("missing", ModuleOutputError, "sent no structured content"),
         ("nan", ModuleOutputError, "NaN|nan"),
         ("deep", LimitExceededError, "deeper"),
-        ("big", LimitExceededError, "answered with 5,002 bytes; at most 1,024"),
-        ("long", LimitExceededError, "bytes; at most 16,777,216"),
+        ("big", LimitExceededError, "answered with 5,002 bytes; the limit is 1,024"),
+        ("long", LimitExceededError, "bytes; the limit is 16,777,216"),
         ("malformed", ModuleProtocolError, "not a JSON-RPC message"),
         ("not_a_result", ModuleToolError, '{"answer": 42}'),
         ("no_object", ModuleProtocolError, "its result is a text, not an object: done"),
@@ -98,8 +98,8 @@ async def test_a_crash_fails_the_call_with_the_reason_and_the_next_call_starts_a
         with pytest.raises(ModuleDownError) as caught:
             await modules["raw"].call("crash", {})
         assert str(caught.value) == (
-            "server 'raw' ended with exit code 7 while tool 'crash' was running;"
-            " its last words: last words with [secret:API_TOKEN]"
+            "server 'raw' ended with exit code 7 while tool 'crash' was running; the last line it "
+            "wrote: last words with [secret:API_TOKEN]"
         )
         assert [tool.name for tool in modules.tools()][:2] == ["echo", "cancelled"]
         assert await modules["raw"].call("echo", {}) == "{}"
@@ -123,7 +123,7 @@ async def test_a_call_is_tried_however_often_the_module_has_crashed() -> None:
 async def test_a_line_over_the_limit_without_an_id_ends_the_connection() -> None:
     async with modules_of(ONE) as modules:
         with pytest.raises(
-            ModuleProtocolError, match="sent a line of 17,825,792 bytes; at most 16,777,216"
+            ModuleProtocolError, match="sent a line of 17,825,792 bytes; the limit is 16,777,216"
         ):
             await modules["raw"].call("endless", {})
         assert await modules["raw"].call("echo", {}) == "{}"

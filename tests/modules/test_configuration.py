@@ -132,8 +132,8 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
             "ideabridge.json: mcpServers.neither: expected 'command' (a program to start) or "
             "'url' (a server to call)"
         ),
-        "ideabridge.json: mcpServers.mixed.type: 'http' goes with url, which is not given",
-        "ideabridge.json: mcpServers.mixed.headers: only goes with 'url'",
+        "ideabridge.json: mcpServers.mixed.type: 'http' requires url, which is missing",
+        "ideabridge.json: mcpServers.mixed.headers: is allowed only with 'url'",
         "ideabridge.json: mcpServers.list: expected an object, found a list",
         (
             "ideabridge.json: mcpServers.ftp.url: expected an address that starts "
@@ -152,8 +152,11 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
         "ideabridge.json: store: expected text, found a number",
     ):
         assert expected in told
-    assert any("'idea:x'" in line and "this name is taken" in line for line in told)
-    assert any("git.envFile: unknown key: files of variables are not read" in line for line in told)
+    assert any("'idea:x'" in line and "this name is reserved" in line for line in told)
+    assert any(
+        "git.envFile: unknown key: ideabridge does not read files of variables" in line
+        for line in told
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_an_unknown_key_is_answered_with_the_keys_of_its_own_object(
     [
         (
             {"clientId": "a", "clientSecret": "b"},
-            "'client_secret' needs 'client_id' and 'issuer', which say whose it is",
+            "'client_secret' needs 'client_id' and 'issuer', which say who it belongs to",
         ),
         (
             {"grant": "client_credentials", "client_id": "a", "issuer": "https://x"},
@@ -201,7 +204,7 @@ def test_an_unknown_key_is_answered_with_the_keys_of_its_own_object(
             {"client_id": "a", "issuer": "https://x", "private_key": "b"},
             'only goes with "grant": "client_credent',
         ),
-        ({"client_id": "a", "client_metadata_url": "https://x/y"}, "goes in place of 'client_id'"),
+        ({"client_id": "a", "client_metadata_url": "https://x/y"}, "replaces 'client_id'"),
         ({"issuer": "login.example"}, "'issuer' should be an address"),
         (
             {"redirect_uri": "https://elsewhere.example/callback"},

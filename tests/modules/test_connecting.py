@@ -47,8 +47,8 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         assert await modules.settled(30)
         told = {status.name: status.error or "" for status in modules.statuses()}
         assert told["crashes"] == (
-            "server 'crashes' ended with exit code 3 before it was up;"
-            " its last words: cannot start: [secret:API_TOKEN] is wrong"
+            "server 'crashes' ended with exit code 3 before it was up; the last line it wrote: "
+            "cannot start: [secret:API_TOKEN] is wrong"
         )
         assert told["mute"] == "server 'mute' did not answer within 0.3 s"
         assert "there is no command 'no-such-command-anywhere'" in told["gone"]
@@ -116,7 +116,7 @@ async def test_odd_tools_stay_with_a_note_and_clashing_parameters_renamed() -> N
             "tools/list: tools['hints'].annotations: expected an object, got a text; left out",
             "tools/list: tools[6]: expected an object, got a text; left out",
             "'good' is listed twice",
-            "'meta' has parameters named otherwise here: _id is ",
+            "'meta' has parameters with different names here: _id is ",
         ):
             assert words in notes
         assert modules["raw"].tool("good").annotations.to_json() == {

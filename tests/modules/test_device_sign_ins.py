@@ -389,9 +389,9 @@ async def test_a_server_may_refuse_to_begin() -> None:
 @pytest.mark.parametrize(
     ("offered", "words"),
     [
-        ({"verification_uri": "http://login.example/device"}, "expected an address with https"),
-        ({"verification_uri": "file:///etc/passwd"}, "expected an address with https"),
-        ({"verification_uri": "javascript:alert(1)"}, "expected an address with https"),
+        ({"verification_uri": "http://login.example/device"}, "expected an https address"),
+        ({"verification_uri": "file:///etc/passwd"}, "expected an https address"),
+        ({"verification_uri": "javascript:alert(1)"}, "expected an https address"),
         (
             {"verification_uri": "https://login.example@evil.example/"},
             "expected an address without a user name",
@@ -415,7 +415,7 @@ async def test_a_server_may_refuse_to_begin() -> None:
         ({"verification_uri": "https://[bad"}, "an address is malformed"),
         (
             {"verification_uri_complete": "http://login.example/?c=1"},
-            "expected an address with https",
+            "expected an https address",
         ),
         ({"user_code": "A\x1b]8;;x\x07B"}, "the field 'user_code' is missing or malformed"),
         ({"user_code": "A" * 41}, "the field 'user_code' is missing or malformed"),
@@ -478,7 +478,9 @@ async def test_no_endpoint_without_https_is_used(key: str) -> None:
         devices.metadata[key] = "http://login.example/device"
         phone = Phone()
         error = await error_of(server, phone)
-        assert error.startswith("the server sends us to http://login.example/device: expected")
+        assert error.startswith(
+            "the server names the address http://login.example/device: expected"
+        )
 
 
 async def test_another_issuer_than_the_configured_one_is_not_asked() -> None:

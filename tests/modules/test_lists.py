@@ -129,16 +129,16 @@ async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
         await module.ready(30)
         status = module.status()
         assert (status.state, status.tools) == ("up", 0)
-        assert (
-            status.error
-            == "its tools could not be listed: the database is locked (-32603); it is asked again"
+        assert status.error == (
+            "its tools could not be listed: the database is locked (-32603); ideabridge will "
+            "ask it again"
         )
         assert status.error in status.notes
         assert not module.listed
         assert [one.name for one in modules.away()] == ["m"]
         with pytest.raises(
             ModuleListError,
-            match=r"server 'm' is up, but its tools could not be listed: the database",
+            match=r"server 'm' is connected, but its tools could not be listed: the database",
         ):
             await module.call("e0", {})
         # What it has besides tools is there.

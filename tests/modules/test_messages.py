@@ -248,7 +248,7 @@ def test_an_answer_without_a_usable_id_belongs_to_nobody(number: Any) -> None:
     ("error", "code", "words"),
     [
         ("no such city", -32603, "no such city"),
-        (None, -32603, "an error without words"),
+        (None, -32603, "an error without a message"),
         ({}, -32603, "{}"),
         (False, -32603, "false"),
         (["a", "b"], -32603, '["a", "b"]'),

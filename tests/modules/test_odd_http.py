@@ -603,7 +603,7 @@ async def test_a_session_that_no_header_should_have_is_refused(session: str) -> 
     web = Web(session=session)
     async with serving(web), module_at(web) as module:
         error = module.status().error or ""
-        assert "named a session" in error or "cannot be reached any more" in error
+        assert "named a session" in error or "can no longer be reached" in error
         assert all("mcp-session-id" not in asked.headers for asked in web.asked)
 
 
@@ -764,7 +764,7 @@ async def test_an_older_server_cannot_send_requests_elsewhere(
     web = older(endpoint)
     async with serving(web), module_at(web, type=type_) as module:
         error = module.status().error or ""
-        assert "wants requests to be sent to" in error
+        assert "asks for requests to be sent to" in error
         assert "not on the origin" in error
         assert all(asked.path == "/mcp" for asked in web.asked)
         assert type_ is None or web.count("POST") == 0

@@ -61,7 +61,7 @@ async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
             ),
             "tools/list: tools[1]: name: expected a text, got a number; left out",
             "tools/call: isError: expected true or false, got a text; taken as true",
-            "wrote halves of surrogate pairs",
+            "wrote unpaired surrogates",
             "notifications/heartbeat: is not known",
         ):
             assert words in notes

@@ -231,14 +231,14 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
                 refusals.append(str(caught.value))
             assert "needs you to sign in for more" in refusals[0]
             assert refusals[-1] == (
-                f"server 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
+                f"server 'tickets' has demanded 110 scopes so far; the limit is {MOST_SCOPES}"
             )
             server.demanded = "s" * 5000
             with pytest.raises(ModuleSignInError) as caught:
                 await modules["tickets"].call("write", {})
             assert str(caught.value) == (
-                "server 'tickets' demands a scope of 5,000 characters; at most "
-                f"{LONGEST_SCOPE} are asked for"
+                "server 'tickets' demands a scope of 5,000 characters; the limit is "
+                f"{LONGEST_SCOPE}"
             )
             # What needs no other scope still works.
             assert await modules["tickets"].call("read", {}) == "read"
@@ -260,7 +260,7 @@ async def test_a_sign_in_that_is_too_large_is_not_kept(monkeypatch: pytest.Monke
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
         assert error.startswith("server 'tickets' cannot be signed in to: its sign-in has ")
-        assert f"at most {MOST_BYTES:,} are kept" in error
+        assert f"the limit is {MOST_BYTES:,}" in error
         assert not kept(server).exists()
 
 
@@ -319,8 +319,8 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         async with opened(server, person, auth={"issuer": "https://login.example"}) as modules:
             error = modules["tickets"].status().error or ""
         assert (
-            f"the server names {server.base}/, and mcpServers.tickets.auth.issuer "
-            "is https://login.example"
+            f"the server names {server.base}/, but mcpServers.tickets.auth.issuer is "
+            "https://login.example"
         ) in error
         assert person.opened == []
         assert server.provider.clients == {}
@@ -414,7 +414,7 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
         keyrings.without_backend(monkeypatch)
         with pytest.raises(
             SignInError,
-            match="there is no keyring any more: the package keyring has no backend on this",
+            match="the keyring is no longer available: the package keyring has no backend on this",
         ):
             sign_ins.read()
         assert sign_ins.write(sign_in_there) == (
@@ -522,7 +522,7 @@ async def test_a_client_with_credentials_needs_no_person(
         async with opened(server, auth=auth) as modules:
             error = modules["tickets"].status().error or ""
             if kind == "key":
-                words = "auth.private_key is not a key in PEM for ES256"
+                words = "auth.private_key is not a PEM key for ES256"
             else:
                 words = "Token exchange failed (401)"
             assert error.startswith("server 'tickets' cannot be signed in to: ")
@@ -566,8 +566,8 @@ async def test_metadata_that_leads_away_is_not_followed() -> None:
         }
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
-        assert "the server sends us to http://login.example/" in error
-        assert "expected an address with https" in error
+        assert "the server names the address http://login.example/" in error
+        assert "expected an https address" in error
 
 
 async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
@@ -627,11 +627,11 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://[bad", "the server sends us to http://%5Bbad: expected an address with https"),
+        ("http://[bad", "the server names the address http://%5Bbad: expected an https address"),
         ("https://login.example:port/", "an address is malformed"),
-        ("file:///etc/passwd", "expected an address with https"),
-        ("http://192.0.2.1/secret", "expected an address with https"),
-        ("no address", "expected an address with https"),
+        ("file:///etc/passwd", "expected an https address"),
+        ("http://192.0.2.1/secret", "expected an https address"),
+        ("no address", "expected an https address"),
         ("https://127.0.0.1:1/metadata", "127.0.0.1 cannot be reached"),
     ],
 )

@@ -133,9 +133,9 @@ def test_a_keyring_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ideabridge.bridge.keyring.SECONDS", 0.1)
     monkeypatch.setattr("ideabridge.bridge.keyring.PAUSE", 0.2)
     try:
-        with pytest.raises(KeyringError, match=r"has not answered within .* it may be"):
+        with pytest.raises(KeyringError, match=r"did not answer within .* it may be"):
             Keyring().read("github")
-        with pytest.raises(KeyringError, match="has not answered a moment ago"):
+        with pytest.raises(KeyringError, match="did not answer a moment ago"):
             Keyring().read("other")
         assert asked == ["github"]
     finally:
@@ -170,8 +170,8 @@ def nested(path: Path) -> None:
         (readable, "other users may read or write it"),
         (a_pipe, "is not a regular file"),
         (a_folder, "is not a regular file"),
-        (of_another_form, "is not what ideabridge wrote there"),
-        (nested, "is not what ideabridge wrote there"),
+        (of_another_form, "was not written by ideabridge"),
+        (nested, "was not written by ideabridge"),
     ],
 )
 def test_a_file_that_is_not_private_or_not_ours_is_refused_and_stays(
@@ -241,7 +241,7 @@ def test_only_the_servers_that_were_allowed_read_a_secret_of_another_file(folder
     project = secret_owner(folder / "ideabridge.json")
     set_secret(project, "github", VALUE, {"tickets": "digest"})
     for server, digest in (("tickets", "other"), ("other", "digest")):
-        with pytest.raises(StoredSecretError, match="before its entry changed; to look at the ent"):
+        with pytest.raises(StoredSecretError, match="before its entry changed; to review the ent"):
             reads("github", project, server, digest)
     allow_secret(project, "github", {"tickets": "other"})
     assert reads("github", project, "tickets", "other") == VALUE

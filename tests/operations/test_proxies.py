@@ -147,7 +147,7 @@ async def test_large_messages_are_answered_by_the_server(proxied: Proxied) -> No
             )
             # A proxy's own answer would be a page.
             assert '"jsonrpc":"2.0"' in answer.text, answer.text[:300]
-            assert (f"at most {MAX_MESSAGE:,} are taken" in answer.text) == (size > MAX_MESSAGE), (
+            assert (f"the limit is {MAX_MESSAGE:,}" in answer.text) == (size > MAX_MESSAGE), (
                 answer.text[:300]
             )
 

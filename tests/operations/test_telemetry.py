@@ -317,10 +317,15 @@ def test_nothing_is_imported_or_sent_where_nobody_wants_it(
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ideabridge.server.operations.telemetry", None)
     assert not isinstance(wanted(None), Telemetry)
-    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, but there are no spans" in capsys.readouterr().err
+    assert (
+        "OTEL_EXPORTER_OTLP_ENDPOINT is set, but spans are not available" in capsys.readouterr().err
+    )
     # One that is installed and too old.
     monkeypatch.setitem(
         sys.modules, "ideabridge.server.operations.telemetry", types.ModuleType("telemetry")
     )
     assert not isinstance(wanted(None), Telemetry)
-    assert "no spans: cannot import name 'Telemetry' from 'telemetry'" in capsys.readouterr().err
+    assert (
+        "spans are not available: cannot import name 'Telemetry' from 'telemetry'"
+        in capsys.readouterr().err
+    )

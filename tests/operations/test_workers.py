@@ -488,7 +488,7 @@ async def test_more_runs_than_may_wait_are_refused(
         await bridge.run_plan(plan)
         await until(lambda: bridge.store.queue.count(most=9) == 2)
         with pytest.raises(
-            LimitExceededError, match="2 runs wait for a worker, and more are not allowed"
+            LimitExceededError, match="2 runs wait for a worker, which is the limit"
         ):
             await bridge.run_plan(plan)
         await bridge.cancel(first.id, "not needed")
@@ -508,7 +508,7 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
 
         with pytest.raises(
             LimitExceededError,
-            match=r"2 of your runs wait for a worker.* are for other users",
+            match=r"2 of your runs wait for a worker.* which is the limit for one user",
         ):
             await bridge.run_plan(plan, caller="user:ann")
 

@@ -81,9 +81,9 @@ async def test_plans_and_programs_are_told_why_a_server_is_not_up(
                     told = str(caught.value)
                     assert f"`{module}` cannot be imported: {words[0]}" in told
                     assert words[1] in told
-                    assert "no other tool takes the place of its own" in told
+                    assert "no other tool replaces its tools" in told
                     assert "Cannot resolve" not in told
-            assert "no other tool takes the place of its own" in sentence
+            assert "no other tool replaces its tools" in sentence
 
 
 async def test_a_program_among_calls_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:

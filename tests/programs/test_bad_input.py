@@ -92,12 +92,12 @@ CATCHING = "while True:\n    try:\n        {}\n    except{}:\n        pass"
     [
         (
             "x = []\nwhile True:\n    x.append('a' * 1_000_000)",
-            "line 3: MemoryError: memory limit exceeded: a program may use 256 MB",
+            "line 3: MemoryError: memory limit exceeded: a program may use at most 256 MB",
         ),
         ("x = []\n" + CATCHING.format("x.append('a' * 1_000_000)", " MemoryError"), "memory limit"),
-        ("9 ** 9 ** 9", "a program may use 256 MB"),
-        ("'a' * 10 ** 12", "a program may use 256 MB"),
-        ("'%1000000000d' % 1", "a program may use 256 MB"),
+        ("9 ** 9 ** 9", "a program may use at most 256 MB"),
+        ("'a' * 10 ** 12", "a program may use at most 256 MB"),
+        ("'%1000000000d' % 1", "a program may use at most 256 MB"),
         ("def f(n):\n    return f(n + 1)\nf(0)", "line 2: RecursionError"),
         ("import json\njson.loads('[' * 100_000)", "JSONDecodeError: recursion limit"),
         ("import tools\nwhile True:\n    await tools.size(of='a')", f"at most {CALLS} calls"),
@@ -136,8 +136,8 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
     run = await ended(bridge, CATCHING.format(endless, caught))
     assert run.status == "failed"
     assert (
-        "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls"
-        in str(run.errors())
+        "TimeoutError: time limit exceeded: a program may compute for at most "
+        "5 s between two calls" in str(run.errors())
     )
 
 
@@ -147,8 +147,8 @@ async def test_one_operation_without_end_is_ended_once(bridge: Bridge) -> None:
         run = await ended(bridge, "import tools\nn = await tools.size(of='a')\n10 ** 10 ** 8")
     assert run.status == "failed"
     assert (
-        "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls"
-        in str(run.errors())
+        "TimeoutError: time limit exceeded: a program may compute for at most "
+        "5 s between two calls" in str(run.errors())
     )
 
 
@@ -160,8 +160,8 @@ SAME = ["def same(x):", "    return x"]
     [
         ("{1, 2}", "is a set, which is not JSON"),
         ("[b'x']", "at 0 is a bytes, which is not JSON"),
-        ("[float('nan')]", "at 0 is nan, which JSON does not have"),
-        ("{'a': float('inf')}", "at a is inf, which JSON does not have"),
+        ("[float('nan')]", "at 0 is nan, which JSON cannot represent"),
+        ("{'a': float('inf')}", "at a is inf, which JSON cannot represent"),
         ("{1: 2}", "at 1 is a key that is not text"),
         ("{None: 2}", "at None is a key that is not text"),
         ("10 ** 5000", "is an integer of more than 4,300 digits"),
@@ -222,7 +222,7 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
         )
         run = await ended(bridge, f"import tools\n{caught}")
         assert run.status == "failed"
-        assert "a call with 1,000,024 bytes is not made: this run keeps" in str(run.errors())
+        assert "a call of 1,000,024 bytes is not made: this run already has" in str(run.errors())
         assert "(limits.run_bytes)" in str(run.errors())
         assert len(run.calls()) == 4
 

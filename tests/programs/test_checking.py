@@ -138,11 +138,11 @@ WRONG = [
     ("(await shop.one(n=1)).name", "Object of type `Row` has no attribute `name`"),
     (
         "shop.one(n=1)['name']",
-        "line 2, column 1: shop.one(...) is used before its result is there: write `(await shop.",
+        "line 2, column 1: shop.one(...) is used before its result exists: write `(await shop.",
     ),
     (
         "len(shop.rows(team='a'))",
-        "line 2, column 5: shop.rows(...) is used before its result is there",
+        "line 2, column 5: shop.rows(...) is used before its result exists",
     ),
     (
         "def f(n):\n    return shop.one(n=n)\nf(1)['name']",
@@ -263,11 +263,11 @@ async def test_a_tool_that_the_run_does_not_have_is_said_to_be_missing_there(
     sandbox: Sandbox, program: str
 ) -> None:
     found = str(await sandbox.check(program, SETTING))
-    assert "Module `shop` has no member `row`: it is not among the tools of this run" in found
-    assert found.endswith("which has maybe, one, put, rows here")
+    assert "Module `shop` has no member `row`: the run does not have this tool" in found
+    assert found.endswith("it has maybe, one, put, rows")
     many = ImportedModule([f"tool{number:02}" for number in range(30)], lambda: "")
     found = str(await sandbox.check(program, replace(SETTING, modules={"shop": many})))
-    assert found.endswith("tool19 and 10 more here")
+    assert found.endswith("tool19 and 10 more")
 
 
 async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:
@@ -300,41 +300,41 @@ FORGOTTEN = [
     ),
     (
         "row = shop.one(n=1)\nrow['name']",
-        "line 3, column 1: `row` holds shop.one(...) of line 2, whose result is not aw",
+        "line 3, column 1: `row` is shop.one(...) from line 2, which is not aw",
     ),
     (
         "row = shop.one(n=1)\nrow['name']",
         "write `await row` here, or `row = await shop.one(...)` there",
     ),
-    ("row = shop.one(n=1)\nrow", "line 3, column 1: `row` holds shop.one(...) of line 2"),
+    ("row = shop.one(n=1)\nrow", "line 3, column 1: `row` is shop.one(...) from line 2"),
     (
         "row = shop.put(row={'name': 'x'})\n5",
-        "line 2, column 7: `row` holds shop.put(...), which is never awaited: write",
+        "line 2, column 7: `row` is shop.put(...), which is never awaited: write",
     ),
     (
         'f"{shop.maybe()}"',
-        "shop.maybe() is used before its result is there: write `(await shop.maybe())`",
+        "shop.maybe() is used before its result exists: write `(await shop.maybe())`",
     ),
-    ("row = shop.maybe()\nf'{row}'", "line 3, column 4: `row` holds shop.maybe() of line 2"),
+    ("row = shop.maybe()\nf'{row}'", "line 3, column 4: `row` is shop.maybe() from line 2"),
     (
         "if shop.maybe():\n    5",
-        "line 2, column 4: shop.maybe() is used before its result is there",
+        "line 2, column 4: shop.maybe() is used before its result exists",
     ),
     ("while shop.maybe():\n    5", "line 2, column 7: shop.maybe() is used"),
     (
         "for row in shop.rows(team='a'):\n    print(row)",
         "line 2, column 12: shop.rows(...) is used",
     ),
-    ("[row for row in shop.rows(team='a')]", "shop.rows(...) is used before its result is there"),
+    ("[row for row in shop.rows(team='a')]", "shop.rows(...) is used before its result exists"),
     ("shop.maybe() == None", "line 2, column 1: shop.maybe() is used"),
     ("not shop.maybe()", "shop.maybe() is used"),
     ("print(shop.maybe())", "line 2, column 7: shop.maybe() is used"),
     ("str(shop.maybe())", "shop.maybe() is used"),
     (
         "await shop.put(row=shop.one(n=1))",
-        "line 2, column 20: shop.one(...) is used before its result is there",
+        "line 2, column 20: shop.one(...) is used before its result exists",
     ),
-    ("await ask('what', shop.maybe())", "shop.maybe() is used before its result is there"),
+    ("await ask('what', shop.maybe())", "shop.maybe() is used before its result exists"),
     (
         "ask('what')",
         "line 2, column 1: the result of ask(...) is not awaited: write `await ask(...)`",
@@ -342,12 +342,12 @@ FORGOTTEN = [
     (
         "{'row': shop.maybe()}",
         (
-            "line 2, column 9: shop.maybe() itself is in a value, not its result: "
-            "write `await shop.maybe()`"
+            "line 2, column 9: a value contains shop.maybe() itself, not its result: write `await "
+            "shop.maybe()`"
         ),
     ),
-    ("[shop.one(n=n) for n in (1, 2)]", "shop.one(...) itself is in a value, not its result"),
-    ("row = shop.maybe()\n{'row': [row]}", "line 3, column 10: `row` holds shop.maybe() of line 2"),
+    ("[shop.one(n=n) for n in (1, 2)]", "a value contains shop.one(...) itself, not its result"),
+    ("row = shop.maybe()\n{'row': [row]}", "line 3, column 10: `row` is shop.maybe() from line 2"),
     (
         "async def f():\n    return shop.maybe()\nawait f()",
         "line 3, column 12: shop.maybe() itself is returned, not its result",
@@ -364,7 +364,7 @@ FORGOTTEN = [
     ("from shop import maybe\nmaybe()", "line 3, column 1: the result of maybe() is not awaited"),
     (
         "from shop import maybe as m, one\nawait one(n=m())",
-        "line 3, column 13: m() is used before its result is there",
+        "line 3, column 13: m() is used before its result exists",
     ),
     (
         "from servers import shop as s\ns.maybe()",

@@ -325,7 +325,7 @@ async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_wr
         with anyio.fail_after(30):
             assert await run.wait() == "done"
         made = await client.call_tool("publish_idea", {"idea": run.id, "name": "mark_one"})
-        assert "no plan: its context holds what a plan does not carry" in text(made)
+        assert "not a plan: its context contains what a plan cannot contain" in text(made)
         wanted = structured(made)["needs_program"]
         assert [point["kind"] for point in wanted["open"]] == ["no_plan"]
         described = wanted["request"]

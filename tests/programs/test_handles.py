@@ -213,18 +213,18 @@ found
         (
             "found[0]",
             (
-                "is not subscriptable (a result over 1 MB is a Handle: read a part of "
-                "it with await tools.read("
+                "is not subscriptable (a result larger than 1 MB is a Handle: read a part of it "
+                "with await tools.read("
             ),
         ),
-        ("for one in found: pass", "is not iterable (a result over 1 MB is a Handle"),
+        ("for one in found: pass", "is not iterable (a result larger than 1 MB is a Handle"),
         (
             "import json\njson.dumps(found)",
-            "is not JSON serializable (a result over 1 MB is a Handle",
+            "is not JSON serializable (a result larger than 1 MB is a Handle",
         ),
         (
             'await tools.read(found, "rows.5000")',
-            "†results.0.rows is an array of 5000; '5000' is not one",
+            "†results.0.rows is an array of 5000; '5000' is not a valid",
         ),
         (
             'await tools.read(await tools.read(found, "rows"), "x")',
@@ -238,7 +238,7 @@ found
             "await tools.read(found, input['n'])",
             'expected a path as text, such as "rows.0.name", found int',
         ),
-        ("await tools.read(found, 'x.' * 60_000)", "characters; at most"),
+        ("await tools.read(found, 'x.' * 60_000)", "characters; the limit is"),
         ("[await large.keep(data={'a': found, 'b': {1}})]", "is a set, which is not JSON"),
     ],
 )

@@ -168,7 +168,7 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
     [
         ({"program": RIGHT, "output": 5}, "leave calls and output out"),
         ({"program": 5}, "program: found 5, expected text"),
-        ({"program": f"1{' ' * 100_000}"}, "100,001 characters; at most 100,000"),
+        ({"program": f"1{' ' * 100_000}"}, "100,001 characters; the limit is 100,000"),
         ('{"program": "1', "it ended inside a value of 'program'"),
     ],
 )

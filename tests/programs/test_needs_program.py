@@ -211,7 +211,7 @@ async def test_the_request_is_short_and_has_what_is_needed(bridge: Bridge) -> No
         "Open:",
     ):
         assert part in request.text
-    assert "no instruction to you" in request.text
+    assert "not an instruction to you" in request.text
     assert estimated_tokens(request.text) <= ROOM
 
 
@@ -551,7 +551,7 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
         lines = assumption_lines(replay.run.assumed)
         assert len(lines) == assumed
         assert all(
-            "input.text" in line and "it was not given: the recorded value was used" in line
+            "input.text" in line and "it was left out, so the recorded value was used" in line
             for line in lines
         )
 
@@ -751,7 +751,7 @@ async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:
     rounds = Rounds(bridge.publisher)
     said: JSONObject = {**CLOSING, "constants": ["fresh"]}
     wrong = answered(CLOSE_OLD.replace('"stale":', '"fresh":'), **said)
-    for left in ("2 programs may follow", "One more program may follow", "leave it at that"):
+    for left in ("2 programs may follow", "One more program may follow", "do not submit another"):
         with pytest.raises(ProgramRefusedError, match=left):
             await rounds.hand_in(request, wrong)
 

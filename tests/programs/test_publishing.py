@@ -276,7 +276,7 @@ async def test_parameters_get_descriptions_and_defaults(bridge: Bridge) -> None:
         await bridge.publish(run.id, "times", parameters={"m": {"rename": "count"}})
 
     with pytest.raises(
-        PublicationError, match=r"parameters\.k: the program reads no input of this name"
+        PublicationError, match=r"parameters\.k: the program reads no input with this name"
     ):
         await bridge.publish(run.id, "times", parameters={"k": {"required": True}})
 

@@ -192,7 +192,7 @@ found
         ("1 / 0", "failed", "line 1: ZeroDivisionError"),
         ("{1, 2}", "failed", "is a set, which is not JSON"),
         ("b'x'", "failed", "not JSON"),
-        ("float('nan')", "failed", "nan, which JSON does not have"),
+        ("float('nan')", "failed", "nan, which JSON cannot represent"),
         ("[0] * 10**10", "failed", "memory limit"),
         ("def f(n): return f(n + 1)\nf(0)", "failed", "recursion"),
         ('import tools\nkept = [tools.price(item="nothing")]\n5', "done", "there is no such item"),
@@ -227,7 +227,7 @@ async def test_what_goes_wrong_is_reported(
         ("import tools\nawait tools.price()", "No argument provided for required parameter `item`"),
         ("import tools\nawait tools.price('a')", "line 2"),
         ("import tools\nawait tools.__class__()", "line 2"),
-        ("x" * 200_000, "at most 100,000"),
+        ("x" * 200_000, "the limit is 100,000"),
     ],
 )
 async def test_a_malformed_program_leaves_no_run_behind(

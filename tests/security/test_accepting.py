@@ -75,7 +75,7 @@ def test_a_person_is_asked_at_a_terminal(
     answer: str, modules: Modules, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal = Terminal(modules.folder, ["servers", "accept", "git"])
-    terminal.read_until("Let them call it as it is now?")
+    terminal.read_until("Allow calls of the tool as it is now?")
     terminal.type(answer)
     code, shown = terminal.end()
     assert code == (0 if answer == "y" else 1)
@@ -100,6 +100,6 @@ def test_names_that_look_alike_are_told_apart_in_lists(
 def test_an_answer_typed_before_the_question_accepts_nothing(modules: Modules) -> None:
     terminal = Terminal(modules.folder, ["servers", "accept", "git"])
     terminal.type("y")
-    terminal.read_until("Let them call it as it is now?")
+    terminal.read_until("Allow calls of the tool as it is now?")
     terminal.type("n")
     assert terminal.end()[0] == 1

@@ -326,11 +326,11 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(
         first = await client.call_tool("write_note", given)
         assert first.is_error
         run = structured(first)["run"]
-        assert "only the person decides (approval.by in the configuration)" in text(first)
+        assert "only the person can decide (approval.by in the configuration)" in text(first)
         assert "ideabridge approvals decide" in text(first)
         assert ("on the page http://" in text(first)) is (transport == "http")
         assert (
-            "once it is decided, call write_note again with the same arguments for its result"
+            "after the decision, call write_note again with the same arguments to get its result"
             in text(first)
         )
         # The same call again is the same run, also at the same time. Other arguments

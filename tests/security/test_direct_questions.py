@@ -67,7 +67,7 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(
         assert f"  | {line}" in lines
         assert line not in lines
 
-    assert "What you fill in goes to server asks, and approves nothing here." in lines
+    assert "Your answer goes to server asks and approves nothing here." in lines
     assert "Do not write a password or a token into it." in lines
     assert "title" not in form.requested_schema
     decision = form.requested_schema["properties"]["decision"]
@@ -155,7 +155,7 @@ async def test_no_answer_brings_a_module_a_configured_secret(
 
     assert len(person.forms) == 3
     assert "accept" not in refused
-    assert "holds the secret" in refused
+    assert "contains the secret" in refused
     assert SECRET not in refused
     assert all(SECRET not in form.message for form in person.forms)
 
@@ -181,7 +181,7 @@ async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversatio
         refused = text(await client.call_tool("sample", {}))
 
     assert len(asked) == 2
-    assert "holds the secret" in refused
+    assert "contains the secret" in refused
     assert SECRET not in refused
     begins = "Server asks wrote this, and not the person:\n  | "
     assert asked[0].include_context == "none"

@@ -117,7 +117,7 @@ async def test_long_descriptions_are_cut_with_a_note() -> None:
 
 async def test_millions_of_values_in_an_answer_are_refused_over_stdio() -> None:
     async with modules_of({"m": flooding()}) as modules:
-        with pytest.raises(LimitExceededError, match="holds more than 1,048,576 JSON values"):
+        with pytest.raises(LimitExceededError, match="contains more than 1,048,576 JSON values"):
             await modules["m"].call("lists", {})
         assert await modules["m"].call("quick", {}) == "done"
 
@@ -125,6 +125,6 @@ async def test_millions_of_values_in_an_answer_are_refused_over_stdio() -> None:
 @pytest.mark.parametrize("path", ["/json", "/events", "/sse"])
 async def test_millions_of_values_in_an_answer_are_refused_over_http(path: str) -> None:
     async with over_http(path) as entry, modules_of({"m": entry}) as modules:
-        with pytest.raises(LimitExceededError, match="holds more than 1,048,576 JSON values"):
+        with pytest.raises(LimitExceededError, match="contains more than 1,048,576 JSON values"):
             await modules["m"].call("lists", {})
         assert await modules["m"].call("quick", {}) == "done"

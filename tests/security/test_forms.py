@@ -350,7 +350,7 @@ async def test_a_module_cannot_imitate_an_approval(
         assert f"  | {line}" in lines
         assert line not in lines
 
-    assert "What you fill in goes to server asks, and approves nothing here." in lines
+    assert "Your answer goes to server asks and approves nothing here." in lines
     assert "Do not write a password or a token into it. The call that asks:" in lines
     decision = form["decision"]
     assert decision["title"] == "[asks] Run this call?\\u202e"
@@ -371,7 +371,7 @@ async def test_a_module_cannot_offer_what_a_person_cannot_tell_apart(tmp_path: P
             client, "run_plan", calls=[{"_tool": "hostile", "how": "unseen", "_outputPath": "got"}]
         )
     assert not person.forms
-    assert "holds characters that a person cannot see" in json.dumps(told["notes"])
+    assert "contains invisible characters" in json.dumps(told["notes"])
 
 
 def test_a_form_that_nobody_could_fill_in_is_not_shown() -> None:

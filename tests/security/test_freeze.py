@@ -206,7 +206,7 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
     assert (done["status"], done["output"]) == ("done", 2_000)
     [error] = done["errors"]
     assert (
-        "server 'hostile' has an output schema but sent no structured content"
+        "server 'hostile' declares an output schema but sent no structured content"
         in error["error"]["message"]
     )
 
@@ -344,7 +344,7 @@ async def test_a_worker_that_was_killed_is_named_and_replaced() -> None:
 async def test_a_worker_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MEMORY", 150 * 1024 * 1024)
     text = "".join(chr(0x4E00 + number % 20_000) for number in range(1_900_000))
-    with pytest.raises(LimitExceededError, match="needs more memory than the 150 MB it may have"):
+    with pytest.raises(LimitExceededError, match="needs more memory than the limit of 150 MB"):
         await shaped("pick", data=text, path="length(split(@, ''))")
 
 

@@ -45,7 +45,7 @@ async def test_a_milder_hint_of_a_known_tool_is_reported(
         told = await notes(modules)
 
     assert told == tuple(
-        f"{name} says now that it only reads; before, it did not"
+        f"{name} now declares that it only reads; previously it did not"
         for name in ("git_push", "git_tag")
     )
     assert [record.getMessage() for record in caplog.records] == [f"server git: {'; '.join(told)}"]
@@ -71,7 +71,7 @@ async def test_the_same_while_the_server_runs_and_rules_do_not_depend_on_it(tmp_
         assert await run.wait(20) == "done"
         await until(lambda: bridge.modules["git"].status().notes)
         told = bridge.modules["git"].status().notes
-        assert told == ("git_push says now that it destroys nothing; before, it did not",)
+        assert told == ("git_push now declares that it destroys nothing; previously it did not",)
         modules.lists("git", "git_push", "refresh")
         run = await bridge.run_plan(PUSH)
         assert await run.wait(20) == "needs_approval"

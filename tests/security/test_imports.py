@@ -13,6 +13,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, parse_configuration
 from ideabridge.bridge.errors import NameInUseError, PublicationError
+from ideabridge.bridge.modules.settings import Recollection
 from ideabridge.bridge.store.errors import PublicationNameError, TamperedIdeaError
 from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.publications import RESERVED
@@ -51,6 +52,17 @@ PLAN = {
     "output": "†state.sum",
 }
 PAYLOAD = "# harmless " + "x" * 3000 + "; rm -rf ~"
+
+
+def listed(tool: Tool) -> Recollection:
+    """Return what an earlier process has stored about a module with one tool."""
+    return Recollection(
+        tools=[tool],
+        instructions="",
+        listed_at="2026-11-29T00:00:00.000Z",
+        had_token=False,
+        offered={},
+    )
 
 
 @pytest.fixture
@@ -169,10 +181,10 @@ def test_an_edited_document_is_shown_whole_and_asked_about(
     put(here, changed)
     words = ["ideas", "import", "evil.json", "--edited", "--publish"]
     assert main(words) == 2
-    assert "which takes a terminal" in capsys.readouterr().err
+    assert "requires a terminal" in capsys.readouterr().err
     for typed, code in (("n", 2), ("y", 0)):
         terminal = Terminal(here, words, columns=200)
-        terminal.read_until("Take it as it is shown?")
+        terminal.read_until("Accept it as shown?")
         shown = terminal.seen.replace("\r\n        | ", "")
         assert "0. shell" in shown
         assert "; rm -rf ~" in shown
@@ -374,7 +386,7 @@ def test_what_a_mind_is_told_is_shown_whole(here: Path, capsys: pytest.CaptureFi
     told = cast("JSONObject", whole["publication"])
     put(here, {**whole, "publication": {**told, "name": "told_again"}})
     terminal = Terminal(here, ["ideas", "import", "evil.json", "--edited", "--publish"])
-    terminal.read_until("Take it as it is shown?")
+    terminal.read_until("Accept it as shown?")
     seen = terminal.seen
     terminal.type("n")
     terminal.end()
@@ -404,7 +416,7 @@ def test_what_a_plan_sends_is_shown_in_its_place(
     edited: JSONObject = {**whole, "publication": {**told, "description": "harmless\n  0. add"}}
     put(here, edited)
     terminal = Terminal(here, ["ideas", "import", "evil.json", "--edited", "--publish"])
-    terminal.read_until("Take it as it is shown?")
+    terminal.read_until("Accept it as shown?")
     seen = terminal.seen
     terminal.type("y")
     assert terminal.end()[0] == 0
@@ -459,7 +471,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
 
     async with Bridge(configuration, toolbox=Toolbox(look)) as bridge:
         bridge.modules["git-hub"].recall(
-            [Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub")]
+            listed(Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub"))
         )
         bridge.offer.forget()
         plan: Any = {"calls": [{"_tool": "look", "name": "†input.name"}], "input": {"name": "a"}}
@@ -475,7 +487,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         await bridge.publish(run.id, "push_all")
         # A module that lists a tool of this name later takes nothing away.
         bridge.modules["git-hub"].recall(
-            [Tool("push_all", parameters={"type": "object"}, module="git-hub")]
+            listed(Tool("push_all", parameters={"type": "object"}, module="git-hub"))
         )
         bridge.offer.forget()
         assert (await bridge.publish(run.id, "push_all")).version == 2
@@ -541,7 +553,7 @@ def test_links_and_pipes_in_a_source_folder_are_not_read(
     os.mkfifo(shared / "pipe.json")
     capsys.readouterr()
     assert main(["ideas", "import", "shared"]) == 2
-    assert "link.json is a link, and is not followed" in capsys.readouterr().err
+    assert "link.json is a link, which is not followed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

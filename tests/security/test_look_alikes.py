@@ -127,7 +127,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
         async with Bridge(configuration, store=store) as bridge:
             await bridge.modules.settled(30)
             with pytest.raises(
-                PlanError, match=r"git_log: server 'git' is down .*no other tool takes"
+                PlanError, match=r"git_log: server 'git' is down .*no other tool replaces"
             ):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
 

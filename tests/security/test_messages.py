@@ -120,5 +120,5 @@ def number_of_values(value: JSON) -> int:
 
 
 def test_text_that_is_read_as_json_is_bounded_as_well() -> None:
-    with pytest.raises(LimitExceededError, match=f"holds more than {MAX_VALUES:,} values"):
+    with pytest.raises(LimitExceededError, match=f"contains more than {MAX_VALUES:,} values"):
         decode("[" + "1," * MAX_VALUES + "1]")

@@ -86,9 +86,7 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
-        with pytest.raises(
-            MeantToolError, match=r"server 'git' is down .*no other tool takes the place"
-        ):
+        with pytest.raises(MeantToolError, match=r"server 'git' is down .*no other tool replaces"):
             await bridge.start_idea("history", {"repo": "other"})
 
     # Not even where `git` is not configured any more, so that nothing of it is known.
@@ -132,7 +130,7 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(
-            MeantToolError, match="needs the tool 'words', which no file of tools has here"
+            MeantToolError, match="needs the tool 'words', which no tool file here defines"
         ):
             await bridge.start_idea("counted", {"repo": "a b"})
 

@@ -118,7 +118,7 @@ async def test_the_model_cannot_decide_while_the_form_is_before_the_person(
 
     assert len(said) == 2
     for one in said:
-        assert "only the person decides: in the form" in one
+        assert "only the person can decide: in the form" in one
         assert "ideabridge approvals decide" in one
 
     assert done["status"] == "done"
@@ -138,9 +138,9 @@ async def test_the_model_cannot_decide_what_the_person_left_open(
     async with over_http(url, era, **person(answer)) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert told["status"] == "needs_approval"
-        assert told["decides"].startswith("only the person decides: in the form")
+        assert told["decides"].startswith("only the person can decide: in the form")
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
-        assert "nothing was decided: only the person decides" in said
+        assert "nothing was decided: only the person can decide" in said
 
     assert not (tmp_path / "one").exists()
 
@@ -173,7 +173,7 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
         done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
 
     assert len(said) == 2
-    assert all("only the person decides: in the form" in one for one in said)
+    assert all("only the person can decide: in the form" in one for one in said)
     assert '"content": {"name": "Ann", "seats": 2}' in done["output"]
     assert done["decided"] == [
         "the plan: approve by the person at the client",
@@ -294,8 +294,8 @@ async def test_over_http_the_answer_names_the_page_and_the_command(
                 terminal = f"at a terminal: ideabridge approvals decide --config {configuration}"
                 for said in (told["decides"], text(run)):
                     assert (
-                        "only the person decides (approval.by in the "
-                        f"configuration), {where}{terminal}"
+                        "only the person can decide (approval.by in the configuration), "
+                        f"{where}{terminal}"
                     ) in said
 
                 said = await refused(
@@ -511,7 +511,7 @@ async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(
                 said = await refused(
                     other, "decide_approval", run=told["run"], decisions=decision(told)
                 )
-                assert "nothing was decided: only the person decides" in said
+                assert "nothing was decided: only the person can decide" in said
 
             assert "in the form" in (await call(client, "check_run", run=told["run"]))["decides"]
             # What it has begun itself is another matter.

@@ -168,7 +168,7 @@ async def test_a_publication_that_takes_too_long_twice_is_set_aside(
 
     async def run(job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
         tries.append(job)
-        raise LimitExceededError(f"{what}: stopped after 30 s, the most it may compute")
+        raise LimitExceededError(f"{what}: stopped after 30 s, the limit for one computation")
 
     monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     monkeypatch.setattr(worker.Workers, "run", staticmethod(run))

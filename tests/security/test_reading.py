@@ -56,7 +56,7 @@ async def test_errors_of_a_fork_in_a_worker_are_those_of_a_thread(
     monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 3)
-        with pytest.raises(ForkError, match="takes none"):
+        with pytest.raises(ForkError, match="takes no input"):
             await bridge.fork(run.id, 2, input={"name": "x"})
         async with bridge.session() as session:
             await session.run_race([{"_tool": "count", "items": [1]}])
@@ -96,7 +96,7 @@ async def test_a_published_plan_is_verified_in_a_worker(
         ]
         bridge.store.publications.pin(published, {**published.plan, "calls": calls}, None, {})
         [changed] = await bridge.verify(["many"], live=False)
-        assert "not self-consistent any more" in changed.faults[0]
+        assert "no longer self-consistent" in changed.faults[0]
 
 
 async def test_what_takes_too_long_is_a_clear_error(

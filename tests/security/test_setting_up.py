@@ -130,7 +130,7 @@ def test_what_is_written_while_the_person_reads_is_not_trusted(
     assert [server.name for server in plan.new_servers] == ["good"]
 
     put(file, {"mcpServers": {"evil": EVIL}})
-    with pytest.raises(SetupError, match="changed by another program"):
+    with pytest.raises(SetupError, match="another program has just changed it"):
         carry_out(plan, "copy", new_record())
     assert not is_trusted(file)
     assert servers(file) == {"evil": EVIL}

@@ -139,9 +139,7 @@ def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:
 
     answer = caller.send("GET", None, {**headers, "mcp-session-id": sessions[0]}, apart=True)
     assert answer.status == 429
-    assert (
-        f"you have {MOST} streams; one caller may have {MOST} at a time" in answer.read().decode()
-    )
+    assert f"you have {MOST} streams; the limit for one caller is {MOST}" in answer.read().decode()
     # Sessions that are in use are not ended for another one.
     params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
     refused = caller.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
@@ -175,7 +173,7 @@ def test_runs_of_one_caller_at_work_are_bounded(caller: Caller, tmp_path: Path) 
     for _ in range(MOST):
         assert "running" in caller.call("run_plan", calls=held, wait_s=0)
 
-    assert f"you have {MOST} runs at work" in caller.call("run_plan", calls=held, wait_s=0)
+    assert f"you have {MOST} active runs" in caller.call("run_plan", calls=held, wait_s=0)
     latest = caller.call("check_run").splitlines()[1].partition(":")[0]
     assert "cancelled" in caller.call("check_run", run=latest, cancel=True)
     assert "running" in caller.call("run_plan", calls=held, wait_s=0)
@@ -187,7 +185,7 @@ def test_quotas_are_counted_by_caller_and_given_back() -> None:
     with quotas.holding("ann", "things", 2), quotas.holding("ann", "things", 2):
         full = quotas.holding("ann", "things", 2)
         with (
-            pytest.raises(QuotaError, match="you have 2 things; one caller may have 2 at a time"),
+            pytest.raises(QuotaError, match="you have 2 things; the limit for one caller is 2"),
             full,
         ):
             pass
@@ -211,7 +209,8 @@ def test_rates_are_counted_by_caller_over_time() -> None:
         quotas.spend("ann", "calls", 3, 60)
 
     with pytest.raises(
-        QuotaError, match=r"too many calls: one caller may make 3 in 60 s; try again in 20\.0 s"
+        QuotaError,
+        match=r"too many calls: the limit for one caller is 3 in 60 s; try again in 20\.0 s",
     ) as told:
         quotas.spend("ann", "calls", 3, 60)
 

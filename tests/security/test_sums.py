@@ -96,7 +96,7 @@ async def test_a_plan_with_200_000_references_is_refused_before_they_are_bound(
     with http_process(configured(tmp_path)) as url:
         async with Client(url, mode="auto") as client:
             said = await refused(client, "run_plan", calls=calls)
-    assert f"179,900 references; one plan may hold at most {MOST_REFERENCES:,}" in said
+    assert f"179,900 references; the limit of one plan is {MOST_REFERENCES:,}" in said
 
 
 def test_calls_wait_for_each_other_a_bounded_number_of_times() -> None:
@@ -111,8 +111,8 @@ def test_calls_wait_for_each_other_a_bounded_number_of_times() -> None:
     graph.take([*writers, *readers], None)
     assert [text for _, text in graph.problems] == [
         (
-            "its calls wait for each other more than 10,000 times; read what many calls write in "
-            "fewer calls, or use _each"
+            "its calls depend on each other in more than 10,000 ways; let fewer calls read what "
+            "many calls write, or use _each"
         )
     ]
 

@@ -80,8 +80,8 @@ async def test_the_results_of_a_run_are_bounded_together(tmp_path: Path) -> None
     async with bridge(tmp_path, run_bytes=10 * MEGABYTE, parallel_calls=1) as one:
         run = await ran(one, calls=[each])
         assert (
-            "this run keeps 10,000,000 bytes of results and calls, and may keep "
-            "10,000,000 (limits.run_bytes)"
+            "this run already has 10,000,000 bytes of results and calls; the limit is 10,000,000 "
+            "(limits.run_bytes)"
         ) in errors(run)
         # What could not be kept is not run.
         assert calls_made == 10
@@ -129,8 +129,8 @@ async def test_a_parameter_that_names_one_value_many_times_is_measured(tmp_path:
         async with bridge(tmp_path) as one:
             run = await ran(one, calls=[big, {"_tool": name, "value": ["†state.x"] * 10_000}])
             wanted = (
-                "would have 80,000,000,000 bytes with what they refer to; at most "
-                f"{MOST_RESOLVED:,} are taken"
+                "its parameters would have 80,000,000,000 bytes including the values referred to; "
+                f"the limit is {MOST_RESOLVED:,}"
             )
             assert wanted in errors(run)
 
@@ -145,7 +145,7 @@ async def test_items_that_each_read_a_large_value_run_one_by_one_but_are_not_ask
         assert run.status == "done"
         del each["more"]
         run = await ran(one, calls=[big, {"_tool": "change", **each}])
-        assert "are put before a person" in errors(run)
+        assert "the call would have" in errors(run)
 
 
 async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Path) -> None:
@@ -161,16 +161,16 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
     given: dict[str, Any] = {"small": [[]] * 2000}
     many = ["†input.small"] * 10_000
     wanted = (
-        "would have 20,010,000 values (numbers, texts, lists, ...) with what they refer "
-        f"to; at most {MOST_VALUES:,}"
+        "would have 20,010,000 values (numbers, texts, lists, ...) including those referred "
+        f"to; the limit is {MOST_VALUES:,}"
     )
     async with bridge(tmp_path) as one:
         run = await ran(one, calls=[{"_tool": "megabyte"}], input=given, output=many)
         assert run.status == "failed"
-        assert f"output {wanted} are taken" in errors(run)
+        assert f"output {wanted}" in errors(run)
         for name in ("length", "change"):
             run = await ran(one, calls=[{"_tool": name, "value": many}], input=given)
-            assert f"its parameters {wanted} are taken" in errors(run)
+            assert f"its parameters {wanted}" in errors(run)
 
         # Each item is small enough to run alone, but a person would decide about all
         # of them together.
@@ -179,7 +179,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
             one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given
         )
         assert "it would have 2,001,000 values" in errors(run)
-        assert "are put before a person" in errors(run)
+        assert "the call would have" in errors(run)
 
 
 async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
 
         assert 0 < len(refused) < len(working)
         assert "with it your runs would take about" in str(refused[0].errors())
-        assert "at most 61 MB are kept for one caller" in str(refused[0].errors())
+        assert "the limit for one caller is 61 MB" in str(refused[0].errors())
         # Another caller has a part of its own.
         other = await open_bridge.run_plan(read_plan(plan), caller="bob")
         assert not await ended_or_waiting(other)
@@ -308,7 +308,7 @@ async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
     configuration = parse_configuration({"store": "ideas.sqlite"}, project=tmp_path)
     async with Bridge(configuration, toolbox=Toolbox(hold)) as open_bridge:
         working = [await open_bridge.run_plan(read_plan(plan)) for _ in range(3)]
-        with pytest.raises(LimitExceededError, match="at most 30 MB are kept for one caller"):
+        with pytest.raises(LimitExceededError, match="the limit for one caller is 30 MB"):
             await open_bridge.run_plan(read_plan(plan))
 
         ending.set()

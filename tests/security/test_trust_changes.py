@@ -115,11 +115,11 @@ def test_a_change_that_only_a_secret_shows_is_shown(
     assert lines[0] == "changed server git"
     assert lines.count("- env TOKEN=ghp_•••") == lines.count("+ env TOKEN=ghp_•••") == 1
     assert lines.count('+ KEY = "sk-ant-•••"') == 1
-    assert "(••• hides a secret. Lines that look alike differ in it.)" in lines
+    assert "(••• hides a secret. Lines that look the same differ in the secret.)" in lines
     write(clone, mcpServers=dict(reversed(CONTENT["mcpServers"].items())))
     (clone / "ours.py").write_text(TOOL, encoding="utf-8")
     assert difference(capsys) == [
-        "changed only the order or the spaces of the file, or what is ignored in it"
+        "changed only the order or spacing of the file, or ignored parts of it"
     ]
 
 
@@ -228,7 +228,7 @@ def test_a_huge_change_and_a_broken_comparison_are_bounded(
     (clone / "ours.py").write_text(TOOL + "x = 1\n" * 1000, encoding="utf-8")
     lines = difference(capsys)
     assert len(lines) < 210
-    assert lines[-1].endswith("more lines; look at the file")
+    assert lines[-1].endswith("more lines; see the file")
     (kept,) = (platformdirs.user_config_path("ideabridge") / "trusted").iterdir()
     kept.write_text("[]", encoding="utf-8")
     assert difference(capsys) == []

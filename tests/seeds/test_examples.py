@@ -256,7 +256,7 @@ async def test_a_task_or_a_context_is_needed(ideabridge: Command, project: Path)
         ((), "expected a TASK, or --context FILE"),
         (("--context", "none.json"), 'expected a list of messages, or {"context": [...]}'),
         (("--context", "context.json"), "--context: not read: schema, solution"),
-        (("--context", "-", "--mind", "turns"), "standard input gives the solutions"),
+        (("--context", "-", "--mind", "turns"), "standard input is used for the solutions"),
     ):
         done = ideabridge("solve", *words)
         assert done.returncode == 2

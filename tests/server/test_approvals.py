@@ -55,7 +55,8 @@ async def test_an_assistant_grants_nothing(client: Client, tmp_path: Path) -> No
     decision = {"approval": approval, "decision": "approve", "grant": {"for": "run"}}
     said = await refused(client, "decide_approval", run=told["run"], decisions=[decision])
     assert (
-        "decisions[0]: only a person grants a tool for the rest of a run, not the assistant" in said
+        "decisions[0]: only a person can allow a tool for the rest of a run, not the assistant"
+        in said
     )
     assert f"ideabridge approvals decide approve {approval} --for-run" in said
     assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"

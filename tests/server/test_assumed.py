@@ -30,7 +30,7 @@ ASSUMED: JSONObject = {
     "instead": [{"value": 7, "from": "always 7"}],
     "why": "its explanations differ",
 }
-NOTE: JSONObject = {"at": "†input.n", "what": "zero, 0, which no run had"}
+NOTE: JSONObject = {"at": "†input.n", "what": "zero, 0, which no earlier run had"}
 LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its explanations differ"
 
 
@@ -210,7 +210,7 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
         }
         assert wrapped.meta is not None
         assert [one["what"] for one in wrapped.meta["ideabridge/notes"]] == [
-            "a negative number, -1, which no run had"
+            "a negative number, -1, which no earlier run had"
         ]
         # What an idea inside assumed is added to the answer around it, and shown with the run.
         room = await client.call_tool("twice", {"n": 2, "m": 7})

@@ -158,7 +158,7 @@ async def test_blocks_over_the_bounds_are_said_and_reached_by_reference(tmp_path
 
     assert wire(many) == small[:20]
     assert structured(many)["state"]["all"][20]["data"].startswith(
-        "not shown, 53 bytes: check_run with its path"
+        "not shown, 53 bytes: check_run with only this path"
     )
     assert wire(heavy) == large[:1]
     assert "check_run" in structured(heavy)["state"]["all"][2]["data"]

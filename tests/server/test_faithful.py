@@ -116,7 +116,7 @@ async def test_a_long_error_of_the_protocol_is_whole_and_says_what_is_left_out(
         with pytest.raises(MCPError) as caught:
             await client.call_tool("refuses", {"times": 20_000})
 
-    left_out = " (its data of 80,015 bytes is left out; at most 65,536 are passed on)"
+    left_out = " (its data of 80,015 bytes is left out; the limit is 65,536)"
     assert (caught.value.message, caught.value.data) == (f"the shop is closed{left_out}", None)
 
 
@@ -206,7 +206,7 @@ async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_
                     assert len(text(late)) > 440_000
                 else:
                     assert late.is_error
-                    assert "at most 1,000,000 fit over HTTP after a notification or 15 s" in text(
+                    assert "the limit over HTTP after a notification or 15 s is 1,000,000" in text(
                         late
                     )
 
@@ -227,5 +227,5 @@ async def test_a_log_message_over_the_bound_says_its_size(tmp_path: Path) -> Non
 
     assert logged == [
         "x" * 200_000,
-        "(a log message of 300,026 bytes is left out; at most 262,144 are passed on)",
+        "(a log message of 300,026 bytes is left out; the limit is 262,144)",
     ]

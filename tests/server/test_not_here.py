@@ -95,7 +95,7 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
         assert f"cannot be called here: it {NO_SHOP}" in text(
             await client.call_tool("search_tools", {"words": "order"})
         )
-        own = "needs the tool 'add', which no file of tools has here"
+        own = "needs the tool 'add', which no tool file here defines"
         assert await refused(client, "adding", a=2) == f"adding cannot be called here: it {own}."
         ideas: list[Any] = (await call(client, "search_ideas", words="order"))["ideas"]
         assert any(one.get("cannot_be_called", {}).get("order") == NO_SHOP for one in ideas)
@@ -171,7 +171,7 @@ async def test_the_file_that_is_not_trusted_is_the_reason(tmp_path: Path) -> Non
 
     async with over_stdio(path, "auto", start) as client:
         told = await refused(client, "order", x="b")
-        assert "needs the server 'shop', which is only in the project's ideabridge.json" in told
+        assert "needs the server 'shop', which only the project's ideabridge.json lists" in told
         assert f"`ideabridge trust {project}`" in told
 
 

@@ -181,7 +181,7 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(
     assert "notes" not in told
     first, second, third = forms
     assert "not accepted" not in first
-    assert "not accepted: the value cannot stand for the call's result" in second
+    assert "not accepted: the value cannot be used as the call's result" in second
     assert "not accepted: value: expected the result of the call" in third
 
 
@@ -235,7 +235,7 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
         error = await refused(client, "pay", to="Bob", do="die")
         assert (
             error
-            == f"outcome unknown: {died}. pay may have taken effect: look before you call it again"
+            == f"outcome unknown: {died}. pay may have taken effect: check before you call it again"
         )
         # What only reads has done no harm.
         error = await refused(client, "look", to="Cid", do="die")

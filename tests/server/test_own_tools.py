@@ -388,7 +388,7 @@ async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not
         approve = {"approval": told["approvals"][0]["approval"], "decision": "approve"}
         told = await call(client, "decide_approval", run=told["run"], decisions=[approve])
         assert told["status"] == "done"
-        taken = "the name 'noted' is published by another owner; choose another name"
+        taken = "another owner has published the name 'noted'; choose another name"
         assert told["saved"] == {"name": "noted", "error": taken}
         assert (await call(client, "check_run", run=told["run"]))["saved"] == told["saved"]
 

@@ -151,7 +151,7 @@ async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(
         assert "published_as" not in found
         # It is theirs to publish, under another name: names are one space, and whose they
         # are is not told.
-        assert "published by another owner" in await refused(
+        assert "another owner has published" in await refused(
             client, "publish_idea", idea=own, name=SECRET
         )
         # The idea is known to them, the run is not.
@@ -171,7 +171,7 @@ async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path
         assert "last version" not in await _error(client.read_resource("idea://given_up"))
         taken = (await call(client, "run_plan", **other))["run"]
         told = await refused(client, "publish_idea", idea=taken, name="given_up", answer="plan")
-        assert told == "the name 'given_up' is published by another owner; choose another name"
+        assert told == "another owner has published the name 'given_up'; choose another name"
 
     async with client_of(urls, OWNER) as client:
         told = await call(client, "publish_idea", idea=given, name="given_up", answer="plan")

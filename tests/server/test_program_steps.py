@@ -70,7 +70,7 @@ async def test_the_text_of_an_answer_has_what_was_printed(tmp_path: Path, mode: 
         assert "printed:\n  before\nerrors:\n- line 2: IndexError" in failed
         long = text(await client.call_tool("run_plan", {"program": "print('x' * 50_000)"}))
         assert f"{'x' * 16_000}..." in long
-        assert "(50,001 characters; an output can be read whole)" in long
+        assert "(50,001 characters; to read all of it, make it the output)" in long
 
 
 @pytest.mark.parametrize("mode", ERAS)

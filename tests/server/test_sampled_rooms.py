@@ -307,7 +307,7 @@ async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_tak
         told = await call(client, "submit_solution", run=f"{run}.0", turn=0, solution=by_hand)
         # The other is out, and is not put to anybody a second time.
         assert told["status"] == "needs_solution"
-        assert "no answer has come" in str(told["notes"])
+        assert "no answer has arrived" in str(told["notes"])
         late = await again(
             client, state, TWO, {"solution-0": spelling('"number":3'), "solution-1": SEVEN}
         )
@@ -337,7 +337,7 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
                 assert "the person may have refused" in one["note"]
 
             listed = text(await client.call_tool("check_run", {}))
-            assert "no answer has come" in listed
+            assert "no answer has arrived" in listed
             # Who looks how it stands does not make the person be asked again.
             told = await call(client, "check_run", run=latest[0]["run"])
             assert told["status"] == "needs_solution"

@@ -311,7 +311,7 @@ async def test_a_client_that_comes_back_without_an_answer_is_told(url: str) -> N
         assert isinstance(result, types.CallToolResult)
         told = structured(result)
         assert told["status"] == "needs_solution"
-        assert "without an answer of its model" in str(told["notes"])
+        assert "without an answer from its model" in str(told["notes"])
         done = await call(client, "submit_solution", run=told["run"], turn=0, solution=SUM)
         assert done["output"] == 3
 
@@ -446,11 +446,11 @@ async def test_an_answer_that_is_too_large_is_refused_as_that(url: str, era: str
     for answer, told in (
         (
             answer_of({"output": long}),
-            "the answer has 9,000,014 characters; at most 8,388,608 are taken",
+            "the answer has 9,000,014 characters; the limit is 8,388,608",
         ),
         (
             called(("solution", {"output": long})),
-            "the answer has 9,000,013 bytes; at most 8,388,608 are taken",
+            "the answer has 9,000,013 bytes; the limit is 8,388,608",
         ),
     ):
         model = Model(answer, SUM)
@@ -468,7 +468,7 @@ async def test_an_answer_that_was_cut_is_told_so(url: str, era: str) -> None:
     model = Model(cut, SUM)
     async with over_http(url, era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 3
-    assert "cut off at its limit of tokens" in said(model.asked[1])
+    assert "cut off at its token limit" in said(model.asked[1])
 
 
 async def test_lenient_reading_holds_for_what_a_model_writes(url: str, era: str) -> None:
@@ -592,13 +592,13 @@ async def test_another_client_of_the_caller_is_told_who_answers(url: str, era: s
     async with over_http(url, era, **model.keys) as client:
         told = await call(client, "solve", **ADD, wait_s=0)
         assert told["status"] == "needs_solution"
-        assert "nobody is asked without waiting" in str(told["notes"])
+        assert "without waiting (wait_s), nobody can be asked" in str(told["notes"])
         run = told["run"]
 
     async with over_http(url, era) as client:
         told = await call(client, "check_run", run=run)
         assert told["mind"]["name"] == "sampling"
-        assert "this client declares no sampling" in str(told["notes"])
+        assert "this client does not declare sampling" in str(told["notes"])
 
     async with over_http(url, era, **model.keys) as client:
         assert (await call(client, "check_run", run=run))["output"] == 3
@@ -639,7 +639,7 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_turn_open(url: st
         async with over_http(url, "legacy", **model.keys) as client:
             told = await call(client, "solve", **ADD, wait_s=0.2)
             assert told["status"] == "needs_solution"
-            assert "did not come within 0.2 s" in str(told["notes"])
+            assert "did not arrive within 0.2 s" in str(told["notes"])
 
 
 async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> None:

@@ -302,8 +302,8 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
         (session,) = bridge.direct_sessions.latest("local")
         faults = read_function(bridge.store, session.run, "local").faults
         assert [one.split(":")[0] for one in faults] == [
-            "calls.1 was not kept whole",
-            "calls.2 was not kept whole",
+            "calls.1 is not stored completely",
+            "calls.2 is not stored completely",
         ]
         with pytest.raises(PublicationError, match="call 2 cannot be published"):
             await bridge.direct_sessions.part(session.run, [2, 2], "local")
@@ -318,13 +318,13 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
         await client.call_tool("status", {"x": "oak", "_each": [1, 2], "_tool": "log"})
         await refused(client, "fail", message="bad luck", _each=[1, 2])
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[0, 1])
-        assert "call 1 cannot be published: it ran, but no run can make it again" in error
+        assert "call 1 cannot be published: it ran, but a run cannot make it again" in error
         assert "verbose" in error
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
         assert (
-            "call 2 cannot be published: it has arguments whose names mean something else in a plan"
-            in error
-        )
+            "call 2 cannot be published: it has arguments whose names have another meaning in a "
+            "plan"
+        ) in error
 
     async with Bridge(load_configuration(configuration)) as bridge:
         await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)

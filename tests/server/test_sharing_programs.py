@@ -114,7 +114,7 @@ async def test_a_person_refuses_in_a_form(configuration: Path, era: str) -> None
     shown, keys = person("accept", decision="deny", reason="it is not ready")
     async with over_stdio(configuration, era, **keys) as client:
         said = await refused(client, "publish_idea", **await version_1(client))
-        assert "the person does not share it: it is not ready; nothing was published" in said
+        assert "the person refused to share it: it is not ready; nothing was published" in said
     assert len(shown) == 1
     assert versions(configuration.parent) == [1]
 
@@ -128,7 +128,7 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(
         waiting = structured(told)["needs_person"]
         [approval] = waiting["approvals"]
         assert (
-            "only the person decides, at a terminal: ideabridge approvals decide"
+            "only the person can decide, at a terminal: ideabridge approvals decide"
             in waiting["decides"]
         )
         assert approval in text(told)
@@ -153,7 +153,9 @@ async def test_a_person_refuses_at_a_terminal(configuration: Path, era: str) -> 
         arguments = await version_1(client)
         [approval] = (await call(client, "publish_idea", **arguments))["needs_person"]["approvals"]
         await at_terminal(configuration, "deny", approval)
-        assert "the person does not share it" in await refused(client, "publish_idea", **arguments)
+        assert "the person refused to share it" in await refused(
+            client, "publish_idea", **arguments
+        )
     assert versions(configuration.parent) == [1]
 
 
@@ -165,7 +167,7 @@ async def test_what_an_assistant_decides_shares_nothing(configuration: Path, era
         decisions = [{"approval": approval, "decision": "approve"}]
         await client.call_tool("decide_approval", {"run": waiting["run"], "decisions": decisions})
         said = await refused(client, "publish_idea", **arguments)
-        assert "only a person gives others a tool that an assistant wrote" in said
+        assert "only a person can share a tool that an assistant wrote" in said
         assert "needs_person" in await call(client, "publish_idea", **arguments)
     assert versions(configuration.parent) == [1]
 

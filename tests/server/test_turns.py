@@ -57,7 +57,7 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
 
     # With what the host has just sent, which is not repeated.
     assert "Add the numbers" not in text(result)
-    assert "What your call has given is left out" in text(result)
+    assert "What you passed in your call is left out" in text(result)
     run = told["run"]
     assert "Add the numbers" in str(
         (await call(client, "check_run", run=run))["requests"][0]["context"]
@@ -78,7 +78,7 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     # Nor is what the host has read already: the task and its input.
     assert "Add the numbers" not in str(told["requests"][0]["context"])
     assert (
-        "2 messages of the context are those of the turn before"
+        "2 messages of the context are the same as in the previous turn"
         in told["requests"][0]["instructions"]
     )
     again = await call(client, "check_run", run=run)
@@ -140,7 +140,7 @@ async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(
     shown = str(told["requests"][0]["context"])
     assert "secondsecond" in shown
     assert '"c": "xxx"' in shown
-    assert "what is new since the turn before" in shown
+    assert "what is new since the previous turn" in shown
     assert "firstfirst" not in shown, "the host has it from the turn before"
     assert len(shown) < 1500
     again = await call(client, "check_run", run=run)

@@ -100,7 +100,7 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
     told = await call(client, "run_plan", calls=[one, two])
     assert told["state"] == {"one": {"total": 3}, "two": {"sum": 6}}
     assert await refused(client, "run_plan", calls=[{**one, "_module": f"idea:{name}@9"}]) == (
-        f"calls[0]: 'idea:{name}@9': there is no such version; 'idea:{name}' stands for {name}@2"
+        f"calls[0]: 'idea:{name}@9': there is no such version; 'idea:{name}' refers to {name}@2"
     )
     # As a resource, as guidance, and to be published again.
     read = [

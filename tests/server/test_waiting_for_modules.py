@@ -302,7 +302,7 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
         tools = await all_tools(client)
         assert tools["search"].description == "Search as [secret:API_TOKEN]."
         assert secret not in str(tools)
-        assert "holds a secret" in str(front.catalogue.bridge.modules["mail"].status().notes)
+        assert "contains a secret" in str(front.catalogue.bridge.modules["mail"].status().notes)
 
     stored = [await file.read_bytes() async for file in anyio.Path(tmp_path).glob("ideas.sqlite*")]
     assert b"Search as [secret" in b"".join(stored)
@@ -563,7 +563,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         told = await call(client, "decide_approval", **approve, wait_s=0)
         told = await call(client, "check_run", run=told["run"], wait_s=1)
         assert told["status"] == "done"
-        waits = "it is being published. Servers that are not up: mail (connecting)."
+        waits = "it is being published. Unavailable servers: mail (connecting)."
         assert saved_in(told) == {"name": "noted", "pending": waits}
         assert "noted" not in await all_tools(client)
 
@@ -571,7 +571,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
     async with over_stdio(configuration, "legacy") as client:
         told = await call(client, "check_run", run=told["run"])
         assert told["saved"].keys() == {"name", "pending"}
-        assert "Servers that are not up: mail (" in told["saved"]["pending"]
+        assert "Unavailable servers: mail (" in told["saved"]["pending"]
 
     plain(tmp_path, "mail", READS)
     heard = Heard()

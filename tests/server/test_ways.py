@@ -73,7 +73,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
                     told = await publish(client, "solve", name)
                     assert told["answer"] == "solve"
                     definition = (await all_tools(client))[name]
-                    assert "A model solves it anew" in (definition.description or "")
+                    assert "A model solves the task again" in (definition.description or "")
                     assert definition.annotations is not None
                     assert definition.annotations.read_only_hint is True
                     result = await client.call_tool(name, {"a": 41})

@@ -88,12 +88,12 @@ async def test_what_they_give(name: str, arguments: JSONObject, result: JSON) ->
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("pick", {"data": 1, "path": "a["}, 'path: "a\\[" is no JMESPath expression'),
+        ("pick", {"data": 1, "path": "a["}, 'path: "a\\[" is not a JMESPath expression'),
         ("pick", {"data": 1, "path": "length(@)"}, "length"),
         ("pick", {"data": 1, "path": "nope(@)"}, "nope"),
         ("pick", {"data": 1, "path": "a" * 3000}, "found 3,000 characters"),
         ("filter", {"items": [1], "where": "&&"}, "where: "),
-        ("count", {"items": "text", "by": "a"}, "a text has no items"),
+        ("count", {"items": "text", "by": "a"}, "text has no items"),
         (
             "template",
             {"text": "{usr.name}", "values": {"user": {}}},
@@ -107,7 +107,7 @@ async def test_what_they_give(name: str, arguments: JSONObject, result: JSON) ->
         ("template", {"text": "a } b", "values": {}}, "single '}' at character 2"),
         ("template", {"text": "a {b", "values": {}}, "single '{' at character 2"),
         ("template", {"text": "{}", "values": {}}, "empty placeholder"),
-        ("template", {"text": "{a[}", "values": {}}, "is no JMESPath expression"),
+        ("template", {"text": "{a[}", "values": {}}, "is not a JMESPath expression"),
     ],
 )
 async def test_what_they_refuse(name: str, arguments: JSONObject, message: str) -> None:
@@ -127,7 +127,7 @@ async def test_what_they_refuse(name: str, arguments: JSONObject, message: str) 
 )
 async def test_queries_cannot_ask_for_too_much(path: str) -> None:
     start = time.process_time()
-    with pytest.raises(ActivityError, match=r"asks for more|nests too deep"):
+    with pytest.raises(ActivityError, match=r"takes more than the limit|nests too deep"):
         await call("pick", {"data": [1], "path": path})
     assert time.process_time() - start < 3
 

@@ -332,7 +332,7 @@ async def _stream() -> AsyncIterator[int]:
         (_callback, "parameter 'part' cannot be described by a JSON Schema"),
         (_odd_result, "the return annotation cannot be described by a JSON Schema"),
         (_stream, "a generator cannot be a tool"),
-        (Point, "a tool is made of a function"),
+        (Point, "expected a function"),
         (lambda: 1, "it has no name"),
     ],
 )

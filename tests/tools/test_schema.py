@@ -90,7 +90,7 @@ def test_a_valid_call_passes() -> None:
         (
             {"not": {"type": "string"}},
             "a",
-            'W: found "a", expected what does not match {"type": "string"}',
+            'W: found "a", expected a value that does not match {"type": "string"}',
         ),
         ({"properties": {"a": False}}, {"a": 1}, "W: a: found 1, expected nothing here"),
         (
@@ -101,7 +101,7 @@ def test_a_valid_call_passes() -> None:
         (
             {"contains": {"type": "null"}},
             [1],
-            "W: found [1], expected enough items, each of them null",
+            "W: found [1], expected the right number of items that are each null",
         ),
         (
             {"oneOf": [{"minimum": 1}, {"type": "integer"}]},

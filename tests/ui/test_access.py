@@ -148,7 +148,7 @@ def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> 
         which=f"{run_id}:a9-nothing",
         decision="approve",
     )
-    assert "waits for no decision" in answer.text
+    assert "does not wait for a decision" in answer.text
     assert str(answer.url).endswith("/ui/approvals")
     answer = send(
         http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve"
@@ -193,7 +193,7 @@ def test_a_call_that_waits_no_longer_stops_the_others(http: httpx.Client) -> Non
     assert "&#34;kept&#34;: 1" in answer.text
     assert other in http.get("/ui/approvals").text
     none = http.post("/ui/approvals", data={"secret": secret(http), "decision": "approve"})
-    assert "choose at least one call first" in none.text
+    assert "select at least one call first" in none.text
 
 
 def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
@@ -313,11 +313,11 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
             assert "Fork the run" not in page
             assert "Publish as a tool" not in page
             answer = send(http, f"/ui/runs/{waits}/fork", at="1", solution=other)
-            assert f"run {waits} belongs to ann, who alone forks it" in answer.text
+            assert f"run {waits} belongs to ann; only the owner can fork it" in answer.text
             answer = send(http, "/ui/ideas/publish", ref=waits, name="taken")
-            assert f"run {waits} belongs to ann, who alone publishes it" in answer.text
+            assert f"run {waits} belongs to ann; only the owner can publish it" in answer.text
             answer = http.get("/ui/ideas/publish", params={"ref": waits})
-            assert f"run {waits} belongs to ann, who alone publishes it" in answer.text
+            assert f"run {waits} belongs to ann; only the owner can publish it" in answer.text
         assert "Fork the run" in ann.get(f"/ui/runs/{waits}").text
 
         # The person whose run it is reads who has cancelled it.

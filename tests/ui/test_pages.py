@@ -223,7 +223,7 @@ def test_a_run_whose_process_has_gone_can_be_resumed(
     expect(page.locator("#timeline .status").last).to_have_text("interrupted")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("alert")).to_contain_text(
-        "its tool 'list_orders' belongs to another project"
+        "its tool 'list_orders' belongs to a different project"
     )
 
 

@@ -71,7 +71,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
     for decision in ("approve", "grant", "edit"):
         for stolen in ("", "é", "0" * 64, seal(http, other)):
             answer = decide(http, key, decision, seal=stolen, value=json.dumps(refund()))
-            assert "was not shown whole" in answer, (decision, stolen)
+            assert "was not shown in full" in answer, (decision, stolen)
 
     several = {
         "secret": secret_of(http),
@@ -138,7 +138,7 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     in_room = f"{request['run']}:{key.rpartition('/')[2]}"
     for name in (in_room, f"{run_id}:none"):
         for decision in ("approve", "grant", "edit", "value", "deny"):
-            assert "waits for no decision" in decide(
+            assert "does not wait for a decision" in decide(
                 http, name, decision, value=json.dumps(refund())
             ), (name, decision)
         several = {"secret": secret_of(http), "which": [name], "decision": "approve"}
@@ -168,7 +168,7 @@ def test_the_list_of_decisions_reads_no_calls(http: httpx.Client, tmp_path: Path
 def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path) -> None:
     key = key_of(http, ask(http, refund()))
     with client(site) as other:
-        assert "was not shown whole" in decide(other, key, "approve", seal=seal(http, key))
+        assert "was not shown in full" in decide(other, key, "approve", seal=seal(http, key))
         assert "1 call approved" in decide(other, key, "approve", seal=seal(other, key))
 
 
@@ -446,7 +446,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     assert "Approve, and always allow" in card
     key = key_of(http, first)
     # As with every approval, the call was shown whole.
-    assert "was not shown whole" in decide(http, key, "always", seal="0" * 64)
+    assert "was not shown in full" in decide(http, key, "always", seal="0" * 64)
     answer = decide(http, key, "always", seal=seal(http, key))
     assert "1 call approved, and the tool allowed always." in answer
     page = http.get("/ui/approvals").text
@@ -463,6 +463,6 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     assert "the standing rule" in http.get(f"/ui/runs/{second}").text
     assert "there is no standing rule" in send(http, "/ui/approvals/rules", rule="none").text
     withdrawn = send(http, "/ui/approvals/rules", "/ui/approvals", rule=rule[1]).text
-    assert "refund asks again from now on." in withdrawn
+    assert "From now on, refund asks again." in withdrawn
     assert "<h2>Always allowed</h2>" not in withdrawn
     assert key_of(http, ask(http, refund(3)))

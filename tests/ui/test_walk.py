@@ -231,7 +231,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").uncheck()
         field(1).fill(json.dumps({"_tool": "refund", "order": 1, "amount": 1.5}))
         form.get_by_role("button", name="Approve").click()
-        expect(form.get_by_role("alert")).to_have_text(re.compile("changed, but not chosen"))
+        expect(form.get_by_role("alert")).to_have_text(re.compile("changed but not selected"))
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").check()
         form.get_by_role("button", name="Approve").click()
         expect(inbox.get_by_text("2 calls edited, 1 call approved.")).to_be_visible()

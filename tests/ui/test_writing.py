@@ -50,7 +50,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     saved = write(http, IDEA, action="save", seen=seen[1])
     assert saved.url.path == "/ui/ideas/page_double", saved.text
     assert "page_double is a tool now" in saved.text
-    assert "exactly this already" in write(http, IDEA, action="save", seen=seen[1]).text
+    assert "already exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
 
 
 def test_an_idea_that_no_run_made_is_published_by_what_it_holds(

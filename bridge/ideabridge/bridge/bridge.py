@@ -744,7 +744,7 @@ class Bridge:
         published name gets a new version.
 
         If a run ended early (failed, stalled, at a limit, cancelled), the plan is what the run did
-        until then; if it did nothing, the tool solves its question anew. An idea without a run in
+        until then; if it did nothing, the tool solves its question again. An idea without a run in
         this store, because it was imported or written by hand, is published by its content, as
         `save_idea` does.
 
@@ -899,12 +899,12 @@ class Bridge:
             arguments: the input of the idea.
             output: the type to return, which is a pydantic model or any type that pydantic
                 supports, or None for JSON.
-            mind: who answers if the idea is solved anew, see `choose`.
+            mind: who answers if the idea is solved again, see `choose`.
             caller: who calls; the run belongs to them.
             version: the version if the name does not contain it, or None for the current one.
 
         Raises:
-            RunFailedError: the run has no output, or it waits for somebody, who may still decide;
+            RunFailedError: the run has no output, or it waits for someone, who may still decide;
                 see `Run.result`.
             OutputTypeError: the output does not fit the type.
             ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
@@ -927,13 +927,13 @@ class Bridge:
         samples: bool = False,
     ) -> Replay:
         """Begin to answer a call of a published idea: with the recorded output, or by starting a
-        run that carries out its plan or solves it anew. An idea published with `auto` runs its plan
-        if it has one, and is solved anew otherwise.
+        run that carries out its plan or solves it again. An idea published with `auto` runs its
+        plan if it has one, and is solved again otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            mind: who answers if the idea is solved anew, see `choose`.
+            mind: who answers if the idea is solved again, see `choose`.
             caller: who calls; the run belongs to them.
             version: the version if the name does not contain it, or None for the current one.
             samples: as in `run_plan`.
@@ -1115,7 +1115,7 @@ class Bridge:
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
         """Return how many runs of a caller this process currently drives. Runs that wait for
-        somebody do not count.
+        someone do not count.
         """
         return self._open_runs.at_work(caller)
 
@@ -1132,8 +1132,8 @@ class Bridge:
         planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
-        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after somebody
-        has accepted it.
+        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after someone has
+        accepted it.
 
             run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
@@ -1276,7 +1276,7 @@ class Bridge:
             limits: limits lower than the configured ones.
             mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
                 the caller (as `turns`).
-            planning: `eager`, or `lazy` if somebody must accept each Solution as a whole before any
+            planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
                 of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the
                 configured value.
@@ -1662,7 +1662,7 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is at work. With `keep`, never return; every run that a process leaves
+        none of these runs is active. With `keep`, never return; every run that a process leaves
         behind is then continued within seconds.
         """
         recovery = Recovery(

@@ -91,7 +91,7 @@ _TOP_HINTS: Final = {
     "servers": ". Did you mean 'mcpServers'?",
     "mcp_servers": ". Did you mean 'mcpServers'?",
     "mcp": ". Did you mean 'mcpServers'?",
-    "inputs": ". Nobody is asked for values here: use ${VAR} in 'env' or 'headers'.",
+    "inputs": ". ideabridge does not ask for values: use ${VAR} in 'env' or 'headers'.",
 }
 
 
@@ -115,26 +115,26 @@ class ApprovalRule(BaseModel):
 
     module: str | None = Field(
         default=None,
-        description='Servers: a name or a pattern with *, ? and [abc]; "": tools that are in no server.',
+        description='Servers: a name or a pattern with *, ? and [abc]; "": tools that belong to no server.',
     )
     tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
     read_only: bool | None = Field(
-        default=None, description="Whether the tool says it is read-only."
+        default=None, description="Whether the tool declares itself read-only."
     )
     destructive: bool | None = Field(
-        default=None, description="false: it is read-only, or says it destroys nothing."
+        default=None, description="false: it is read-only, or declares that it destroys nothing."
     )
     idempotent: bool | None = Field(
-        default=None, description="true: it is read-only, or says it may be repeated."
+        default=None, description="true: it is read-only, or declares that it may be repeated."
     )
     open_world: bool | None = Field(
-        default=None, description="false: it says it stays in a closed world."
+        default=None, description="false: it declares that it stays in a closed world."
     )
     then: Literal["allow", "ask", "deny"] = Field(description="What happens to such a call.")
     why: str | None = Field(
         default=None,
         max_length=500,
-        description="The reason that is shown if the call asks or is refused.",
+        description="The reason to show if the call asks or is refused.",
     )
 
 
@@ -145,10 +145,12 @@ class ApprovalRules(BaseModel):
 
     default: Literal["ask", "allow", "deny", "read_only"] = Field(
         default="read_only",
-        description="If no rule matches. read_only: read-only calls run, all others ask.",
+        description=(
+            "What happens if no rule matches. read_only: read-only calls run, all others ask."
+        ),
     )
     rules: tuple[ApprovalRule, ...] = Field(
-        default=(), max_length=1000, description="The first that matches decides."
+        default=(), max_length=1000, description="The first rule that matches decides."
     )
     by: Literal["person"] | None = Field(
         default=None,
@@ -169,32 +171,40 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     parallel_calls: int = Field(
-        default=16, ge=1, le=10_000, description="Calls of one run that run at once."
+        default=16, ge=1, le=10_000, description="How many calls of one run may run at once."
     )
-    calls: int = Field(default=10_000, ge=1, le=1_000_000, description="Calls of one run.")
+    calls: int = Field(
+        default=10_000, ge=1, le=1_000_000, description=("How many calls one run may make.")
+    )
     requests: int = Field(
-        default=50, ge=1, le=100_000, description="Requests to a mind in one run."
+        default=50, ge=1, le=100_000, description="How many Requests one run may make."
     )
     tokens: int | None = Field(
-        default=None, ge=1, description="Tokens the minds of one run may use; null: any number."
+        default=None,
+        ge=1,
+        description=("How many tokens the minds of one run may use; null: any number."),
     )
     cost: float | None = Field(
-        default=None, gt=0, description="US dollars the minds of one run may spend; null: any."
+        default=None,
+        gt=0,
+        description=("How many US dollars the minds of one run may spend; null: any amount."),
     )
     wall_seconds: float = Field(
-        default=3600, gt=0, le=30 * 86_400, description="Seconds one run may take."
+        default=3600, gt=0, le=30 * 86_400, description="How many seconds one run may take."
     )
     result_bytes: int = Field(
         default=8 * 1024 * 1024,
         ge=1024,
         le=512 * 1024 * 1024,
-        description="Bytes of JSON one result may have.",
+        description="How many bytes of JSON one result may have.",
     )
     run_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,
         le=64 * 1024 * 1024 * 1024,
-        description="Bytes of JSON the results of one run may have together, with those of its rooms.",
+        description=(
+            "How many bytes of JSON all results of one run may have, including those of its rooms."
+        ),
     )
 
 
@@ -205,22 +215,22 @@ class UsersSettings(BaseModel):
 
     share: Literal["members", "admins"] = Field(
         default="members",
-        description="Who may publish ideas to others: every user, or admins alone.",
+        description="Who may publish ideas to others: every user, or only admins.",
     )
     requests_per_minute: int = Field(
         default=6000,
         ge=1,
         le=1_000_000,
-        description="Requests over HTTP that one user may make in a minute.",
+        description="How many requests over HTTP one user may make per minute.",
     )
     runs: int = Field(
-        default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once."
+        default=64, ge=1, le=100_000, description="How many runs of one user may run at once."
     )
     background: tuple[str, ...] = Field(
         default=(),
         description=(
-            "Users whose runs wait for a worker until no run of anybody else waits: "
-            "for jobs, such as tests."
+            "Users whose runs wait for a worker until no other user's run waits, for jobs such as "
+            "tests."
         ),
     )
 
@@ -259,14 +269,14 @@ class RetentionSettings(BaseModel):
         default=180,
         ge=7,
         le=36_500,
-        description="Days a run is kept after it ended; null: for ever.",
+        description="How many days to keep a run after it ends; null: forever.",
     )
     runs: int | None = Field(
         default=100_000,
         ge=100,
         le=1_000_000_000,
-        description="Runs that are kept, rooms included. The oldest are deleted first, but none that "
-        "ended within 7 days; null: any number.",
+        description="How many runs to keep, including rooms. The oldest are deleted first, except "
+        "those that ended within the last 7 days; null: any number.",
     )
 
 
@@ -275,13 +285,15 @@ class AuthSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    issuer: str = Field(min_length=1, description="The provider's address: `iss` of its tokens.")
+    issuer: str = Field(
+        min_length=1, description=("The provider's address, which is `iss` in its tokens.")
+    )
     audience: str = Field(
         min_length=1,
         description="What `aud` of a token must contain: the name of this server at the provider.",
     )
     jwks_url: str | None = Field(
-        default=None, description="Address of its keys; null: from its metadata (.well-known)."
+        default=None, description="The address of its keys; null: from its metadata (.well-known)."
     )
     algorithms: tuple[
         Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
@@ -307,7 +319,9 @@ class AuthSettings(BaseModel):
     )
     resource: str | None = Field(
         default=None,
-        description="Address at which clients reach this server; null: `audience`, if it is an address.",
+        description=(
+            "The address at which clients reach this server; null: `audience`, if it is an address."
+        ),
     )
 
     @field_validator("issuer", "jwks_url", "resource")
@@ -379,7 +393,7 @@ class Configuration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
     schema_url: str | None = Field(
-        default=None, alias="$schema", description="Address of this schema, for editors."
+        default=None, alias="$schema", description="The address of this schema, for editors."
     )
     modules: dict[str, ModuleConfiguration] = Field(
         default_factory=dict[str, ModuleConfiguration],
@@ -397,21 +411,22 @@ class Configuration(BaseModel):
     )
     durability: Literal["normal", "full"] = Field(
         default="normal",
-        description="normal: safe against crashes of the process; full: against power loss too.",
+        description="normal: safe against crashes of the process; full: also against power loss.",
     )
     approval: Approval = Field(
         default="default",
-        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules. "
-        "Calls of tools that a program hands to its own Bridge do not ask, unless a rule or "
-        "the `default` of rules says so.",
+        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or an "
+        "object of rules. Calls of tools that a program passes to its own Bridge ask "
+        "only if a rule, or the `default` of the rules, says so.",
     )
     order: Order = Field(
         default="effects",
-        description="Which calls wait for those listed before them. effects: within one server, a call "
-        "that may change something waits for all calls before it, and a read for the changes "
-        "before it; all: every call for all before it; none: no call.",
+        description="Which calls wait for those listed before them. effects: within one server, a "
+        "call that may change something waits for all calls before it, and a read "
+        "waits for the changes before it; all: every call waits for all calls before "
+        "it; none: no call waits.",
     )
-    limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
+    limits: Limits = Field(default_factory=Limits, description="The limits of one run.")
     sampling: SamplingSettings = Field(
         default_factory=SamplingSettings,
         description="Preferences for the client's model, if it answers a run.",
@@ -426,36 +441,37 @@ class Configuration(BaseModel):
     )
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How much of the results of calls minds are shown whole. What the author of a "
-        "context wrote is always shown.",
+        description="How much of the results of calls minds see in full. They always see what the "
+        "author of a context wrote.",
     )
     programs: bool = Field(
         default=True,
-        description="false: programs are offered to no mind, and refused wherever they are given.",
+        description="false: programs are not offered to minds, and are refused everywhere.",
     )
     program_mind: Literal["caller", "model"] = Field(
         default="caller",
-        description="Who writes the program for a published run whose copied values are open. caller: "
-        "the mind that saw the run, which the answer asks. model: the configured model is "
-        "asked, and is sent the run's results.",
+        description="Who writes the program for a published run whose copied values are open. "
+        "caller: the mind that saw the run; the answer asks it. model: the configured "
+        "model, which is sent the run's results.",
     )
     own_tools: Literal["core", "all"] = Field(
         default="core",
-        description="Which tools of ideabridge itself clients see. core: those that most tasks need; all: "
-        "every tool with every parameter. What is not listed answers all the same.",
+        description="Which of ideabridge's own tools clients see. core: those that most tasks "
+        "need; all: every tool with every parameter. Tools that are not listed can "
+        "still be called.",
     )
     schemas: Literal["auto", "plain", "as_sent"] = Field(
         default="auto",
         description="In which form clients see the schemas of exposed tools. plain: without $ref, "
         "and without alternatives at the top, which many clients and model APIs "
-        "refuse; as_sent: as the server sends them; auto: plain in clients that are "
-        "known to need it, else as_sent.",
+        "refuse; as_sent: as the server sends them; auto: plain for clients that are "
+        "known to need it, otherwise as_sent.",
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description=(
-            "modules: every server's tools are tools of ideabridge as well; tools: "
-            "those of the tool files."
+            "modules: the tools of every server are also tools of ideabridge; tools: those of the "
+            "tool files."
         ),
     )
     sessions: bool = Field(
@@ -467,7 +483,10 @@ class Configuration(BaseModel):
         default=20,
         ge=0,
         le=10_000,
-        description="How many published ideas clients see as tools: the newest quarter, and the most used.",
+        description=(
+            "How many published ideas clients see as tools: one quarter are the newest, "
+            "the others the most used."
+        ),
     )
     users: UsersSettings = Field(
         default_factory=UsersSettings, description="What named users of one server may do."
@@ -499,7 +518,9 @@ class Configuration(BaseModel):
         return value
 
     source: Path | None = Field(
-        default=None, exclude=True, description="The file it was read from; the topmost one."
+        default=None,
+        exclude=True,
+        description=("The file that it was read from. If there are several, the topmost one."),
     )
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 
@@ -516,17 +537,19 @@ class Configuration(BaseModel):
     )
 
     layers: tuple[Layer, ...] = Field(
-        default=(), exclude=True, description="The files it came from, the lowest first."
+        default=(), exclude=True, description="The files that it was read from, the lowest first."
     )
     also: tuple[Approval, ...] = Field(
-        default=(), exclude=True, description="Approvals that hold besides `approval`."
+        default=(),
+        exclude=True,
+        description=("Approval settings that apply in addition to `approval`."),
     )
     embedded: Mapping[str, tuple[str, str]] = Field(
         default_factory=dict[str, tuple[str, str]],
         exclude=True,
         description=(
-            "The tools that a program hands to its Bridge: digest and code by "
-            "name (see `embedded_tools`)."
+            "The tools that a program passes to its Bridge: digest and code by name (see "
+            "`embedded_tools`)."
         ),
     )
     unexposed: frozenset[str] = Field(
@@ -544,7 +567,7 @@ class Configuration(BaseModel):
         default=(), exclude=True, description="Why files in `tools` could not be loaded."
     )
     notes: tuple[str, ...] = Field(
-        default=(), exclude=True, description="What was odd in the files, and how it was read."
+        default=(), exclude=True, description="What was unusual in the files, and how it was read."
     )
     unusable: Mapping[str, tuple[str, ...]] = Field(
         default_factory=dict[str, tuple[str, ...]],
@@ -718,7 +741,7 @@ class Configuration(BaseModel):
         """Return the absolute folder in which a program without `cwd` starts.
 
         A server of the user's own file starts in the project folder, as it does in other clients.
-        If its arguments or variables name a file beside the user's file, it starts there, so that
+        If its arguments or variables name a file next to the user's file, it starts there, so that
         a file of the same name in a cloned repository never takes the place of the user's.
         """
         folder = self.folder_of(module)
@@ -765,7 +788,7 @@ class Configuration(BaseModel):
         left = self.untrusted
         if left is not None and left.problems and not left.is_readable:
             return (
-                f"{left.told()}\nNobody knows whom the file would let in, so this server does not "
+                f"{left.told()}\nIt is unknown whom the file would let in, so this server does not "
                 "start over HTTP"
             )
 
@@ -779,9 +802,8 @@ class Configuration(BaseModel):
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
             # The server has used this store before. Another store would not know its users.
             return (
-                f"{left.told()}. It names a store, which may have users, and without "
-                "them this server would let everybody in. Trust the file again, or "
-                "name the store with --store"
+                f"{left.told()}. It names a store, which may have users. Without them, this server "
+                "would let everybody in. Trust the file again, or name the store with --store"
             )
 
         return None
@@ -1443,8 +1465,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
         also.append(_strict_on(replaced))
         narrowed.append(
-            f"approval: your rules do not allow calls of {', '.join(replaced)}, "
-            "which are not your servers"
+            f"approval: your rules do not allow calls of {', '.join(replaced)}, because these are "
+            "not your servers"
         )
 
     digests = {path: standing.found.digest_of(path) for path in project.tools}
@@ -1498,20 +1520,20 @@ def _inner_store(store: str, file: Path) -> str:
         raise ConfigurationError(
             [
                 (
-                    f"{file}: store: a project cannot name a server; its store is a file "
-                    f"inside its folder {folder}"
+                    f"{file}: store: a project cannot name a database server; its store must be a "
+                    f"file inside its folder {folder}"
                 )
             ]
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite also follows a link in place of one of its files beside the store.
+        # SQLite also follows a link in place of one of its files next to the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
                     (
                         f"{file}: store: {path} leads out of the folder {folder}; the store of a "
-                        "project is inside its folder"
+                        "project must be inside its folder"
                     )
                 ]
             )
@@ -1551,7 +1573,7 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
         pattern = name if name == "*" else glob.escape(name)
-        why = f"server {name!r} is the project's, not the one that your rules are about"
+        why = f"server {name!r} belongs to the project; it is not the one that your rules refer to"
         rules += [
             ApprovalRule(module=pattern, read_only=True, then="allow"),
             ApprovalRule(module=pattern, then="ask", why=why),

@@ -35,7 +35,7 @@ class UnwrittenRunError(IdeabridgeError):
 
 
 class RunFailedError(IdeabridgeError):
-    """A run has no result, or must wait for somebody before it has one.
+    """A run has no result, or must wait for someone before it has one.
 
     Attributes:
         run: the id of the run.
@@ -193,8 +193,8 @@ class NameInUseError(PublicationError):
     def __init__(self, ref: str, lines: list[str]) -> None:
         differences = "".join(f"\n{line}" for line in lines)
         super().__init__(
-            f"{ref} is published here, and the document would replace it. Look at the difference, "
-            f"and say that it may be replaced (--replace {ref}):{differences}"
+            f"{ref} is already published here, and the document would replace it. Review the "
+            f"differences; to replace it, add --replace {ref}:{differences}"
         )
         self.ref = ref
         self.lines = lines

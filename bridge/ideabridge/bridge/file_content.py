@@ -86,7 +86,7 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
 
     if count_values(plain, MAX_FILE_VALUES) > MAX_FILE_VALUES:
         raise LimitExceededError(
-            f"{what} holds more than {MAX_FILE_VALUES:,} values (numbers, texts, lists, ...)"
+            f"{what} contains more than {MAX_FILE_VALUES:,} values (numbers, texts, lists, ...)"
         )
     return read_file_content(raw, workspace)
 

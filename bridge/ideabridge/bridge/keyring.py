@@ -60,7 +60,7 @@ class Keyring:
 
     def _call(self, function: Callable[[Any], object]) -> object:
         if time.monotonic() < Keyring._silent_until:
-            raise KeyringError("it has not answered a moment ago; it may be locked")
+            raise KeyringError("it did not answer a moment ago; it may be locked")
 
         call = _Call(function)
         # The thread is a daemon, so a keyring that never answers does not keep the process alive.
@@ -70,8 +70,8 @@ class Keyring:
         if thread.is_alive():
             Keyring._silent_until = time.monotonic() + PAUSE
             raise KeyringError(
-                f"it has not answered within {SECONDS:g} seconds; it may be locked, and wait for "
-                "somebody to unlock it"
+                f"it did not answer within {SECONDS:g} seconds; it may be locked and waiting to be "
+                "unlocked"
             )
         if call.error is not None:
             raise call.error

@@ -210,7 +210,7 @@ path that looks random. form: it looks like a known kind of token. random: it lo
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a text is hidden: the evidence, and the name beside the text, or ""."""
+    """Why a text is hidden: the evidence, and the name next to the text, or ""."""
 
     evidence: Evidence
     name: str = ""
@@ -550,7 +550,7 @@ class _Mask:
             return text
 
         if self._is_moving and _VARIABLE.search(text):
-            # Somebody keeps the value elsewhere already.
+            # Someone keeps the value elsewhere already.
             return text
 
         shown: list[str] = []
@@ -798,7 +798,7 @@ class _Leaf:
 
     @property
     def is_secret(self) -> bool:
-        """Whether its key, a member around it, or the name beside it says that it is secret."""
+        """Whether its key, a member around it, or the name next to it says that it is secret."""
         if _COMMAND_NAME.search(self.key):
             return False
         if is_secret_name(self.key):

@@ -242,9 +242,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     plan = normalise(raw, what="the plan")
     size = len(encode(plan))
     if size > MAX_BYTES:
-        raise LimitExceededError(
-            f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
-        )
+        raise LimitExceededError(f"the plan has {size:,} bytes of JSON; the limit is {MAX_BYTES:,}")
 
     if isinstance(plan, list):
         plan = dict[str, JSON](calls=plan)
@@ -263,7 +261,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         extra = [key for key in ("calls", "output") if plan.get(key) is not None]
         if extra:
             raise PlanError(
-                f"the plan: a program makes its own calls and output; leave {extra[0]} out"
+                f"the plan: a program makes its own calls and output; leave out {extra[0]}"
             )
     elif "calls" not in plan:
         raise PlanError('the plan: "calls" is missing; expected an array of calls, or "program"')
@@ -387,7 +385,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     return list_or_empty(reached)
 
 
-NOT_GIVEN: Final = "it was not given: the recorded value was used"
+NOT_GIVEN: Final = "it was left out, so the recorded value was used"
 """Why a program assumes the value of an input member that the caller does not pass."""
 
 

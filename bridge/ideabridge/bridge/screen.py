@@ -91,7 +91,7 @@ class Screen:
             message = str(self._secrets.redact(event.message))
             return replace(event, message=message, schema=object_or_empty(schema))
         elif isinstance(event, events.RunEnded):
-            # Mask the secret instead of refusing it, because a run must end when somebody ends it.
+            # Mask the secret instead of refusing it, because a run must end when someone ends it.
             reason = self._secrets.redact(event.reason)
             if isinstance(reason, str):
                 return replace(event, reason=reason)
@@ -112,6 +112,6 @@ def _written(event: Event) -> JSONObject:
 
 def _message(place: str, name: str) -> str:
     return (
-        f"{place}: holds the secret {name} of the configuration. Nothing of it was stored; send "
-        "it again without the secret. Servers receive their secrets when they start"
+        f"{place}: contains the secret {name} of the configuration. Nothing was stored; send it "
+        "again without the secret. Servers receive their secrets when they start"
     )

@@ -115,10 +115,12 @@ IGNORED: Final = frozenset(
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
         "envFile": (
-            "files of variables are not read; name each variable in 'env', for "
+            "ideabridge does not read files of variables; name each variable in 'env', for "
             'example "TOKEN": "${TOKEN}"'
         ),
-        "headersHelper": "no program is asked for headers; write them into 'headers'",
+        "headersHelper": (
+            "ideabridge does not run programs to get headers; write them into 'headers'"
+        ),
     }
 )
 """Keys of other hosts that change the behaviour and are not supported, each with the reason why it
@@ -439,7 +441,7 @@ def _read_texts(entry: ServerEntry, key: str) -> None:
     if pairs is None:
         return
     if not isinstance(entry.members[key], dict):
-        entry.note(key, "a list is read as an object of values by name")
+        entry.note(key, "a list is read as an object of named values")
 
     texts: JSONObject = {}
     for name, value in pairs:
@@ -586,22 +588,23 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
     other = "url" if has_command else "command"
     if isinstance(kind, str) and is_known and (KINDS[kind] == "stdio") != has_command:
-        yield "type", f"{kind!r} goes with {other}, which is not given"
+        yield "type", f"{kind!r} requires {other}, which is missing"
 
     for key in ("headers", "auth") if has_command else ("args", "env", "cwd"):
         if entry.get(key):
-            yield key, f"only goes with {other!r}"
+            yield key, f"is allowed only with {other!r}"
 
 
 def name_problem(name: str) -> str | None:
     """Return what is wrong with a module's name, or None if the name is valid."""
     if not 1 <= len(name) <= 64:
-        return "a server's name has 1 to 64 characters"
+        return "a server's name must have 1 to 64 characters"
     if not name.isprintable():
-        return "a server's name has no control characters"
+        return "a server's name must not contain control characters"
     if name == "anonymous" or name.startswith("idea:"):
         return (
-            "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
+            "this name is reserved: 'anonymous' is a clean room and 'idea:...' is an idea; choose "
+            "another"
         )
 
     return None

@@ -350,5 +350,5 @@ def _problem(error: ErrorDetails) -> str:
         )
 
     if kind == "string_pattern_mismatch":
-        return "text here cannot hold a NUL character"
+        return "text here cannot contain a NUL character"
     return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])

@@ -5,7 +5,7 @@ If one of them changes, the rule no longer covers the tool, and its calls ask ag
 only calls of the person who gave it.
 
 The rules of the user of this machine are in `approvals.json` in the user's configuration folder,
-beside `trust.json`. No project file can add rules or read them. The rules of everybody else (users
+next to `trust.json`. No project file can add rules or read them. The rules of everybody else (users
 of a server) are settings of the store. Both are read again whenever they have changed, so that a
 rule that is withdrawn covers no further call. A file that cannot be used contains no rules.
 """
@@ -73,8 +73,8 @@ _Change: TypeAlias = "Callable[[Mapping[str, StandingRule]], Mapping[str, Standi
 
 _STATES: Final[dict[State, str]] = {
     "holds": "holds",
-    "outdated": "outdated: the tool, or how its server starts, has changed",
-    "elsewhere": "holds in its workspace",
+    "outdated": "outdated: the tool has changed, or how its server starts",
+    "elsewhere": "applies in its workspace",
 }
 
 
@@ -127,7 +127,7 @@ class StandingRule:
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds")
 
     def to_json(self) -> JSONObject:
-        """Return the rule as it is stored. The owner is stored beside it."""
+        """Return the rule as it is stored. The owner is stored next to it."""
         return {
             "workspace": self.workspace,
             "module": self.tool.module,
@@ -230,25 +230,25 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
     try:
         content = decode(data, what=what, max_bytes=MAX_BYTES)
     except IdeabridgeError as error:
-        raise StandingRuleError(f"{error}; no rule in it holds") from None
+        raise StandingRuleError(f"{error}; none of its rules apply") from None
 
     version = content.get("version") if isinstance(content, dict) else None
     stored = content.get("rules") if isinstance(content, dict) else None
     if version != _VERSION or not isinstance(stored, list):
         raise StandingRuleError(
-            f'{what}: expected {{"version": {_VERSION}, "rules": [...]}}; no rule in it holds'
+            f'{what}: expected {{"version": {_VERSION}, "rules": [...]}}; none of its rules apply'
         )
     if len(stored) > MAX_RULES:
         raise StandingRuleError(
-            f"{what}: has {len(stored):,} rules; expected at most {MAX_RULES:,}; no rule in it "
-            "holds"
+            f"{what}: has {len(stored):,} rules; expected at most {MAX_RULES:,}; none of its rules "
+            "apply"
         )
 
     rules: dict[str, StandingRule] = {}
     for number, entry in enumerate(stored):
         rule = _read_rule(entry, owner)
         if rule is None:
-            raise StandingRuleError(f"{what}: rules[{number}] is damaged; no rule in it holds")
+            raise StandingRuleError(f"{what}: rules[{number}] is damaged; none of its rules apply")
         rules[rule.id] = rule
 
     return rules
@@ -288,7 +288,7 @@ def _written(rules: Iterable[StandingRule]) -> bytes:
     data = encode({"version": _VERSION, "rules": stored})
     if len(data) > MAX_BYTES:
         raise StandingRuleError(
-            f"your standing rules would have {len(data):,} bytes; expected at most {MAX_BYTES:,}; "
+            f"your standing rules would have {len(data):,} bytes; the limit is {MAX_BYTES:,}; "
             "withdraw some with `ideabridge approvals rules --remove ID`"
         )
     return data
@@ -339,7 +339,7 @@ class _RuleFile:
             return self._last.rules
         except OSError as error:
             raise StandingRuleError(
-                f"{path}: cannot be read: {error.strerror or error}; no rule in it holds"
+                f"{path}: cannot be read: {error.strerror or error}; none of its rules apply"
             ) from None
 
         signature = (
@@ -385,20 +385,20 @@ class _RuleFile:
 
 
 def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
-    # A link could lead into a folder whose content somebody else chooses, such as a repository.
+    # A link could lead into a folder whose content someone else chooses, such as a repository.
     if not stat.S_ISREG(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
         raise StandingRuleError(
-            f"{path}: is {kind}; expected a file of your own; no rule in it holds"
+            f"{path}: is {kind}; expected a file of your own; none of its rules apply"
         )
 
     try:
         data = read_own(path, MAX_BYTES)
     except TrustError as error:
-        raise StandingRuleError(f"{error}; no rule in it holds") from None
+        raise StandingRuleError(f"{error}; none of its rules apply") from None
     except OSError as error:
         raise StandingRuleError(
-            f"{path}: cannot be read: {error.strerror or error}; no rule in it holds"
+            f"{path}: cannot be read: {error.strerror or error}; none of its rules apply"
         ) from None
 
     if not data.strip():
@@ -509,7 +509,7 @@ class StandingRules:
         """
         server = self._servers.get(tool.module)
         if server is None:
-            raise StandingRuleError(f"{tool.label} belongs to no server and no tool file here")
+            raise StandingRuleError(f"{tool.label} does not belong to any server or tool file here")
 
         caller = owner_of(caller)
         rule = StandingRule(caller, self.workspace, tool, server, by, time.time())
@@ -645,8 +645,8 @@ def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping
     others = {key: other for key, other in rules.items() if other.subject != rule.subject}
     if len(others) >= MAX_RULES:
         raise StandingRuleError(
-            f"you have {len(others):,} standing rules, as many as one person may have; withdraw "
-            "some with `ideabridge approvals rules --remove ID`"
+            f"you have {len(others):,} standing rules, which is the limit; withdraw some with "
+            "`ideabridge approvals rules --remove ID`"
         )
     return {**others, rule.id: rule}
 

@@ -132,7 +132,7 @@ def secret_name_problem(name: str) -> str | None:
         return None
     return (
         f"{visible(name[:100])!r} is not a name of a secret: expected at most 100 letters, digits, "
-        "'_', '-' and '.', and the first is a letter, a digit or '_'"
+        "'_', '-' and '.', beginning with a letter, a digit or '_'"
     )
 
 
@@ -183,7 +183,7 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
     if owner.file is not None and secret.servers.get(server) != digest:
         raise StoredSecretError(
             f"the secret {name} was stored for other servers, or for this one before its entry "
-            f"changed; to look at the entry and allow it: {owner.allow_command(name)}"
+            f"changed; to review the entry and allow it: {owner.allow_command(name)}"
         )
 
     if secret.value is not None:
@@ -193,8 +193,8 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
         value = Keyring().read(secret.keyring_name)
     except NoKeyringError as error:
         raise StoredSecretError(
-            f"the secret {name} is in the keyring, which is not available: {error}; where there is "
-            f"no keyring, run: {owner.set_command(name)}"
+            f"the secret {name} is in the keyring, which is not available: {error}; if there is no "
+            f"keyring, run: {owner.set_command(name)}"
         ) from error
     except KeyringError as error:
         raise StoredSecretError(
@@ -287,7 +287,7 @@ def _to_keyring(name: str, value: str) -> str | None:
         keyring.write(name, value)
         if keyring.read(name) == value:
             return None
-        refusal = "the keyring does not keep it"
+        refusal = "the keyring did not store it"
     except NoKeyringError as error:
         return str(error)
     except KeyringError as error:
@@ -313,9 +313,9 @@ def _value_problem(value: str) -> str | None:
     if not value:
         return "the value is empty"
     if "\0" in value:
-        return "the value contains a NUL character, which no command and no header can hold"
+        return "the value contains a NUL character, which commands and headers cannot contain"
     if len(value) > MAX_SECRET:
-        return f"the value has {len(value):,} characters; at most {MAX_SECRET:,} are stored"
+        return f"the value has {len(value):,} characters; the limit is {MAX_SECRET:,}"
     return None
 
 
@@ -362,8 +362,8 @@ def _read(path: Path) -> list[StoredSecret]:
         return [_from_json(entry) for entry in document["secrets"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoredSecretError(
-            f"{path}: is not what ideabridge wrote there; expected the list of stored secrets. "
-            "Move the file away, and store the secrets again"
+            f"{path}: was not written by ideabridge; expected the list of stored secrets. Move the "
+            "file away and store the secrets again"
         ) from None
 
 

@@ -140,7 +140,7 @@ class Bridge(_Blocking[AsyncBridge]):
 
     `approver` may also be a plain function, which runs in another thread. Without an approver, a
     method raises `RunFailedError` if its run asks for approval. The run stays in the store until
-    somebody decides.
+    someone decides.
     """
 
     dry_run = _blocking(AsyncBridge.dry_run)

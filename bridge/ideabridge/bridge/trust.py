@@ -227,8 +227,8 @@ def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 
 @contextmanager
 def staged(path: Path, data: bytes) -> Generator[Path]:
-    """Write a new file beside a path, which only the user can read, and return its path. The caller
-    moves it to the path; otherwise it is removed at the end.
+    """Write a new file next to a path, which only the user can read, and return its path. The
+    caller moves it to the path; otherwise it is removed at the end.
 
     Raises:
         OSError: it cannot be written.
@@ -278,11 +278,13 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
     if sys.platform == "win32":
         return None
     if about.st_mode & stat.S_IWOTH:
-        return f"every user of this machine may write it; run: chmod o-w {shlex.quote(str(path))}"
+        return (
+            f"every user of this machine can write to it; run: chmod o-w {shlex.quote(str(path))}"
+        )
     if about.st_uid not in (os.geteuid(), 0):
         return (
-            f"its owner is user {about.st_uid}, neither you ({os.geteuid()}) nor root; "
-            "copy it or change its owner"
+            f"its owner is user {about.st_uid}, not you ({os.geteuid()}) or root; copy it or "
+            "change its owner"
         )
 
     return None
@@ -402,8 +404,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     for number, mention in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
             raise TrustError(
-                f"{file}: has more than {MAX_NAMES:,} words that may name files; "
-                "nobody can look at these"
+                f"{file}: has more than {MAX_NAMES:,} words that may name files, too many to review"
             )
 
         path = mention.path
@@ -790,8 +791,8 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         return (
             {},
             (
-                f"{path}: is not what ideabridge wrote there, so it trusts nothing; remove "
-                "it, and trust files again"
+                f"{path}: was not written by ideabridge, so ideabridge trusts nothing; remove the "
+                "file and trust your files again"
             ),
         )
 
@@ -1032,7 +1033,7 @@ def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
     for path in sorted(found.data_files.keys() & covered.keys()):
         if covered[path] == _UNREADABLE:
             raise TrustError(
-                f"{path} cannot be read or is too large, so trust covers it only if it is data"
+                f"{path} cannot be read or is too large, so it can be trusted only as data"
             )
 
     content = TrustedContent(covered, data, time.time())
@@ -1059,7 +1060,7 @@ def _save_snapshot(found: ProjectFile, covered: Mapping[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_own(path, json.dumps(_snapshot(found, covered).to_json()))
     except (OSError, TrustError, ValueError, RecursionError) as error:
-        logger.warning("%s: what was trusted cannot be kept for comparison: %s", path, error)
+        logger.warning("%s: the trusted version cannot be stored for comparison: %s", path, error)
 
 
 def _read_snapshot(file: Path) -> Snapshot | None:
@@ -1074,8 +1075,8 @@ def _read_snapshot(file: Path) -> Snapshot | None:
 def _why_not_data(found: ProjectFile) -> str:
     possible = ", ".join(found.data_files) or "none"
     return (
-        "it may be code or a configuration, or no server names it as data. Files "
-        f"that can be data: {possible}"
+        "it may be code or a configuration, or a server does not name it as data. Files that can "
+        f"be data: {possible}"
     )
 
 
@@ -1206,7 +1207,7 @@ class Variables:
         command = trust_command(self.file, *words, anywhere=True)
         return (
             f"{variables_text(names)} {are} not allowed in {self.file}; to allow {pronoun} from "
-            f"the next start on: {command}"
+            f"the next start: {command}"
         )
 
 
@@ -1317,8 +1318,8 @@ class Untrusted:
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)
         return (
-            f"{problem}{visible(str(self.file))} is not used: {why}. To look at "
-            f"it and trust it: {command}"
+            f"{problem}{visible(str(self.file))} is not used: {why}. To review and trust it: "
+            f"{command}"
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:

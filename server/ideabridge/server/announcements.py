@@ -136,7 +136,8 @@ class Announcements:
         client = self._sessions.setdefault(session_id(context), _Session(context.session, caller))
         if len(client.uris) >= _MOST_URIS and uri not in client.uris:
             raise MCPError(
-                types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources"
+                types.INVALID_PARAMS,
+                f"one session may subscribe to at most {_MOST_URIS:,} resources",
             )
 
         _expect_uris([uri])
@@ -406,13 +407,14 @@ def _expect_uris(uris: list[str]) -> None:
     """Reject subscriptions with too many URIs or too long ones, because each URI is stored."""
     if len(uris) > _MOST_URIS:
         raise MCPError(
-            types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}"
+            types.INVALID_PARAMS,
+            f"{len(uris):,} resources; the limit for one listener is {_MOST_URIS:,}",
         )
     for uri in uris:
         if len(uri) > _LONGEST_URI:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"uri: {len(uri):,} characters; at most {_LONGEST_URI:,} are taken",
+                f"uri: {len(uri):,} characters; the limit is {_LONGEST_URI:,}",
             )
 
 

@@ -40,8 +40,8 @@ STRUCTURED_META: Final = "ideabridge/structured"
 schema."""
 
 _IN_A_RUN: Final = (
-    "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run "
-    "gives the parts you need by path."
+    "Call the tool within run_plan with an _outputPath: the result is stored there, and check_run "
+    "returns the parts that you need by path."
 )
 _ENVELOPE: Final = 1000
 """Bytes reserved in a result for everything except its values and blocks."""
@@ -172,8 +172,8 @@ def bounded_answer(result: ToolAnswer) -> ToolAnswer:
         size = size_of(part)
         if size > MAX_DIRECT:
             return refusal(
-                f"the {part_name} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit "
-                f"into one answer. {_IN_A_RUN}"
+                f"the {part_name} of the result has {size:,} bytes; the limit of one answer is "
+                f"{MAX_DIRECT:,}. {_IN_A_RUN}"
             )
 
     return result
@@ -199,10 +199,11 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     elif isinstance(value, list):
         narrower = f"{reference}.0 to {reference}.{len(value) - 1}"
     else:
-        narrower = "a smaller part: a plan's call can cut it"
+        narrower = "a smaller part, which a call of a plan can extract"
 
     preview["note"] = (
-        f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
+        f"too large for one answer ({size:,} bytes; the limit is {MAX_RESULT:,}); ask for "
+        f"{narrower}"
     )
     return preview
 
@@ -227,7 +228,7 @@ VALUES: Final = ("output", "state", "results", "read")
 values, which tools sent."""
 
 _HINTS: Final = {
-    "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
+    "running": 'It continues; check_run {{"run": "{}"}} returns the rest.',
     "interrupted": "This server does not continue it.",
 }
 
@@ -334,7 +335,7 @@ def solution_error_line(error: JSON) -> str:
 
     more = ""
     if failure.sent is not None:
-        more = f"\n  sent, and checked by nobody: {_short(failure.sent)}"
+        more = f"\n sent the following, which nobody checked: {_short(failure.sent)}"
     return f"{where}{entry.call.get('_tool')}: {failure.message}{more}"
 
 

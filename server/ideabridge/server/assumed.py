@@ -28,7 +28,7 @@ _MEMBER: Final = "assumed"
 _TITLE: Final = "assumed, because the runs that this tool was made from do not determine it:"
 
 _DECLARED: Final[JSONObject] = {
-    "description": "What was assumed, and what else it could be; absent if nothing was.",
+    "description": "What was assumed, and what else it could be. Absent if nothing was assumed.",
 }
 
 _LINES: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
@@ -128,7 +128,7 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
-    """Add to a result what its run assumed, including assumptions that somebody approved. They go
+    """Add to a result what its run assumed, including assumptions that someone approved. They go
     into the text, the structured content (except in an error, whose structured content is
     different) and `_meta`, which also gets the notes.
 

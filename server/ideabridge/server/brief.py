@@ -98,7 +98,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
     note = (
         "the plan has no output, so only values that no call reads are shown; check_run with "
-        f"paths gives the rest: {_places(removed)}"
+        f"paths returns the rest: {_places(removed)}"
     )
     result["notes"] = [*result.get("notes", []), note]
 
@@ -258,9 +258,8 @@ def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
         context = []
 
     instructions = (
-        f"{entry['instructions']}\nWhat your call has given is left out of the "
-        "context (its input is read as"
-        " †input.KEY); check_run shows all of it."
+        f"{entry['instructions']}\nWhat you passed in your call is left out of the context (read "
+        "its input as †input.KEY); check_run shows all of it."
     )
     return {**entry, "instructions": instructions, "context": list[JSON](context)}
 
@@ -298,17 +297,18 @@ def _changed(
         if (changed := _difference(message, before.texts)) is not None
     ]
     instructions = (
-        "Write the next solution, as in the turn before; check_run shows "
-        "its schema and tools again."
+        "Write the next solution, as in the previous turn; check_run shows its schema and tools "
+        "again."
     )
     left_out = len(messages) - len(context)
     if left_out:
         instructions += (
-            f" {left_out} messages of the context are those of the turn before, and left out here."
+            f" {left_out} messages of the context are the same as in the previous turn and left "
+            "out here."
         )
 
     if "run" in entry:
-        instructions += f" It is answered to run {answered}, turn {entry['turn']}."
+        instructions += f" Answer it to run {answered}, turn {entry['turn']}."
 
     if new:
         instructions = "\n".join([f"{instructions} More tools can be called now:", *new])
@@ -318,7 +318,7 @@ def _changed(
 
 
 _STATE: Final = "State, read as "
-_SINCE: Final = "; what is new since the turn before"
+_SINCE: Final = "; what is new since the previous turn"
 
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:

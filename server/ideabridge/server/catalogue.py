@@ -325,7 +325,7 @@ class ToolCatalogue:
             except StoreError as error:
                 # The store is busy or full. The names apply in this process, and the next process
                 # stores them.
-                logger.warning("keeping the names of exposed tools: %s", error)
+                logger.warning("storing the names of exposed tools failed: %s", error)
                 stored = {}
             owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
             lost = any(owners.get(name, origin) != origin for name, origin in names.items())
@@ -569,7 +569,7 @@ class ToolCatalogue:
         lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
         if kind != "ideas" and (number is None or number > lengths.get(kind, -1)):
             raise CursorSyntaxError(
-                f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came"
+                f"not a cursor of this list: {cursor[:60]!r}; pass next_cursor back unchanged"
             )
 
         if kind == "own":

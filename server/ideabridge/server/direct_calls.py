@@ -427,7 +427,7 @@ class DirectCalls:
             body["unkept"] = "its parameters contain a configured secret"
         elif entry.bytes_in > min(RESULT_BYTES, left):
             body["unkept"] = (
-                f"its parameters have {entry.bytes_in:,} bytes, more than a session takes"
+                f"its parameters have {entry.bytes_in:,} bytes, more than a session may contain"
             )
         else:
             body["parameters"] = entry.arguments
@@ -523,7 +523,7 @@ class DirectCalls:
             self._end(ended, "their sessions have become runs")
 
         if self._failing:
-            logger.warning("direct calls are recorded again; %d are lost", self._lost)
+            logger.warning("direct calls are being recorded again; %d are lost", self._lost)
 
         self._failing = False
         self._lost = 0
@@ -535,7 +535,7 @@ class DirectCalls:
         self._lost += len(waiting) - len(self._ended)
         self._has_waiting.set()
         if not self._failing:
-            logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
+            logger.warning("direct calls cannot be recorded and wait in memory: %s", error)
 
         self._failing = True
         self._end(sessions, "the store cannot be written")
@@ -544,7 +544,7 @@ class DirectCalls:
         """End these sessions: some of their calls are lost, and no session may have a gap."""
         if ids:
             logger.warning(
-                "results of direct calls in %d sessions are not kept: %s", len(ids), reason
+                "results of direct calls in %d sessions are not stored: %s", len(ids), reason
             )
         self._sessions = {
             key: session for key, session in self._sessions.items() if session.row.id not in ids
@@ -576,7 +576,7 @@ class DirectCalls:
 
 
 def _too_large(size: int) -> str:
-    return f"its result has {size:,} bytes, more than a session takes"
+    return f"its result has {size:,} bytes, more than a session may contain"
 
 
 def _hashed(text: str) -> str:

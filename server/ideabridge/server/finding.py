@@ -161,9 +161,9 @@ class Finding:
             result["refused"] = list[JSON](refused)
 
         if count:
-            lines = [f"{count} tools fit; {len(tools)} shown"]
+            lines = [f"{count} tools match; {len(tools)} are shown"]
         else:
-            lines = ['no tool fits; try other words, or "" for all']
+            lines = ['no tool matches; try other words, or "" for all']
 
         unused = self._bridge.configuration.unused_files
         if unused:
@@ -205,7 +205,7 @@ class Finding:
         if names:
             configured = f" Known: {', '.join(names)[:300]}."
         else:
-            configured = " None is configured."
+            configured = " No server is configured."
 
         raise UnknownFilterError(
             "module: unknown server "

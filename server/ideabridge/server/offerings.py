@@ -572,8 +572,8 @@ class Offerings:
         size = len(encode(result))
         if size > MAX_DIRECT:
             problem = (
-                f"{request.method}: the result has {size:,} bytes; at most "
-                f"{MAX_DIRECT:,} fit into one answer"
+                f"{request.method}: the result has {size:,} bytes; the limit of one answer is "
+                f"{MAX_DIRECT:,}"
             )
             raise MCPError(types.INTERNAL_ERROR, problem)
 

@@ -590,7 +590,7 @@ class OwnHandlers:
 
         if turn is not None:
             raise ArgumentError(
-                f"solve: {begins} starts a run, and {turn} continues one; give either"
+                f"solve: {begins} starts a run, and {turn} continues one; give only one of them"
             )
 
         if request.resumed is not None:
@@ -696,7 +696,7 @@ class OwnHandlers:
         for key in ("paths", "cancel"):
             if key in arguments:
                 raise UnknownPathError(
-                    f"{key}: {info.run} is a session of direct calls, and no run yet"
+                    f"{key}: {info.run} is a session of direct calls, not yet a run"
                 )
 
         entries: list[JSON] = []
@@ -728,8 +728,8 @@ class OwnHandlers:
             lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
             if "reason" in run:
                 lines.append(
-                    f"  {run['reason']}; check_run with this run goes on with "
-                    "it, or says why it cannot"
+                    f"  {run['reason']}; check_run with this run continues it, or says why it "
+                    "cannot"
                 )
 
             if run["status"] == "needs_solution":
@@ -743,7 +743,7 @@ class OwnHandlers:
         sessions = await self._record.shown(caller)
         if sessions:
             lines += [
-                "your latest sessions of direct calls, which publish_idea takes:",
+                "your latest sessions of direct calls, which publish_idea accepts:",
                 *(session.line for session in sessions),
             ]
 
@@ -781,8 +781,8 @@ class OwnHandlers:
             first=1,
             room=MAX_DIRECT - 2 * len(encode(values)),
             otherwise=(
-                f"at most {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks fit; ask for "
-                "it alone, or see the page"
+                f"the limit is {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks; ask only for this, "
+                "or see the page"
             ),
         )
         lines = [f"run {run.id}: {run.status}"]
@@ -824,13 +824,12 @@ class OwnHandlers:
                 )
                 await self._bridge.decide(run, decision_given["approval"], decision)
             except DecisionError as error:
-                done = f"; the {number} before it hold" if number else ""
+                done = f"; the {number} before it are valid" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
 
         if decisions:
             request.notes.append(
-                "the journal names the assistant as the one who decided on "
-                f"{len(decisions)} of these"
+                f"the journal names the assistant as the one who decided on {len(decisions)} of these"
             )
 
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)

@@ -68,8 +68,8 @@ _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "const
 """The parameters that have no meaning if the call itself contains the idea."""
 
 _UNLISTED: Final = (
-    "It is called by its name, and is not in the list of tools, which has the newest and the "
-    "most used published ideas (listed_ideas: {most})."
+    "Call it by its name. It is not in the list of tools, which contains the newest and the most "
+    "used published ideas (listed_ideas: {most})."
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
@@ -85,7 +85,7 @@ _CHANGE: Final = (
 
 _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 
-_HAND_IN: Final = "Hand in the program (check_run(run={run}) has it), and a person is asked"
+_HAND_IN: Final = "Submit the program (check_run(run={run}) shows it), and a person is asked"
 
 _KEPT: Final = 200
 """How many programs may be under judgment at once, including those whose result no call has fetched
@@ -248,8 +248,8 @@ class Publishing:
         result, text = self._published(publication)
         if saved.is_unchanged:
             text = (
-                f"{publication.name} (version {publication.version}) is exactly this "
-                "already; nothing changed"
+                f"{publication.name} (version {publication.version}) is already exactly this; "
+                "nothing changed"
             )
 
         if saved.missing:
@@ -268,7 +268,7 @@ class Publishing:
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
             raise PublicationError(
-                f"{extra[0]}: it is for what a run did; a written idea says it itself"
+                f"{extra[0]}: it applies only to a run; a written idea contains it itself"
             )
         document = {
             **idea,
@@ -375,7 +375,7 @@ class Publishing:
             "output_schema": publication.output_schema,
             "annotations": publication.annotations,
         }
-        text = f"published {publication.name} (version {publication.version}): it is a tool now."
+        text = f"published {publication.name} (version {publication.version}): it is now a tool."
         if publication.live and self._listed.is_crowded_out(
             publication, publication.owner or LOCAL
         ):
@@ -409,7 +409,7 @@ class Publishing:
         """Judge a program that the host's model wrote, and publish it."""
         if publish_request.choices.take:
             raise PublicationError(
-                "choices: a program has no copied values to decide on; leave take out"
+                "choices: a program has no copied values to decide on; leave out take"
             )
 
         # The description in the call was written by the author of the program, who is not the
@@ -494,8 +494,8 @@ class Publishing:
 
     def _still_judged(self, name: str) -> ToolAnswer:
         text = (
-            f"the program for {name} is still being judged. The same call of publish_idea "
-            "again waits for the result."
+            f"the program for {name} is still being judged. To wait for the result, call "
+            "publish_idea again with the same arguments."
         )
         return answer({"name": name, "judging": True}, text)
 
@@ -505,7 +505,7 @@ class Publishing:
         """Let the configured model write programs until one is accepted, and return the answer
         about the last version.
         """
-        choice = Choice(mind, "program_mind in the configuration says so")
+        choice = Choice(mind, "as program_mind in the configuration says")
 
         async def write() -> Publication:
             distilled, _ = await self._bridge.publisher.distill(publish_request, choice)
@@ -641,20 +641,21 @@ class Publishing:
         places = commands.places_to_publish(ref, publish_request.name)
         if not deciding.shows_forms(request):
             raise PublicationError(
-                f"choices: only the person makes them (approval.by in the configuration), {places}"
+                "choices: only the person can make them (approval.by in the configuration), "
+                f"{places}"
             )
 
         text, form = publication_form(ref, publish_request.name, choices, commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
             raise PublicationError(
-                f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}"
+                f"choices: {NOBODY_ASKED}. Submit them again, or decide {places}"
             )
 
         decision = (result.content or {}).get("decision")
         if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
             raise PublicationError(
-                f"choices: the person has not accepted them, and nothing was published; {places}"
+                f"choices: the person has not accepted them, so nothing was published; {places}"
             )
 
         if decision != "approve":

@@ -161,8 +161,8 @@ class IdeaResources:
         text = encode_text(document)
         if len(text) > MAX_RESULT:
             raise _refusal(
-                f"{uri} has {len(text):,} characters, at most {MAX_RESULT:,} fit into one answer;"
-                " `ideabridge ideas export` writes it into a file"
+                f"{uri} has {len(text):,} characters; the limit of one answer is {MAX_RESULT:,}; "
+                "`ideabridge ideas export` writes it to a file"
             )
 
         content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)

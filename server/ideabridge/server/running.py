@@ -330,7 +330,8 @@ _MOST_TRIES: Final = 2
 set aside."""
 
 _NEEDS_PROGRAM: Final = (
-    "copied values do not settle other input; publish_idea with this run and name says what would"
+    "copied values do not determine the answer for different input; publish_idea with this run "
+    "and name says what would"
 )
 
 Parts = TypeVarTuple("Parts")
@@ -445,7 +446,7 @@ class Running:
                 return
 
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
-        """Wait until somebody must be asked, and then answer the request with the questions."""
+        """Wait until someone must be asked, and then answer the request with the questions."""
         last = request.round or Round(run.id)
         await _with_progress(
             run, request, seconds, lambda: self._wait_until_due(run, request, last)
@@ -591,14 +592,14 @@ class Running:
             first=1,
             # While a run is still open, each answer about it would show the blocks again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
-            otherwise="check_run with its path as the only one of paths shows it",
+            otherwise="check_run with only this path in paths shows it",
         )
         # The text repeats a Request in full, for hosts that show only text.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
             return refusal(
-                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; "
-                f"at most {most:,} fit.{_largest_part(run)}",
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; the limit is "
+                f"{most:,}.{_largest_part(run)}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
 
@@ -698,7 +699,7 @@ class Running:
                     return
                 except (ModulesAwayError, StoreError) as error:
                     self._unsaved[run] = (
-                        f"{self.bridge.secrets.mask(str(error))}; it is tried again"
+                        f"{self.bridge.secrets.mask(str(error))}; it will be tried again"
                     )
                 tried.set()
                 await anyio.sleep(pause)

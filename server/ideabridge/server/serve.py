@@ -175,8 +175,8 @@ def _telemetry(
     except ImportError as error:
         # The variables may be meant for other programs, so this is not an error.
         _report(
-            f"{named[0]} is set, but there are no spans: {error}; pip "
-            "install 'ideabridge[telemetry]'"
+            f"{named[0]} is set, but spans are not available: {error}; pip install "
+            "'ideabridge[telemetry]'"
         )
         return nullcontext()
 
@@ -194,7 +194,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     mask = bridge.secrets.mask
 
     def report(record: RunRecord, reason: str) -> None:
-        _report(mask(f"run {record.id} is not taken up: {reason}"))
+        _report(mask(f"run {record.id} is not resumed: {reason}"))
 
     try:
         front.running.publish_left()
@@ -608,7 +608,7 @@ async def run_worker(
             mask = bridge.secrets.mask
 
             def report(record: RunRecord, reason: str) -> None:
-                _report(mask(f"run {record.id} is not taken up: {reason}"))
+                _report(mask(f"run {record.id} is not resumed: {reason}"))
 
             async def drain() -> None:
                 with anyio.move_on_after(drain_seconds):

@@ -191,13 +191,13 @@ class ExposedTool:
             if error.outcome == "unknown":
                 entry.outcome = "unknown"
                 raise UncertainCallError(
-                    f"outcome unknown: {error}. {self.name} may have taken effect: look "
-                    "before you call it again"
+                    f"outcome unknown: {error}. {self.name} may have taken effect: check before "
+                    "you call it again"
                 ) from error
 
             if error.outcome == "ran":
                 raise UncertainCallError(
-                    f"{self.name} ran, and its result cannot be used: {error}"
+                    f"{self.name} ran, but its result cannot be used: {error}"
                 ) from error
 
             raise
@@ -290,7 +290,7 @@ class ExposedTool:
         if status != "done" or call is None:
             entry.outcome = "asked" if status == "needs_approval" else "error"
             again = (
-                f"once it is decided, call {self.name} again with the same arguments for its "
+                f"after the decision, call {self.name} again with the same arguments to get its "
                 "result; it asks and runs only once"
             )
             notes = [] if status in ENDED else [again]
@@ -375,7 +375,7 @@ class ExposedTool:
             entry.error = error
             problem = str(error)
             if tool.annotations.read_only is not True:
-                problem = f"{self.name} ran, and its result cannot be used: {problem}"
+                problem = f"{self.name} ran, but its result cannot be used: {problem}"
 
             _, *sent = cast("list[JSON]", error.result["content"])
             return bounded_answer(

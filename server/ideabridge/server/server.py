@@ -262,8 +262,8 @@ class Front:
             return "The user's own tools are behind this one; no MCP server is configured here."
         if self.catalogue.lists_ideas(caller):
             return (
-                "Behind this one are tools that were published from runs; no MCP "
-                "server is configured here."
+                "This server offers tools that were published from runs; no MCP server is "
+                "configured here."
             )
 
         return (
@@ -309,7 +309,8 @@ class Front:
         except Exception as error:  # noqa: BLE001 - clients must not see internals
             self._log(ctx.method, error)
             raise MCPError(
-                types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself"
+                types.INTERNAL_ERROR,
+                f"{ctx.method} failed because of an error in ideabridge itself",
             ) from None
 
     def _log(self, place: str, error: Exception) -> None:
@@ -430,8 +431,8 @@ class Front:
         except Exception as error:  # noqa: BLE001 - it must not end the connection, and clients must not see internals
             self._log(params.name, error)
             return refusal(
-                f"{params.name[:64]} failed by an error of ideabridge itself; "
-                "its log on stderr has it"
+                f"{params.name[:64]} failed because of an error in ideabridge itself; see its log "
+                "on stderr"
             )
         finally:
             self.catalogue.stop_waiting()
@@ -443,7 +444,7 @@ class Front:
         arguments, size = await compute_beside(params.arguments, _arguments_in, params)
         if size > MAX_BYTES:
             raise LimitExceededError(
-                f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken"
+                f"arguments of {name[:64]} have {size:,} bytes; the limit is {MAX_BYTES:,}"
             )
 
         request = ToolRequest(caller, context, responses=params.input_responses)
@@ -459,8 +460,8 @@ class Front:
             if name == VIEW_RUN:
                 if self.running.module_views.module is not None:
                     reason = (
-                        f"{name} is for the view of a run, which is not offered "
-                        "beside the views of a server"
+                        f"{name} is for the view of a run, which is not offered together with the "
+                        "views of a server"
                     )
                     raise UnknownToolError(reason)
 
@@ -511,7 +512,7 @@ class Front:
         return told
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller that has too many running runs. A resumed request
+        """Refuse to start a run for a caller that has too many active runs. A resumed request
         already has its run.
         """
         if request.resumed is not None:
@@ -520,7 +521,7 @@ class Front:
             count = self._bridge.runs_at_work(request.caller)
         if count >= MOST_RUNS:
             raise QuotaError(
-                f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. "
+                f"you have {count} active runs; the limit for one caller is {MOST_RUNS}. "
                 "check_run lists and cancels them"
             )
 

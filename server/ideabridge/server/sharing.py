@@ -33,12 +33,12 @@ _TOOL: Final = "publish_idea"
 
 _DEFINED: Final[JSONObject] = {
     "name": _TOOL,
-    "description": "Give others a tool whose program and descriptions an assistant wrote. It has read "
-    "results that somebody else wrote.",
+    "description": "Share a tool whose program and descriptions an assistant wrote. The assistant "
+    "has read results that someone else wrote.",
 }
 
 _AGAIN: Final = (
-    "Once it is decided, the same call of publish_idea again publishes it; the "
+    "After the decision, call publish_idea again with the same arguments to publish it; the "
     "person is asked only once."
 )
 
@@ -95,14 +95,14 @@ class Sharing:
             await self.forget(question)
             who = "nobody" if decision is None else str(decision.by)
             raise PublicationError(
-                f"only a person gives others a tool that an assistant wrote, and {who} answered; "
+                f"only a person can share a tool that an assistant wrote, but {who} answered; "
                 "nothing was published. The same call asks again"
             )
 
         if decision.decision != "approve":
             await self.forget(question)
             reason = f": {decision.reason}" if decision.reason else ""
-            raise PublicationError(f"the person does not share it{reason}; nothing was published")
+            raise PublicationError(f"the person refused to share it{reason}; nothing was published")
 
         return decision.by
 
@@ -118,7 +118,7 @@ class Sharing:
         """Return the answer for as long as nobody has decided."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
-        decides = deciding.by_person(question, request) or f"only the person decides, {places}"
+        decides = deciding.by_person(question, request) or f"only the person can decide, {places}"
         approvals = [f"{question.id}:{approval.approval}" for approval in question.pending()]
         result: JSONObject = {
             "name": publish_request.name,
@@ -132,8 +132,8 @@ class Sharing:
             result["notes"] = list[JSON](request.notes)
 
         text = (
-            f"the recordings accept the program for {publish_request.name}. Others would get it, and an "
-            "assistant wrote it, so nothing is published until a person approves it "
+            f"the recordings accept the program for {publish_request.name}. Because an assistant "
+            "wrote it and others would get it, nothing is published until a person approves it "
             f"({', '.join(approvals)}): {decides}. {_AGAIN}"
         )
         return answer(result, "\n".join([text, *request.notes]))

@@ -226,7 +226,7 @@ def test_odd_entries_are_read_as_they_were_written() -> None:
         ("extensions: 5\n", "extensions is '5'; expected an object"),
         ("a: &x\n  b: 1\nextensions: *x\n", "extensions is an alias"),
         ("extensions: &x\n  b: 1\na: *x\n", "without changing more of the file"),
-        ("extensions:\n  ? a\n  : 1\n", "line 2 holds more than the entry"),
+        ("extensions:\n  ? a\n  : 1\n", "line 2 contains more than the entry"),
     ],
 )
 def test_what_cannot_be_edited_is_refused(text: str, message: str) -> None:

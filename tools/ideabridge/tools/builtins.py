@@ -1,4 +1,6 @@
-"""The built-in tools. They shape data between calls. They change nothing and touch no module."""
+"""The built-in tools. They shape data between calls. They change nothing and do not call any
+module.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = 
         return len(items)
     if isinstance(items, str):
         raise ActivityError(
-            "by: a text has no items to group; expected an array or an object in items"
+            "by: text has no items to group; expected items to be an array or an object"
         )
     return await run_computation("count", items, by)
 
@@ -172,7 +174,7 @@ def _built_in() -> Toolbox:
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # These tools touch no module, so their calls wait for other calls only because of data that
-    # they read.
+    # These tools call no module, so their calls wait for other calls only because of data that they
+    # read.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -55,7 +55,7 @@ _DROPPED: Final = frozenset(
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 _BESIDE_TEXT: Final = frozenset({*_ANNOTATIONS, "type", "minLength", "readOnly", "writeOnly"})
 _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in range(3, 8))
-"""Drafts in which the keywords beside a `$ref` are ignored."""
+"""Drafts in which the keywords next to a `$ref` are ignored."""
 
 _INLINE_DEPTH: Final = 12
 """Schemas nested deeper than this become definitions, so that the composed schema is not too deep

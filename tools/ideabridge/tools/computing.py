@@ -102,12 +102,12 @@ def _turns() -> FairPlaces:
 
 def _check_expression(code: str) -> None:
     if len(code) > MAX_CODE:
-        raise ActivityError(f"code: has {len(code):,} characters; at most {MAX_CODE:,} are allowed")
+        raise ActivityError(f"code: has {len(code):,} characters; the limit is {MAX_CODE:,}")
     try:
         parse_python(code.strip(), "eval")
     except SyntaxError as error:
         statements = _is_program(code)
-        hint = "; a program with statements runs with run_plan" if statements else ""
+        hint = "; use run_plan for a program with statements" if statements else ""
         where = f"line {error.lineno}, column {error.offset}: " if error.lineno else ""
         raise ActivityError(
             f"code: {where}expected one Python expression, found {show(code)}{hint}"

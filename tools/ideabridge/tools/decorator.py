@@ -325,7 +325,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
     if name not in hints:
         if name in ("self", "cls"):
-            method = " (to make a tool of a method, give the bound method to a Toolbox)"
+            method = " (to turn a method into a tool, pass the bound method to a Toolbox)"
         else:
             method = ""
         raise ToolDefinitionError(f"{place}: parameter {name!r} has no annotation{method}")
@@ -538,8 +538,8 @@ def tool(
             setattr(target, DEFINITION, definition)
         except AttributeError:
             raise ToolDefinitionError(
-                f"{_where(target)}: takes no attributes, so it cannot be decorated; give it "
-                "to tool_from or a Toolbox"
+                f"{_where(target)}: accepts no attributes, so it cannot be decorated; pass it to "
+                "tool_from or a Toolbox"
             ) from None
         return target
 
@@ -564,8 +564,8 @@ def tool_from(
     place = _where(function)
     if inspect.isclass(function) or not callable(function):
         raise ToolDefinitionError(
-            f"{place}: a tool is made of a function; write @tool above it, or "
-            "@tool(name=..., read_only=True)"
+            f"{place}: expected a function; write @tool above it, or @tool(name=..., "
+            "read_only=True)"
         )
 
     _check_options(name, description, annotations, output_schema)

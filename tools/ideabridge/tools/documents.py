@@ -63,7 +63,7 @@ def read_written(
     if suffix.endswith(JSON_SUFFIXES) or text.lstrip().startswith(("{", "[", "//", "/*")):
         if len(text) > max_bytes:
             raise LimitExceededError(
-                f"{what} has {len(text):,} characters; at most {max_bytes:,} bytes are taken"
+                f"{what} has {len(text):,} characters; the limit is {max_bytes:,} bytes"
             )
         return decode(blank_comments(text), what=what, max_bytes=max_bytes)
 
@@ -247,7 +247,7 @@ class _Reading:
             and isinstance(self._open[-1].whole.value, dict)
             and self._open[-1].key is None
         ):
-            raise InvalidJSONError(f"{where}: a key that is a list or a mapping; expected text")
+            raise InvalidJSONError(f"{where}: found a list or a mapping as a key; expected text")
         self._open.append(_Open(_Value(value, 1, 2, 1), anchor))
 
     def _scalar(self, event: Any, where: str) -> None:
@@ -260,8 +260,8 @@ class _Reading:
             # A key is a string even if it looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
-                    f"{where}: <<, a merge key of YAML 1.1; write the members "
-                    "out (a key << in quotes)"
+                    f"{where}: found <<, a merge key of YAML 1.1; write the members out, or put "
+                    "the key << in quotes"
                 )
 
             self._key(text, where)
@@ -349,7 +349,7 @@ def _plain(text: str, where: str) -> JSON:
             return _finite(float(text), text, where)
 
     if _NOT_FINITE.fullmatch(text):
-        raise InvalidJSONError(f"{where}: {text} is no number of JSON; write it as text, in quotes")
+        raise InvalidJSONError(f"{where}: {text} is not a JSON number; write it as text, in quotes")
     return text
 
 
@@ -363,8 +363,7 @@ def _read_yaml(text: str, what: str) -> JSON:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_YAML_BYTES:
         raise LimitExceededError(
-            f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} "
-            "are taken: write it as JSON"
+            f"{what} has {size:,} bytes of YAML; the limit is {MAX_YAML_BYTES:,}: write it as JSON"
         )
 
     # Imported here, because most programs read no YAML.

@@ -283,7 +283,7 @@ def decode(
 
     size = len(data) if isinstance(data, bytes) else len(text)
     if size > max_bytes:
-        raise LimitExceededError(f"{what} has {size:,} bytes; at most {max_bytes:,} are taken")
+        raise LimitExceededError(f"{what} has {size:,} bytes; the limit is {max_bytes:,}")
 
     if isinstance(data, bytes):
         plain = data
@@ -293,7 +293,7 @@ def decode(
     max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
     if count_values(plain, max_values) > max_values:
         raise LimitExceededError(
-            f"{what} holds more than {max_values:,} values (numbers, texts, lists, ...)"
+            f"{what} contains more than {max_values:,} values (numbers, texts, lists, ...)"
         )
 
     if nests_deeper(plain, max_depth):
@@ -442,7 +442,7 @@ def _text(value: str) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise _NotJSONError(InvalidJSONError, "holds half a surrogate pair") from None
+            raise _NotJSONError(InvalidJSONError, "contains half a surrogate pair") from None
     return value if type(value) is str else str(value)
 
 
@@ -461,7 +461,7 @@ def _copy(value: Any, depth: int) -> JSON:
 
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _NotJSONError(InvalidJSONError, f"is {value}, which JSON does not have")
+            raise _NotJSONError(InvalidJSONError, f"is {value}, which JSON cannot represent")
         return float(value)
 
     if depth <= 0:

@@ -172,9 +172,12 @@ def _expected(error: ValidationError, root: JSON) -> str:
         case "uniqueItems":
             return "items that all differ"
         case "contains" | "minContains" | "maxContains":
-            return f"enough items, each of them {describe(_schema(error).get('contains'), root)}"
+            return (
+                "the right number of items that are each "
+                f"{describe(_schema(error).get('contains'), root)}"
+            )
         case "not":
-            return f"what does not match {show(limit)}"
+            return f"a value that does not match {show(limit)}"
         case "oneOf":
             return "a value that fits exactly one of the alternatives, not several"
         case _:

@@ -206,7 +206,7 @@ def check_size(schema: JSON, what: str) -> None:
         count += len(level)
         if count > MAX_SCHEMA_NODES:
             raise LimitExceededError(
-                f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values"
+                f"{what}: the schema contains more than {MAX_SCHEMA_NODES:,} values"
             )
 
         if depth > MAX_SCHEMA_DEPTH:

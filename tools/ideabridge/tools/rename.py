@@ -250,8 +250,8 @@ class ParameterNames:
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
             return (
-                "the parameters of a call stand beside _tool, not in an object of "
-                f"their own; write {written}"
+                "the parameters of a call go next to _tool, not into a separate object; write "
+                f"{written}"
             )
 
         hint = "" if briefly else did_you_mean(name, self._names)

@@ -53,7 +53,7 @@ _SHOWN: Final = 60
 _WHERE: Final = 120
 
 _ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
-"""Drafts in which the keywords beside a `$ref` are ignored."""
+"""Drafts in which the keywords next to a `$ref` are ignored."""
 
 _TYPE_NAMES: Final = {
     "array": ("array", "list", "tuple", "set", "sequence"),
@@ -462,7 +462,7 @@ class Repair:
                 value = listed
 
         if value is None:
-            self._note(place, value, "read as nothing said")
+            self._note(place, value, "read as if it were absent")
             return
         if not isinstance(value, dict):
             self._ignore(place, value, "an object of schemas")

@@ -66,7 +66,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     """Return a schema without references that accepts every value that `schema` accepts.
 
     A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the
-    keywords beside it are kept. The second occurrence of a recursive reference becomes a schema
+    keywords next to it are kept. The second occurrence of a recursive reference becomes a schema
     that accepts anything, and so does a reference that is dynamic or not local. Definitions and
     schema names are left out.
 
@@ -187,7 +187,7 @@ class _Inliner:
             loosen(rest, "$ref")
 
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
-            # Annotations beside a reference describe this use of the definition, so they take
+            # Annotations next to a reference describe this use of the definition, so they take
             # precedence over the definition's own.
             return {**written, **rest}
 
@@ -675,7 +675,7 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
                 "schema (nothing is fetched)"
             )
 
-    return f"a reference leads nowhere: {error.message[:200]}"
+    return f"a reference points to nothing: {error.message[:200]}"
 
 
 def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
@@ -738,8 +738,8 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
 
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
-                    f"{what}: the schema with its references written out has more "
-                    f"than {MAX_EXPANSION:,} parts"
+                    f"{what}: with its references written out, the schema has more than "
+                    f"{MAX_EXPANSION:,} parts"
                 )
 
     if has_references and any(

@@ -161,7 +161,7 @@ def check_query(text: str, *, what: str) -> None:
         raise ActivityError(f"{what}: {show(text)} nests too deep") from None
     except jmespath.exceptions.JMESPathError as error:
         raise ActivityError(
-            f"{what}: {show(text)} is no JMESPath expression: {_first(error)}"
+            f"{what}: {show(text)} is not a JMESPath expression: {_first(error)}"
         ) from None
 
     while stack:
@@ -226,13 +226,13 @@ def _searches(
             selected = normalise(result, what=what)
         except _TooMuchError:
             raise ActivityError(
-                f"{what}: {show(text)} asks for more than the limit of {MAX_STEPS:,} steps"
+                f"{what}: {show(text)} takes more than the limit of {MAX_STEPS:,} steps"
             ) from None
         except RecursionError:
             raise ActivityError(f"{what}: {show(text)} nests too deep") from None
         except jmespath.exceptions.JMESPathError as error:
             raise ActivityError(
-                f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}"
+                f"{what}: {show(text)} is not a JMESPath expression for this data: {_first(error)}"
             ) from None
         except IdeabridgeError as error:
             raise ActivityError(str(error)) from None

@@ -49,7 +49,7 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
 
     if digest is not None and hashlib.sha256(source).hexdigest() != digest:
         raise ToolFileError(
-            f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it"
+            f"{file}: has changed since it was trusted; run `ideabridge trust` to review it"
         )
 
     module = _run(file.resolve(), source)

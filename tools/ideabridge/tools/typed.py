@@ -44,7 +44,7 @@ _NAMES: Final = {"JSON": Any, "JSONObject": dict[str, Any]}
 
 
 def read_as(document_type: type[DocumentT], document: JSON) -> DocumentT:
-    """Read a document whose fields all have defaults. A value that is no JSON object has no
+    """Read a document whose fields all have defaults. A value that is not a JSON object has no
     members.
     """
     read = read_whole(document_type, document)
@@ -53,7 +53,7 @@ def read_as(document_type: type[DocumentT], document: JSON) -> DocumentT:
 
 def read_whole(document_type: type[DocumentT], document: JSON) -> DocumentT | None:
     """Read a document, or return None if a field without a default has no member, or the value is
-    no JSON object.
+    not a JSON object.
     """
     read = _reader(document_type)(document)
     return None if read is _ABSENT else typing.cast("DocumentT", read)

@@ -131,7 +131,7 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
         return True
     if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
         return False
-    # In these drafts, only a list in `items` and the keywords beside a `$ref` have a different
+    # In these drafts, only a list in `items` and the keywords next to a `$ref` have a different
     # meaning.
     if b'"items":[' in data or b'"$recursiveRef":' in data:
         return True

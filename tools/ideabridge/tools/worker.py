@@ -359,7 +359,7 @@ class Workers:
         message = f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(
-                f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have"
+                f"{what}: needs more memory than the limit of {MEMORY // 1024**2:,} MB"
             )
 
         error = _error_class(f"{kind}")

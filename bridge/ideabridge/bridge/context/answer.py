@@ -147,7 +147,7 @@ class AnswerReader:
         if self._state is _State.DONE:
             self._end(None)
         elif self._state in (_State.BEFORE, _State.OPENED):
-            self._end("it holds no JSON object")
+            self._end("it contains no JSON object")
         else:
             self._end(f"it ended {self._state.value}{f' of {self._key!r}' if self._key else ''}")
 

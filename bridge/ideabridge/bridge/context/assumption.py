@@ -318,7 +318,7 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after somebody has edited it. A value that was edited is
+    """Return the assumptions about a call after someone has edited it. A value that was edited is
     also listed as assumed.
 
     Args:
@@ -357,7 +357,7 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """Return an assumption in which somebody has chosen another value. `choice` is that value, as
+    """Return an assumption in which someone has chosen another value. `choice` is that value, as
     returned by `shortened_member`.
     """
     instead = entry.get("instead")
@@ -395,7 +395,7 @@ def _path_of(at: str) -> Path:
 
     if len(keys) < 3 or keys[0] != "calls":
         raise ExplanationError(
-            f"{quoted(at)}: expected the place of a literal of a call, such as calls.3.limit"
+            f"{quoted(at)}: expected the place of a literal in a call, such as calls.3.limit"
         )
 
     return tuple(keys[2:])

@@ -32,7 +32,7 @@ class Doubts:
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
             anything else that is uncertain but hardly ever wrong. A note that is not mild is a
             reason to ask before a change.
-        approved: what somebody was asked about and approved, in the form of `assumed`. The member
+        approved: what someone was asked about and approved, in the form of `assumed`. The member
             `approved` names who did. It may still be wrong.
         strict: whether a person is also asked before a call that only reads.
 
@@ -75,7 +75,7 @@ class Doubts:
             self.approved += other.approved
 
     def approve(self, by: str, edited: JSONObject | None) -> None:
-        """Record that somebody who was shown every reason to ask has approved the call.
+        """Record that someone who was shown every reason to ask has approved the call.
 
         Args:
             by: who approved it.

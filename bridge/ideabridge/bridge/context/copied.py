@@ -202,7 +202,7 @@ class CopiedInOutput(CopiedLiterals):
     """The copied literals of an output.
 
     Only the values that the literals are computed from are compared with what runs have read. All
-    other values of an output are references that somebody wrote.
+    other values of an output are references that someone wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:

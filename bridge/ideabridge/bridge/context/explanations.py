@@ -480,7 +480,7 @@ def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
 
 def _read(raw: JSON, where: str, depth: int) -> Explanation:
     if depth > _DEPTH:
-        raise ExplanationError(f"{where}: an explanation nests at most {_DEPTH} deep")
+        raise ExplanationError(f"{where}: explanations may nest at most {_DEPTH} levels deep")
     if isinstance(raw, str) and is_reference(raw):
         return _path_to(raw, where)
     match raw:
@@ -501,7 +501,7 @@ def _read(raw: JSON, where: str, depth: int) -> Explanation:
             ]
             if sum(not isinstance(part, Constant) for part in read) != 1:
                 raise ExplanationError(
-                    f"{where}.join: expected one part that is no constant, found {show(raw)}"
+                    f"{where}.join: expected one part that is not a constant, found {show(raw)}"
                 )
             return Joined(tuple(read))
         case _:
@@ -644,7 +644,7 @@ def read_explained(
 
     why = raw.get("why")
     if not isinstance(raw.get("cut", False), bool) or not (why is None or isinstance(why, str)):
-        raise ExplanationError(f"{where}: expected cut to be true or false, and why to be a text")
+        raise ExplanationError(f"{where}: expected cut to be true or false, and why to be text")
 
     given = raw.get("given")
     if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):

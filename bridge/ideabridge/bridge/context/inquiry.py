@@ -64,7 +64,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
 
     size = len(encode(content))
     if size > _ANSWER_BYTES:
-        raise AnswerError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
+        raise AnswerError(f"{what} has {size:,} bytes of JSON; the limit is {_ANSWER_BYTES:,}")
     if not isinstance(content, dict):
         raise AnswerError("'value' needs `value`: an object that fits the form of the question")
 
@@ -73,7 +73,9 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
     strange = next((name for name in content if name not in fields), None)
     if strange is not None:
         names = ", ".join(fields) or "none"
-        raise AnswerError(f"{what}: {strange[:60]!r} is not a field of its form; it has {names}")
+        raise AnswerError(
+            f"{what}: {strange[:60]!r} is not a field of its form; the form has {names}"
+        )
 
     try:
         Validator(schema, what=what).check(content)

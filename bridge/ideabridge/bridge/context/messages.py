@@ -131,7 +131,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "data":
         named = source.get("kind")
         if not isinstance(named, str) or not named:
-            raise MessageError(f"{where}: a message of type 'data' needs a kind, which is text")
+            raise MessageError(f"{where}: a message of type 'data' needs a kind, as text")
         name = named
 
     # `{"type": K, "data": value}` is another spelling of the same message.
@@ -526,7 +526,7 @@ def handle_correction(message: Message, draft: Draft) -> None:
     )
 
 
-CALLS: Final = "Calls made so far; values are read at the references"
+CALLS: Final = "Calls made so far; read their values at the references"
 """How the text about the calls of a run begins. Each call takes up one or more lines, and its first
 line begins with its place.
 """

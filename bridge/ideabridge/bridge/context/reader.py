@@ -173,7 +173,7 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
         "unit": "items",
     }
     if not items and first < len(value):
-        result["note"] = f"item {first} alone is too large; read it as {written}.{first}"
+        result["note"] = f"item {first} is too large by itself; read it as {written}.{first}"
 
     return result
 
@@ -227,8 +227,8 @@ def _matches(
     result: JSONObject = {"find": pattern, "matches": matches, "count": count, "unit": unit}
     if len(matches) < count:
         result["note"] = (
-            f"{count - len(matches):,} more are not listed; find from a "
-            "later place, or more exactly"
+            f"{count - len(matches):,} more are not listed; search from a later place, or for a "
+            "longer text"
         )
 
     return result

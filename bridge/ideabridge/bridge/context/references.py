@@ -206,8 +206,8 @@ def _inside(text: str) -> str | None:
     value = json.dumps(read_as, ensure_ascii=False)
     call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
     return (
-        f"{quoted(text)}: {read_as} stands inside a longer text, where no value is put in its "
-        f"place. The tool template puts values into a text: {call}. If the text itself is meant, "
+        f"{quoted(text)}: {read_as} is inside a longer text, where references are not replaced. To "
+        f"insert values into a text, use the tool template: {call}. To keep the text as it is, "
         f"write two daggers: {DAGGER}{read_as}"
     )
 
@@ -255,7 +255,7 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
         position = match.end()
 
     if len(keys) > MAX_DEPTH:
-        raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
+        raise ReferenceSyntaxError(f"a path of {len(keys)} keys; the limit is {MAX_DEPTH}")
     return tuple(keys), position
 
 
@@ -281,8 +281,8 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
 
     raise ReferenceSyntaxError(
         f"{quoted(text)}: unknown kind {quoted(first)}; expected one of "
-        f"{', '.join(DAGGER + kind for kind in KINDS)} (a literal that begins with a dagger "
-        "is written with two: ††)"
+        f"{', '.join(DAGGER + kind for kind in KINDS)} (to write a literal that begins with a "
+        "dagger, use two: ††)"
     )
 
 
@@ -298,7 +298,7 @@ def parse_reference(text: str) -> Expression:
 def _parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
-            f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
+            f"a reference of {len(text):,} characters; the limit is {MAX_LENGTH:,}"
         )
 
     stripped = text.strip()
@@ -314,8 +314,8 @@ def _parse(text: str) -> Expression:
         operator = _OPERATOR.match(stripped, position)
         if operator is None:
             raise ReferenceSyntaxError(
-                f"{quoted(text)}: unexpected {stripped[position]!r} at character {position + 1};"
-                ' a key with other characters is quoted: †state["odd key"]'
+                f"{quoted(text)}: unexpected {stripped[position]!r} at character {position + 1}; "
+                'put a key with other characters in quotes: †state["odd key"]'
             )
 
         if operator.group(1) == "||":
@@ -365,7 +365,7 @@ def _target_path(text: str) -> Path:
 
         if reference.instance is not None:
             raise ReferenceSyntaxError(
-                f"output path {quoted(text)}: a call writes inside its own instance (_instance)"
+                f"output path {quoted(text)}: a call can only write to its own instance (_instance)"
             )
 
         return reference.full
@@ -400,7 +400,7 @@ def parse_target(text: str) -> Target:
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
-            f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
+            f"an output path of {len(text):,} characters; the limit is {MAX_LENGTH:,}"
         )
 
     # An operator between quotes is part of a key.
@@ -430,8 +430,7 @@ def parse_target(text: str) -> Target:
     deepest = max(len(path) - 1 for path in paths)
     if deepest > MAX_TARGET_KEYS:
         raise ReferenceSyntaxError(
-            f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are "
-            "taken, one below the other"
+            f"output path {quoted(text)}: {deepest} nested keys; the limit is {MAX_TARGET_KEYS}"
         )
 
     return Target(mode, paths, texts)

@@ -547,7 +547,7 @@ def _python_step(inner: str, by: list[JSON]) -> str:
         case ["date", str(given), str(wanted), int()] if _FORMAT.fullmatch(
             given
         ) and _FORMAT.fullmatch(wanted):
-            raise NoExpressionError("an expression knows no calendar, so it cannot shift a date")
+            raise NoExpressionError("an expression has no calendar, so it cannot shift a date")
         case _:
             raise ExplanationError(f"expected a step of conversion, found {show(list[JSON](by))}")
 

@@ -133,8 +133,8 @@ class Request:
         beginning = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."
         part = self._largest_part(title)
         return (
-            f"its largest message is number {number + 1} of {len(sizes)}, with {sizes[number]:,} "
-            f"of {self.size:,} bytes: {beginning}{part}"
+            f"its largest message, number {number + 1} of {len(sizes)}, has {sizes[number]:,} of "
+            f"{self.size:,} bytes: {beginning}{part}"
         )
 
     def _largest_part(self, title: str) -> str:

@@ -98,7 +98,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
     facts = profile.get(kind)
     if not isinstance(facts, dict):
         kinds = " and ".join(_KINDS.get(name, name) for name in profile)
-        return [Novelty(f"{_KINDS[kind]}, where runs had {kinds}")]
+        return [Novelty(f"{_KINDS[kind]}, but earlier runs had {kinds}")]
     if inner is None:
         return []
     if isinstance(inner, bool):
@@ -109,7 +109,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
     is_empty = not inner
     if is_empty not in list_or_empty(facts.get("empty")):
         emptiness = "an empty" if is_empty else "a non-empty"
-        return [Novelty(f"{emptiness} {kind}, which no run had")]
+        return [Novelty(f"{emptiness} {kind}, which no earlier run had")]
     if isinstance(inner, str):
         return _new_notation(facts, inner)
     if isinstance(inner, dict):
@@ -217,7 +217,7 @@ def _texts(value: JSON) -> list[str]:
 def _new_boolean(facts: JSONObject, value: bool) -> list[Novelty]:
     if value in list_or_empty(facts.get("values")):
         return []
-    return [Novelty(f"{show(value)}, where runs had {show(not value)}")]
+    return [Novelty(f"{show(value)}, but earlier runs had {show(not value)}")]
 
 
 def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
@@ -226,7 +226,7 @@ def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
         return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no run had")]
     match facts.get("range"):
         case [int() | float() as least, int() | float() as most] if not least <= number <= most:
-            beyond = f"{show(number)}, where runs had {show(least)} to {show(most)}"
+            beyond = f"{show(number)}, but earlier runs had {show(least)} to {show(most)}"
             return [Novelty(beyond, mild=True, lone=least == most)]
         case _:
             return []
@@ -246,7 +246,7 @@ def _new_notation(facts: JSONObject, text: str) -> list[Novelty]:
         return []
 
     notations = " and ".join(_STEPS[step][1] for step in new)
-    return [Novelty(f"a text with {notations}, which no run had", mild=True, notation=True)]
+    return [Novelty(f"a text with {notations}, which no earlier run had", mild=True, notation=True)]
 
 
 def _new_members(facts: JSONObject, members: JSONObject) -> list[Novelty]:
@@ -256,11 +256,13 @@ def _new_members(facts: JSONObject, members: JSONObject) -> list[Novelty]:
     novelties: list[Novelty] = []
     absent = [name for name in always if name not in now]
     if absent:
-        novelties.append(Novelty(f"an object without {_named(absent)}, which every run had"))
+        novelties.append(
+            Novelty(f"an object without {_named(absent)}, which every earlier run had")
+        )
 
     new = [name for name in now if name not in always and name not in sometimes]
     if new and len(now) < MEMBERS:
-        novelties.append(Novelty(f"an object with {_named(new)}, which no run had"))
+        novelties.append(Novelty(f"an object with {_named(new)}, which no earlier run had"))
 
     return novelties
 

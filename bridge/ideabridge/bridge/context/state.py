@@ -125,16 +125,16 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
                 keys = ", ".join(clipped(name, 40) for name in islice(parent, 10)) or "nothing"
                 return f"{place} has no {key}; it has {keys}"
             if isinstance(parent, list):
-                return f"{place} is an array of {len(parent)}; {key} is not one of its indexes"
+                return f"{place} is an array of {len(parent)}; {key} is not a valid index"
             if isinstance(parent, str):
                 return (
-                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is no "
-                    "JSON object or array, so it"
-                    f" has no {key}. The tool pick takes text apart:"
-                    f' {{"_tool": "pick", "data": {show(place)}, "path": "split(@, \', \')[0]"}}'
+                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is not a "
+                    f"JSON object or array, so it has no {key}. To take text apart, use the tool "
+                    f'pick: {{"_tool": "pick", "data": {show(place)}, '
+                    '"path": "split(@, \', \')[0]"}'
                 )
             return f"{place} is {_kind(cast('JSON', parent))}, which has no {key}"
-    return "it is there"
+    return "the value exists"
 
 
 def _kind(value: JSON) -> str:
@@ -165,8 +165,8 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
             return [value]
         if not isinstance(old, list):
             raise StateWriteError(
-                f"cannot push to {clipped(format_reference(path))}: it holds "
-                f"{_kind(old)}, not an array"
+                f"cannot push to {clipped(format_reference(path))}: it contains {_kind(old)}, not "
+                "an array"
             )
 
         return [*old, value]
@@ -174,8 +174,8 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
     if method == "merge" and not isinstance(old, Missing):
         if not isinstance(old, dict) or not isinstance(value, dict):
             raise StateWriteError(
-                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds "
-                f"{_kind(old)}: both must be objects"
+                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which "
+                f"contains {_kind(old)}: both must be objects"
             )
 
         return merge(old, value)
@@ -219,7 +219,7 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
 
         index = _index(key, len(node))
         if index is None:
-            fault = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
+            fault = f"is an array of {len(node)}, and {quoted(key)} is not a valid index"
             raise StateWriteError(_unwritable(path, depth, fault))
 
         items = list(node)

@@ -2,7 +2,7 @@
 of other drivers.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
-heartbeat, and releases it when the run waits for somebody or has ended. Each acquisition begins a
+heartbeat, and releases it when the run waits for someone or has ended. Each acquisition begins a
 new epoch. Every append to the journal carries its epoch, and the store refuses an outdated one in
 the same transaction. So a process that was suspended cannot write into a run that another process
 has taken over.
@@ -155,7 +155,7 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """Return whether a driver is a stopped process on this system. It continues only when somebody
+    """Return whether a driver is a stopped process on this system. It continues only when someone
     resumes it.
     """
     return _process_of(driver) == "stopped"
@@ -166,7 +166,7 @@ def is_gone(driver: str) -> bool:
     return _process_of(driver) == "gone"
 
 
-LEFT: Final = "the process that was at work on it has ended"
+LEFT: Final = "the process that was working on it has ended"
 """The reason that is shown for a run that makes no progress because its process has left it; see
 `is_left`.
 """
@@ -208,7 +208,7 @@ class SaveIdea:
 class Watch:
     """Watches the leases of other drivers, using only the clock of this process.
 
-    The clocks of two machines may be an hour apart, and may be set while runs are at work. So this
+    The clocks of two machines may be an hour apart, and may be set while runs are active. So this
     class never compares a time that another process wrote with a time of this process. A driver
     changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
     the same row for the duration of the lease. The lease of a live process on this system does not
@@ -262,7 +262,7 @@ class Watch:
 class Driver:
     """Holds the lease of one run, and appends to its journal under the lease's epoch.
 
-    A run that waits for somebody has no driver, so any process may take it up.
+    A run that waits for someone has no driver, so any process may take it up.
 
     Args:
         name: the name of this process, from `own_driver_name`.
@@ -316,7 +316,7 @@ class Driver:
             epoch = self._take_over()
 
         if epoch is None:
-            raise InterruptedRunError(f"run {self._run} is driven by another process right now")
+            raise InterruptedRunError(f"run {self._run} is currently driven by another process")
 
         self.epoch = epoch
         record = self._store.runs.get(self._run)
@@ -354,7 +354,7 @@ class Driver:
             raise
 
     def release(self) -> None:
-        """Release the lease, because the run waits for somebody or has ended."""
+        """Release the lease, because the run waits for someone or has ended."""
         if self.epoch is not None:
             self._store.leases.release(self._run, self.epoch)
             self.epoch = None

@@ -1,4 +1,4 @@
-"""Following: reads the journals of runs that somebody waits for here and another process drives.
+"""Following: reads the journals of runs that someone waits for here and another process drives.
 
 The events are reported as if the run were driven here. A store that can notify reports when a
 journal has grown; in an SQLite file, the journals are read four times a second.
@@ -68,7 +68,7 @@ class _Followed:
 
 
 class Following:
-    """The runs that somebody waits for here and another process drives, or is about to drive."""
+    """The runs that someone waits for here and another process drives, or is about to drive."""
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
@@ -93,7 +93,7 @@ class Following:
                     self._look(followed)
 
     def note_waiting(self, run: _Run) -> None:
-        """Record that somebody now waits for a run to change."""
+        """Record that someone now waits for a run to change."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()

@@ -122,7 +122,7 @@ class Queue:
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
     def hand_over(self, run: DrivenRun) -> None:
-        """Queue a run and its rooms for a worker as soon as no part of it is at work here."""
+        """Queue a run and its rooms for a worker as soon as no part of it is active here."""
         root = run.root
         if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
             return
@@ -145,15 +145,13 @@ class Queue:
         """Raise `LimitExceededError` if the queue is full, so that another run cannot be added."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
-                f"{MOST_OF_ONE:,} of your runs wait for a worker, and more are not allowed: the "
-                f"remaining places of {MOST_QUEUED:,} are for other users. Try again when some of "
-                "yours have begun, or cancel some"
+                f"{MOST_OF_ONE:,} of your runs wait for a worker, which is the limit for one user. "
+                "Try again when some of them have begun, or cancel some"
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(
-                f"{MOST_QUEUED:,} runs wait for a worker, and more are not allowed: try again in "
-                "a minute, "
-                "or start more workers (`ideabridge worker`)"
+                f"{MOST_QUEUED:,} runs wait for a worker, which is the limit: try again in a "
+                "minute, or start more workers (`ideabridge worker`)"
             )
 
 

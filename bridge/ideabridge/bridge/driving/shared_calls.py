@@ -193,7 +193,9 @@ class SharedCalls:
             self._notices.tell(CALLS, module)
 
         def failed(error: Exception) -> None:
-            logger.debug("the call of a process that is gone was not removed yet: %s", error)
+            logger.debug(
+                "the call of a process that no longer exists has not been removed yet: %s", error
+            )
 
         self._write(
             place.call, lambda: self._store.call_places.remove(module, place), removed, failed
@@ -217,8 +219,8 @@ class SharedCalls:
                     continue
                 call.runs = False
                 logger.warning(
-                    "module %s: another process assumed that this one was gone, so more calls may "
-                    "run there than the configured `parallel`",
+                    "module %s: another process assumed that this one had ended, so more calls "
+                    "may run there than `parallel` allows",
                     module.partition(" ")[0],
                 )
 

@@ -4,7 +4,7 @@ A line is an object with a `type`. Lines of type `assistant` hold the blocks of 
 `message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user` hold
 what the person wrote, or `tool_result` blocks with the `tool_use_id` of their calls; `mcpMeta`,
 next to them, holds the structured content. An answer may take several lines, one for each block. A
-result that is too large for the model is in a separate file, in the folder `tool-results` beside
+result that is too large for the model is in a separate file, in the folder `tool-results` next to
 the log. The calls of a subagent form a separate conversation: they have `isSidechain` and an
 `agentId`, and newer versions write them to a separate log.
 
@@ -256,9 +256,7 @@ class _Log:
             call.end(number, content_value(_as_mcp(content)), at=at, missing=missing)
 
     def _saved(self, name: str) -> JSON:
-        """Return the result that was saved in a file beside the log, or None if it cannot be
-        read.
-        """
+        """Return the result saved in a file next to the log, or None if it cannot be read."""
         try:
             # The log of a subagent is in the folder of its conversation.
             beside = next(

@@ -150,7 +150,7 @@ class HistoryCall:
 
     @property
     def last_seen(self) -> float | None:
-        """The last time at which the call was at work, as far as the log says."""
+        """The last time at which the call was active, as far as the log says."""
         times = [time for time in (self.time, self.ended_at) if time is not None]
         return max(times, default=None)
 

@@ -41,7 +41,7 @@ from ideabridge.bridge.store.errors import RunExistsError
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.threads import compute_in_thread
 
-_GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
+_GOES_ON: Final = "its last call is younger than 10 minutes; it may still continue"
 _RUNS: Final = "its last call has no result and is younger than an hour; it may still run"
 
 
@@ -235,7 +235,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return why a stretch may still go on, or "" if it does not."""
+        """Return why a stretch may still continue, or "" if it does not."""
         last = stretch.last
         if last is None:
             return ""
@@ -272,7 +272,7 @@ class HistoryImport:
             self._entry(stretch), calls=len(recording.calls), left=recording.left
         )
         if not recording.calls:
-            return dataclasses.replace(entry, why="none of its calls can be taken")
+            return dataclasses.replace(entry, why="none of its calls can be imported")
 
         run_id = f"run_{_id_of(stretch, self.logs.name, self._caller)}"
         try:

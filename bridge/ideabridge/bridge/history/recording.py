@@ -45,7 +45,7 @@ class Stretch:
 
     @property
     def last(self) -> float | None:
-        """When its last call was at work."""
+        """When its last call was active."""
         times = [call.last_seen for call in self.calls]
         return max((time for time in times if time is not None), default=None)
 
@@ -62,7 +62,7 @@ class Stretch:
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
     """Cut a conversation at its pauses, without the calls that were taken before. The time in which
-    a call is at work is no pause.
+    a call is active is no pause.
     """
     cut: list[Stretch] = []
     last: float | None = None
@@ -154,7 +154,7 @@ def record(
 
         tool = tools.of(call)
         if tool is None:
-            recording.left["of a tool that its server does not have now"] += 1
+            recording.left["of a tool that its server no longer has"] += 1
             continue
 
         parameters = _parameters(call, tool)
@@ -268,7 +268,7 @@ class _Ends:
             return _End(missing=f"it cannot be read: {error}")
 
         if size > min(self._most, self._left):
-            return _End(missing=f"it has {size:,} bytes, more than a run takes")
+            return _End(missing=f"it has {size:,} bytes, more than a run may contain")
         self._left -= size
         return _End(value, missing=missing)
 

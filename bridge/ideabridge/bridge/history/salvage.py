@@ -111,7 +111,7 @@ def _pieces(text: str) -> list[_Piece]:
 
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces that are records of the log, and not parts of a record. After a part, the
-    line goes on with the rest of that record, which never begins with `{`. So it does after a
+    line continues with the rest of that record, which never begins with `{`. So it does after a
     record that was written into another one, and then the rest completes the other one.
     """
     ending_well: list[_Piece] = []

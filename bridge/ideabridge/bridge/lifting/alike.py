@@ -60,18 +60,22 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
         # A replay of the plan always agrees with the plan, so it is no evidence.
-        raise PublicationError(f"{where} replays a plan; only runs of a mind are compared")
+        raise PublicationError(
+            f"{where} replays a plan; only runs that a mind answered are compared"
+        )
     if mine.function.instances or other.function.instances:
-        raise PublicationError(f"{where} is over instances; such runs are not lifted together")
+        raise PublicationError(f"{where} has instances; such runs are not lifted together")
 
     aligned = AlignedRun(other.function, _placed(mine, other, where))
     fault = _contradiction(mine.aligned, aligned)
     if fault is not None:
-        raise OtherShapeError(f"{where} has another shape, and becomes another tool: {fault}")
+        raise OtherShapeError(
+            f"{where} has a different shape, so it would become another tool: {fault}"
+        )
     if not differ(mine.aligned, aligned):
         raise PublicationError(
-            f"{where} had the same input, made the same calls and had the same "
-            "results, so it shows nothing new"
+            f"{where} had the same input, made the same calls and had the same results, so it adds "
+            "no evidence"
         )
 
     return aligned
@@ -99,7 +103,9 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     others_needed = [others[place] for place in sorted(other.needed)]
     if _counts(needed) != _counts(others_needed):
         difference = _difference(calls, others)
-        raise OtherShapeError(f"{where} made other calls, and becomes another tool: {difference}")
+        raise OtherShapeError(
+            f"{where} made different calls, so it would become another tool: {difference}"
+        )
 
     return _in_turn(calls, mine.needed, others_needed)
 
@@ -116,7 +122,7 @@ def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
     other_counts = _counts(others)
     call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
     other_times = _times(other_counts[call.key])
-    return f"it called {call.name} {other_times}, and this run {_times(counts[call.key])}"
+    return f"it called {call.name} {other_times}, but this run {_times(counts[call.key])}"
 
 
 def _times(count: int) -> str:
@@ -207,7 +213,7 @@ def _other_source(
         return f"reads {written} there" if is_other else None
 
     if len(sources) == 1 and _has_other_literal(mine, other, place, keys, sources[0]):
-        return f"is not what {text} reads there"
+        return f"is not the value that {text} reads there"
     return None
 
 

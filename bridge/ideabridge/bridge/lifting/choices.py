@@ -18,7 +18,7 @@ MIND: Final = "mind"
 """The choice to ask a mind each time for an `_output` that a mind wrote."""
 
 KEEP: Final = "keep"
-"""The choice to keep a literal the same for every input, so that it is no parameter. For a call
+"""The choice to keep a literal the same for every input, so that it is not a parameter. For a call
 that may have been a decision (`calls.2`), it means that the call is always made.
 """
 
@@ -59,7 +59,7 @@ def read_choices(raw: JSONObject | None) -> Choices:
 
     take = raw.get("take", {})
     if not isinstance(take, dict):
-        raise PublicationError("choices.take: expected an object from paths to references")
+        raise PublicationError("choices.take: expected an object that maps paths to references")
 
     for path, value in take.items():
         _check_take(path, value)

@@ -67,13 +67,13 @@ def inconsistency(
         machine.receive(proposed)
         fault = _Comparison(machine, run, places, unmade).run()
     except JournalError as error:
-        return f"other calls would run than in the run: {error}"
+        return f"it would run different calls: {error}"
 
     if fault is not None:
         return fault
     if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
         fault = machine.errors[0]["error"] if machine.errors else "calls still wait"
-        return f"other calls would run than in the run: {fault}"
+        return f"it would run different calls: {fault}"
 
     output = given_by(machine)
     if run.is_done and not same(output, run.result):
@@ -174,7 +174,7 @@ class _Comparison:
         for key in self._order:
             if key[0] in compared and key not in answered:
                 label = self._run.machine.history[key[0]].call.label
-                return f"other calls would run than in the run: {label} would not run"
+                return f"it would run different calls: {label} would not run"
 
         return None
 
@@ -217,7 +217,7 @@ class _Comparison:
         label = f"calls.{effect.call.place} ({effect.call.name})"
         key = self._recorded(effect.key)
         if key is None or key not in self._order:
-            return f"other calls would run than in the run: {label}"
+            return f"it would run different calls: {label}"
 
         fault = _other_parameters(self._run, effect, key)
         if fault is not None:
@@ -247,6 +247,6 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
         before = recorded.get(name)
         now = planned.get(name)
         if not same(before, now) or (name in recorded) != (name in planned):
-            return f"would be given another {name}: {contrast(now, before, 60)}"
+            return f"would get a different {name}: {contrast(now, before, 60)}"
 
     return None

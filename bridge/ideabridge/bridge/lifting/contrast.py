@@ -41,7 +41,7 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
 
     for key, value in before_members.items():
         if key not in now_members:
-            return f"{_dotted([*keys, key])} is gone; it was {short(value, limit)}"
+            return f"{_dotted([*keys, key])} is missing; it was {short(value, limit)}"
 
     for key, value in now_members.items():
         if key not in before_members:

@@ -719,7 +719,7 @@ class _Making:
             if path not in places:
                 paths = [leaf.path for leaf in self._lifted.leaves]
                 raise PublicationError(
-                    f"choices.take: nothing is at {path!r}.{did_you_mean(path, paths)}"
+                    f"choices.take: there is nothing at {path!r}.{did_you_mean(path, paths)}"
                 )
 
             at = places[path]

@@ -107,7 +107,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if run is None:
         status = "gone" if record is None else record.status
         raise PublicationError(
-            f"run {run_id} is {status}, and has not ended; publish it when it has, or cancel it "
+            f"run {run_id} is {status} and has not ended; publish it after it ends, or cancel it "
             "first"
         )
 
@@ -115,7 +115,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     inputs = [message for message in messages if message.type == "input" and not message.instance]
     if len(inputs) > 1:
         raise PublicationError(
-            "the idea has several inputs; one input is what becomes a tool's parameters"
+            "the idea has several inputs, but a tool's parameters come from exactly one"
         )
 
     value = inputs[0].value if inputs else None
@@ -131,7 +131,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     faults: list[str] = []
     if record is not None:
         for place, reason in unkept(record).items():
-            faults.append(f"calls.{place} was not kept whole: {reason}")
+            faults.append(f"calls.{place} is not stored completely: {reason}")
 
     faults += _left_behind(run)
     faults += _otherwise(run)
@@ -242,9 +242,9 @@ def _left_behind(run: RecordedRun) -> list[str]:
             parts.append(f"context.{number} holds {part}")
 
     if parts:
-        return [f"its context holds what a plan does not carry: {'; '.join(parts)}"]
+        return [f"its context contains what a plan cannot contain: {'; '.join(parts)}"]
     if run.machine.mode == "solve" and run.machine.instances:
-        return ["it was solved over instances; only a plan over instances can be published as one"]
+        return ["it was solved for several instances; with instances, only a plan can be published"]
     return []
 
 
@@ -267,12 +267,15 @@ def _otherwise(run: RecordedRun) -> list[str]:
     for progress in run.machine.history:
         if progress.replaced is not None:
             label = f"calls.{progress.call.place} ({progress.call.name})"
-            differences.append(f"a person put {progress.replaced.name!r} in the place of {label}")
+            differences.append(f"a person replaced {label} by {progress.replaced.name!r}")
 
     if not differences:
         return []
 
-    return [f"a plan runs every call it lists, each for itself, but {first_of(differences)}"]
+    return [
+        "a plan runs every call that it lists, independently of the others, but "
+        + first_of(differences)
+    ]
 
 
 def first_of(texts: Sequence[str]) -> str:

@@ -319,8 +319,8 @@ def arranged(function: Function) -> Lifted:
     _expect(executed, function.faults, changed)
     if run.machine.step > 0 and len(executed) > MOST_CALLS:
         raise PublicationError(
-            f"it made {len(executed):,} calls over several Requests; at most {MOST_CALLS:,} are "
-            "lifted"
+            f"it made {len(executed):,} calls over several Requests; the limit for lifting is "
+            f"{MOST_CALLS:,}"
         )
 
     calls, written, output = arrange(in_data_order(executed), function.output)

@@ -304,7 +304,7 @@ def _without_accents(text: str) -> str:
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return a name for calls that were made repeatedly: the first and the last of their tools, and
-    the first parameter if that name is taken. What somebody asked for in words gives no name,
+    the first parameter if that name is taken. What someone asked for in words gives no name,
     because few of its words say what was done.
 
     Args:

@@ -59,7 +59,7 @@ more.
 """
 
 _ABOUT_ALSO: Final = (
-    "More values of the calls that are taken from earlier results where they are left out."
+    "Further values of the calls. If they are left out, they are taken from earlier results."
 )
 
 _MOST_ALSO: Final = 200
@@ -247,7 +247,7 @@ class Parameter:
             return {**schema, "default": self.value}
 
         source = clipped(self.source_in_words or self.source.shown, _SOURCE)
-        sentence = f"Left out, it is taken from {source}."
+        sentence = f"If left out, it is taken from {source}."
         if "description" in schema:
             sentence = f"{str(schema['description']).rstrip('. ')}. {sentence}"
 
@@ -305,7 +305,8 @@ def parameters_of(
     for path, name in placed.items():
         if path not in paths:
             raise PublicationError(
-                f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}"
+                f"parameters.{name}.at: there is no constant at "
+                f"{path!r}.{did_you_mean(path, paths)}"
             )
 
     # Name the parameters with a default first, so that they get the simplest names.
@@ -371,8 +372,8 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
         named.leaves.append(leaf)
     else:
         raise PublicationError(
-            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {named.leaves[0].path} "
-            f"is {show(named.value)}; one parameter has one value"
+            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, but {named.leaves[0].path} "
+            f"is {show(named.value)}; a parameter has only one value"
         )
 
 
@@ -461,7 +462,8 @@ class _Deciding:
         for name in self._properties:
             if name in META_PROPERTIES:
                 raise PublicationError(
-                    f"parameters.{name}: calls have a property of this name themselves; rename it"
+                    f"parameters.{name}: calls already have a property of this name; rename the "
+                    "parameter"
                 )
 
         self._inputs.schema = self._new_schema()
@@ -513,7 +515,8 @@ class _Deciding:
     def _rename(self, name: str, new: str) -> None:
         if new in self._properties:
             raise PublicationError(
-                f"parameters.{name}.rename: {new!r} is another parameter; merge them instead"
+                f"parameters.{name}.rename: {new!r} is already another parameter; merge them "
+                "instead"
             )
 
         self._inputs.renamed[name] = new
@@ -560,7 +563,7 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
 
     if decision is not None and decision.fix:
         raise PublicationError(
-            f"{where}: {name!r} is fixed, so it is no parameter; fix both instead"
+            f"{where}: {name!r} is fixed, so it is not a parameter; fix both instead"
         )
 
     return name if decision is None or decision.rename is None else decision.rename

@@ -172,7 +172,7 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
             yield OpenPoint(
                 "repeated_tool",
                 "",
-                f"{name} was called {count} times: other input may need more or fewer calls",
+                f"{name} was called {count} times: different input may need more or fewer calls",
             )
 
 
@@ -200,7 +200,7 @@ def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
         return OpenPoint(
             "recorded_text",
             leaf.path,
-            f"{short(leaf.value, _SHOWN)} is what a mind wrote for this run alone",
+            f"{short(leaf.value, _SHOWN)} was written by a mind for this run only",
         )
     return None
 
@@ -225,7 +225,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
         return OpenPoint(
             "several_places",
             leaf.path,
-            f"{example} stands in several places: {', '.join(places[:3])}",
+            f"{example} occurs in several places: {', '.join(places[:3])}",
         )
 
     return None
@@ -249,7 +249,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
         chosen.setdefault(leaf.place, position)
         if not calls[leaf.place].reads_only:
             yield OpenPoint(
-                "position", leaf.path, f"the value used is only known by its position: {position}"
+                "position", leaf.path, f"the value is identified only by its position: {position}"
             )
 
 
@@ -321,8 +321,8 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
         if copied:
             example = short(copied[0].value, _SHOWN)
             reason = (
-                f"the list was put together, also from earlier results ({example}); it may "
-                "have more items or fewer"
+                f"the list was put together partly from earlier results ({example}); it may have "
+                "more or fewer items"
             )
             yield OpenPoint("put_together", path, reason)
 
@@ -377,7 +377,9 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
                 if _is_own_words(text) and str(text) not in draft.lifted.task
             ]
             if words:
-                reason = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
+                reason = (
+                    f"{short(words[0], _SHOWN)} was written by a mind after it had seen results"
+                )
                 yield OpenPoint("own_words", leaf.path, reason)
 
 

@@ -361,7 +361,9 @@ def report_text(report: JSONObject) -> str:
             omitted.append(f"{left} {name}")
 
     if omitted:
-        lines.append(f"left out here: {', '.join(omitted)}; `ideas show` at a terminal has them")
+        lines.append(
+            f"left out here: {', '.join(omitted)}; run `ideas show` in a terminal to see them"
+        )
 
     return "\n".join(lines)
 

@@ -352,8 +352,8 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
     if call.activity is not None and tool.module is not None:
         call.problems.append(
-            f"_activity: tool {quoted(call.name)} belongs to server "
-            f"{tool.module!r}, which runs it itself"
+            f"_activity: tool {quoted(call.name)} belongs to server {tool.module!r}, which runs "
+            "its own code"
         )
 
     if tool.in_room:
@@ -365,11 +365,12 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
     if call.has_latent and not latent:
         call.problems.append(
-            f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out"
+            f"_output: tool {quoted(call.name)} has code that produces its result; leave _output "
+            "out"
         )
     elif call.has_latent and call.room is not None:
         call.problems.append(
-            "_output: a clean room writes the result; leave _output out, or _module"
+            "_output: a clean room writes the result; leave out _output or _module"
         )
 
 
@@ -403,7 +404,9 @@ def _check_parameters(
     _check_queries(call, parameters, catalogue)
     for read in call.reads:
         if read.expression.uses_item and not call.has_each:
-            call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
+            call.problems.append(
+                f"{read.expression.text}: †item can be read only in a call with _each"
+            )
 
     try:
         if call.constant and not call.problems:

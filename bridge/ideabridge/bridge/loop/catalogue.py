@@ -205,7 +205,7 @@ class Catalogue:
         if not ideas or _is_idea(tool):
             return ""
         return (
-            f"; the published idea {quoted(tool.name)} is called with "
+            f"; to call the published idea {quoted(tool.name)}, write "
             f'"_module": "{ideas[0].module}"'
         )
 
@@ -418,8 +418,8 @@ def _several(name: str, modules: Iterable[str | None]) -> str:
 
 def _no_idea(module: str, name: str, keys: list[ToolKey]) -> str:
     if keys:
-        return f"{quoted(module)} is called with _tool {quoted(keys[0][1])}, not {quoted(name)}"
+        return f"to call {quoted(module)}, set _tool to {quoted(keys[0][1])}, not {quoted(name)}"
     return (
-        f"nothing is published to you as {quoted(module)}; search_ideas lists what is, and a "
-        "run lists what it offers"
+        f"you have no published idea {quoted(module)}; search_ideas lists yours, and a run lists "
+        "those it offers"
     )

@@ -130,8 +130,8 @@ def _notes(graph: Graph) -> list[str]:
             names += ", ..."
 
         notes.append(
-            "Some calls wait for earlier calls of their server, because a tool does not say "
-            f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
+            "Some calls wait for earlier calls of their server, because a tool does not declare "
+            f"whether it only reads: {names}. If it does, declare it: read_only=True in @tool, or "
             "read_only in the server's configuration."
         )
 

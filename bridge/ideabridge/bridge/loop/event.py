@@ -485,8 +485,8 @@ class CallDecided(OfCall):
 
     @property
     def was_asked(self) -> bool:
-        """Whether somebody was asked about this call. False if a grant or a standing rule
-        approved it.
+        """Whether someone was asked about this call. False if a grant or a standing rule approved
+        it.
         """
         return self.granted is None and self.rule is None
 

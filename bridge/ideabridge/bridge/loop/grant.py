@@ -226,7 +226,7 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 
     if not isinstance(most, int | None) or not isinstance(schema, dict | None):
         raise JournalError(
-            f"the grant of call {event.call} is damaged: max or parameters have another type"
+            f"the grant of call {event.call} is damaged: max or parameters has the wrong type"
         )
 
     where = None if schema is None else Validator(schema, what="the parameters")
@@ -252,7 +252,8 @@ def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
         most = grant["max"]
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
             return Refusal(
-                f"grant.max: expected how many calls more, a whole number from 1 to {MOST:,}"
+                "grant.max: expected the number of further calls, a whole number from 1 to "
+                f"{MOST:,}"
             )
 
     if "parameters" in grant:
@@ -269,7 +270,7 @@ def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
 def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
     size = len(encode(schema))
     if size > _SCHEMA_BYTES:
-        return f"expected at most {_SCHEMA_BYTES:,} bytes, found {size:,}"
+        return f"expected at most {_SCHEMA_BYTES:,} bytes, found {size:,} bytes"
 
     try:
         check_schema(schema, what="the schema")
@@ -296,7 +297,7 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
         for name in map(str, names):
             if name not in parameters:
                 return (
-                    f"{name[:100]!r} is no parameter of "
+                    f"{name[:100]!r} is not a parameter of "
                     f"{tool.name if tool else 'it'}.{did_you_mean(name, parameters)}"
                 )
 

@@ -287,7 +287,7 @@ class Graph:
         for hole in self.output_holes:
             if hole.expression.uses_item:
                 self.output_problems.append(
-                    f"{hole.expression.text}: †item is read only in a call with _each"
+                    f"{hole.expression.text}: †item can be read only in a call with _each"
                 )
 
     def drop_output(self) -> None:
@@ -316,8 +316,8 @@ class Graph:
 
         if self._is_over:
             self.output_problems.append(
-                f"its calls wait for each other more than {self.most_bound:,} times; read what "
-                "many calls write in fewer calls, or use _each"
+                f"its calls depend on each other in more than {self.most_bound:,} ways; let fewer "
+                "calls read what many calls write, or use _each"
             )
             return
 
@@ -363,8 +363,8 @@ class Graph:
             )
             if self.most_sources is not None and count > self.most_sources:
                 self.output_problems.append(
-                    f"explained: its calls read {count:,} values for their explanations; at "
-                    f"most {self.most_sources:,}"
+                    f"explained: its calls read {count:,} values for their explanations; the limit "
+                    f"is {self.most_sources:,}"
                 )
                 return
 
@@ -547,7 +547,7 @@ class Graph:
         if call.id is None:
             return
         if (call.instance, call.id) in self._ids:
-            call.problems.append(f"_id: {quoted(call.id)} is taken by an earlier call")
+            call.problems.append(f"_id: an earlier call already has the id {quoted(call.id)}")
         else:
             self._ids[(call.instance, call.id)] = call.index
 
@@ -806,8 +806,8 @@ class Graph:
         if len(cycle) > _NAMED:
             labels.append(f"{len(cycle) - _NAMED:,} more calls")
         return (
-            f"a cycle: {' -> '.join([*labels, labels[0]])} (each reads what the "
-            "next writes or waits for it)"
+            f"a cycle: {' -> '.join([*labels, labels[0]])} (each reads what the next one writes, "
+            "or waits for it)"
         )
 
     def _reorder(self) -> None:

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 
 A run is a sequence of events. `Machine.receive` takes one event and changes the state;
-`Machine.due` lists the effects that somebody outside must perform now: ask the mind, ask a person,
+`Machine.due` lists the effects that someone outside must perform now: ask the mind, ask a person,
 execute a call, end the run. The machine has no clock, no tasks, no network and no database.
 `Runner` performs each effect and acknowledges it with an event:
 
@@ -260,7 +260,7 @@ class Machine:
 
     @property
     def awaits_solution(self) -> bool:
-        """Return whether a Request was made and somebody must submit its Solution."""
+        """Return whether a Request was made and someone must submit its Solution."""
         return self.awaits_mind and not self.has_mind
 
     @property
@@ -459,7 +459,7 @@ class Machine:
             MessageError: `RunStarted` has a malformed context message.
         """
         if self.ended:
-            raise JournalError(f"the run has ended; it cannot take {event.name}")
+            raise JournalError(f"the run has ended and cannot accept {event.name}")
 
         self._handlers[type(event)](self, event)
         self._advance()
@@ -478,7 +478,7 @@ class Machine:
     def _solving(self) -> Tick:
         self._expect("solving")
         if self._tick is None:
-            raise JournalError("no Solution runs")
+            raise JournalError("no Solution is running")
         return self._tick
 
     def _streaming(self) -> Tick:
@@ -528,7 +528,7 @@ class Machine:
 
     def _request(self, event: events.RequestMade) -> None:
         if event.step != self.step or not self._mind_due:
-            raise JournalError(f"Request {event.step} was made, {self.step} was due")
+            raise JournalError(f"Request {event.step} was made, but {self.step} was due")
 
         self._mind_due = False
         self._members = event.members
@@ -838,7 +838,7 @@ class Machine:
             if self.solution.failed:
                 return Finish("failed", "the program ended with an error")
             if has_output:
-                return Finish("failed", "the output could not be made")
+                return Finish("failed", "the output could not be produced")
             return Finish("done")
 
         if has_calls or has_output or self.solution.failed or self.solution.printed:
@@ -858,7 +858,7 @@ class Machine:
             )
 
         if self._idle > 1:
-            reason = "two solutions in a row held neither calls nor an output"
+            reason = "two solutions in a row contained neither calls nor an output"
             return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
 
         return None
@@ -1014,9 +1014,7 @@ def _repeatable(progress: Progress) -> bool:
 def _in_doubt(
     machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None
 ) -> Event:
-    """Return a question about the outcome if somebody can be asked, otherwise the error
-    `unknown`.
-    """
+    """Return a question about the outcome if someone can be asked, otherwise the error `unknown`."""
     index = progress.call.index
     nobody = machine.mode != "plan" and machine.program is None
     asked = None if nobody else outcome_question(progress, number)

@@ -177,7 +177,7 @@ class Readiness:
         if not isinstance(each, list):
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
-            return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
+            return Refusal(f"_each: {len(each):,} items; the limit is {self._items:,}")
 
         items: list[Item] = []
         sizes: dict[str, Size] = {}

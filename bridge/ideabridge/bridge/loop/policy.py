@@ -157,10 +157,10 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
-        return PolicyVerdict("ask", f"{named_tool(tool)} says it is destructive")
+        return PolicyVerdict("ask", f"{named_tool(tool)} declares that it is destructive")
     if tool.annotations.read_only is False:
-        return PolicyVerdict("ask", f"{named_tool(tool)} says it changes things")
-    return PolicyVerdict("ask", f"{named_tool(tool)} does not say that it is read-only")
+        return PolicyVerdict("ask", f"{named_tool(tool)} declares that it changes things")
+    return PolicyVerdict("ask", f"{named_tool(tool)} does not declare that it is read-only")
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
@@ -227,7 +227,7 @@ def ruled(
             return least
 
         how: Then = "deny" if otherwise == "deny" else "ask"
-        why = f"no rule speaks of {named_tool(tool)}, and approval.default says {how}"
+        why = f"no rule matches {named_tool(tool)}, and approval.default says {how}"
         return _stricter(least, PolicyVerdict(how, why))
 
     return policy

@@ -139,7 +139,7 @@ class Progress:
             question.
         value: the result, once it is done.
         replaced: the tool with which a person replaced the call's own.
-        is_edited: whether somebody has changed the call since it was proposed.
+        is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
         unasked: questions of its module that nobody was asked, with the reasons.
         doubts: what is uncertain about its parameters. A person's decision on the call settles
@@ -437,7 +437,7 @@ class Judge:
             (writer.call.label for writer in bound if _reads_wrapper(operand, writer)), None
         )
         if unwrapped is not None:
-            why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
+            why = f"the value is already the 'result' of {unwrapped}; leave out '.result'"
         else:
             document = self._memory.document(where, operand.kind, writers)
             why = describe_missing(document, operand.full, operand.instance)
@@ -467,7 +467,7 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {labels} failed")
     kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
     return Absent(
-        "skipped", f"{clipped(operand.text)}: no call listed before added it{kinds and f'.{kinds}'}"
+        "skipped", f"{clipped(operand.text)}: no earlier call added it{kinds and f'.{kinds}'}"
     )
 
 
@@ -484,4 +484,4 @@ def _combined(absent: list[Absent]) -> Absent:
         chosen = [reason for reason in absent if reason.why == kind]
         if chosen:
             return Absent(chosen[0].why, "; ".join(reason.message for reason in chosen))
-    return Absent("missing", "nothing to read")
+    return Absent("missing", "there is nothing to read")

@@ -167,7 +167,7 @@ def unknown(why: str | None, hints: Annotations) -> str:
     message = f"outcome unknown: {why or DIED}"
     if hints.repeatable:
         return message
-    return f"{message}, and the tool does not say that it may run twice"
+    return f"{message}, and the tool does not declare that it may run twice"
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
@@ -198,9 +198,9 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     """Return the question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
-        f"server {event.module!r} asks this while it runs the call; the text is the "
-        "server's, not ideabridge's. value: the content of its form; deny: the server gets "
-        "a refusal; skip: it gets no answer"
+        f"server {event.module!r} asks this while it runs the call; the text is the server's, not "
+        "ideabridge's. value: fill in its form; deny: refuse to answer; skip: give the server no "
+        "answer"
     )
     return Question(
         "question",
@@ -255,7 +255,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
     # A person decides on all items together.
     size = sum((item.size for item in progress.items), NO_SIZE)
-    problem = too_large("it", size, "it refers", "put before a person")
+    problem = too_large("the call", size)
     if problem is not None:
         return Refusal(f"not run: {problem}")
 
@@ -349,8 +349,8 @@ def read_edit(
         return Edit(edited)
     if progress.call.room is not None:
         return Refusal(
-            f"{quoted(own.name)} opens a room, a run of its own: an edit keeps the tool; deny the "
-            "call to have another one proposed"
+            f"{quoted(own.name)} opens a room (a separate run), so an edit cannot replace it; to "
+            "get another tool proposed, deny the call"
         )
 
     if tool.key in catalogue.latent:
@@ -374,11 +374,13 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
     if stays and module == own.module:
         return own
     if not isinstance(name, str) or not isinstance(module, str | None):
-        return Refusal("_tool and _module: expected the name of a tool, and of a module or none")
+        return Refusal(
+            "_tool and _module: expected the name of a tool, and the name of a module or null"
+        )
     if module is not None and (module == ANONYMOUS or module.startswith(IDEA)):
         return Refusal(
-            f"_module: {quoted(module)} opens a room, a run of its own, which "
-            "cannot take a call's place"
+            f"_module: {quoted(module)} opens a room (a separate run), which cannot replace the "
+            "tool of a call"
         )
 
     try:
@@ -388,8 +390,8 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
 
     if tool.in_room:
         return Refusal(
-            f"_tool: {quoted(name)} opens a room, a run of its own, which "
-            "cannot take a call's place"
+            f"_tool: {quoted(name)} opens a room (a separate run), which cannot replace the tool "
+            "of a call"
         )
 
     return tool
@@ -400,13 +402,13 @@ def _parameters_problem(
 ) -> Refusal | None:
     each = edited.get("_each")
     if progress.call.has_each != ("_each" in edited):
-        return Refusal("an edit keeps _each if the call has it, and adds none otherwise")
+        return Refusal("an edit can neither add nor remove _each")
     if progress.call.has_each and not (
         isinstance(each, list) and each and all(isinstance(item, dict) for item in each)
     ):
         return Refusal(
-            "_each: expected an array of objects, the parameters of one execution each; "
-            "to run none of them, deny the call"
+            "_each: expected an array of objects, each with the parameters of one execution; to "
+            "run none of them, deny the call"
         )
 
     for parameters in edited_parameters(edited):

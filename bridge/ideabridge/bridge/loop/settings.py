@@ -191,14 +191,16 @@ class Spending:
         is none.
         """
         if requests + self.requests >= settings.requests and requests:
-            return f"{settings.requests} requests were made, the most a run may make"
+            return f"{settings.requests} requests were made, which is the limit of a run"
 
         tokens = self.tokens + self.estimated
         if settings.tokens is not None and tokens >= settings.tokens:
             estimate = f", {self.estimated:,} of them by an estimate" if self.estimated else ""
-            return f"{tokens:,} tokens were used{estimate}; a run may use {settings.tokens:,}"
+            return (
+                f"{tokens:,} tokens were used{estimate}; the limit of a run is {settings.tokens:,}"
+            )
         if settings.cost is not None and self.cost >= settings.cost:
-            return f"{self.cost:.4g} dollars were spent; a run may spend {settings.cost:g}"
+            return f"{self.cost:.4g} dollars were spent; the limit of a run is {settings.cost:g}"
         return None
 
 

@@ -88,23 +88,21 @@ class LargeSizes:
         return size
 
 
-def too_large(name: str, size: Size, refers: str = "they refer", done: str = "taken") -> str | None:
+def too_large(name: str, size: Size) -> str | None:
     """Return an error if something is too large together with what it refers to, otherwise None.
 
     Args:
         name: what is too large, for the message.
         size: its size.
-        refers: "it refers", if `name` is singular.
-        done: a participle that says what happens to smaller ones, such as "taken".
     """
     if size.size > MOST_RESOLVED:
         return (
-            f"{name} would have {size.size:,} bytes with what {refers} to; at most "
-            f"{MOST_RESOLVED:,} are {done}"
+            f"{name} would have {size.size:,} bytes including the values referred to; the limit "
+            f"is {MOST_RESOLVED:,}"
         )
     if size.values > MOST_VALUES:
         return (
-            f"{name} would have {size.values:,} values (numbers, texts, lists, ...) with what "
-            f"{refers} to; at most {MOST_VALUES:,} are {done}"
+            f"{name} would have {size.values:,} values (numbers, texts, lists, ...) including "
+            f"those referred to; the limit is {MOST_VALUES:,}"
         )
     return None

@@ -107,7 +107,7 @@ class Proposal:
             JournalError: it is malformed.
         """
         if self.graph.problems:
-            raise JournalError(f"a malformed Solution was taken up: {self.graph.problems[0][1]}")
+            raise JournalError(f"a malformed Solution was accepted: {self.graph.problems[0][1]}")
         return self
 
     def shown(self) -> JSONObject:
@@ -298,7 +298,7 @@ class SolutionReader:
         if calls <= self.room:
             return []
         return _refusal(
-            f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all"
+            f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in total"
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
@@ -347,8 +347,8 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     if count <= MOST_REFERENCES:
         return []
     return _refusal(
-        f"{count:,} references; one plan may hold at most {MOST_REFERENCES:,}: read what several "
-        "calls write as one, or use _each"
+        f"{count:,} references; the limit of one plan is {MOST_REFERENCES:,}: read what several "
+        "calls write with one reference, or use _each"
     )
 
 
@@ -460,9 +460,11 @@ class Planning:
 
     def _expect(self, digest: str) -> None:
         if not self.waits:
-            raise JournalError("the plan is still being written; nobody can decide on it")
+            raise JournalError("the plan is still being written; nobody can decide on it yet")
         if self.question.digest != digest:
-            raise JournalError("the decision is bound to another plan than the one that waits")
+            raise JournalError(
+                "the decision is bound to a different plan from the one that is waiting"
+            )
 
     def _decided(self, event: PlanDecided) -> PlanResult:
         plan = self.plan

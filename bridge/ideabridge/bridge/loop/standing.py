@@ -39,8 +39,8 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """Return the tool that a standing rule would cover, or None if no rule may cover the call.
 
     A person decides on the following calls each time: a call that rests on assumptions; a call that
-    somebody has edited; a call whose tool is a task for a mind, or opens a room; and a call that
-    runs the code of another tool than the one it names.
+    someone has edited; a call whose tool is a task for a mind, or opens a room; and a call that
+    runs the code of a tool other than the one it names.
     """
     call = progress.call
     tool = progress.tool

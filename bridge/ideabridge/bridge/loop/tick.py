@@ -11,15 +11,21 @@ After every event `_drain` considers calls until nothing moves, and leaves new e
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
     status     meaning                                        next
-    WAITING    what it reads is not there yet                 resolved and allowed: QUEUED; the policy asks: ASKING;
-                                                              malformed, or a value it needs is absent: FAILED;
+    WAITING    what it reads does not exist yet                 resolved and allowed: QUEUED; the
+        policy asks: ASKING;
+                                                              malformed, or a value it needs is
+                                                                  absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
     ASKING     a person must decide, or has with a grant      approved: QUEUED; denied: FAILED
     QUEUED     may run; the listed order or the limit of      a place is free: RUNNING;
-               parallel calls holds it                        stricter rules (`judge_again`): ASKING or FAILED
-    RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or FAILED, or CAUGHT
-                                                              where the failure is written to its second output path
-    any of these                                              its group is decided, or its Solution is cancelled:
+               parallel calls holds it                        stricter rules (`judge_again`): ASKING
+               or FAILED
+    RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or
+    FAILED, or CAUGHT
+                                                              where the failure is written to its
+                                                              second output path
+    any of these                                              its group is decided, or its Solution
+    is cancelled:
                                                               CANCELLED
 
 A call without items left to run goes directly from WAITING to its final status.
@@ -115,7 +121,7 @@ class Group:
 
     Attributes:
         decided: why the calls that have not settled are cancelled, or None if they are not.
-        cancelled: why somebody cancelled the Solution, or None if nobody did.
+        cancelled: why someone cancelled the Solution, or None if nobody did.
     """
 
     def __init__(self, pattern: Pattern | None) -> None:
@@ -369,9 +375,7 @@ class Tick:
         """Record that nobody was asked what the module of an execution wants to know."""
         running_item(self.progress, event.call, event.item)
         progress = self.progress[event.call]
-        refused = (
-            f"server {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
-        )
+        refused = f"server {event.module!r} asked {event.message!r}, and got no answer: {event.why}"
         progress.unasked.append(f"{progress.call.label}: {refused}")
 
     def outcome_decided(self, event: OutcomeDecided) -> None:
@@ -414,8 +418,8 @@ class Tick:
 
         if event.digest != progress.approval.digest:
             raise JournalError(
-                f"the decision on call {event.call} is bound to another "
-                "call than the one that waits"
+                f"the decision on call {event.call} is bound to a different call from the one that "
+                "is waiting"
             )
 
         grant = grant_of(progress, event)
@@ -1015,7 +1019,7 @@ class Tick:
 
     def _cancel(self, reason: str) -> None:
         if not self.graph.closed or self._unsettled == 0:
-            raise JournalError("no Solution runs that could be cancelled")
+            raise JournalError("no Solution is running that could be cancelled")
         if self.group.decided is None:
             self.group.decided = self.group.cancelled = reason
             self._cancel_rest()

@@ -130,8 +130,8 @@ def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
             raise ArgumentError.of("tools of a handler", "a Tool", tool)
         if tool.key in by_key:
             raise ToolDefinitionError(
-                f"tools of a handler: {tool.name!r} occurs twice; to change a tool, replace it "
-                "where it is"
+                f"tools of a handler: {tool.name!r} occurs twice; to change a tool, replace it in "
+                "place"
             )
         by_key[tool.key] = tool
 
@@ -161,7 +161,7 @@ def offered_by(base: Catalogue, change: JSONObject | None) -> Catalogue:
             tools.append(initial[entry])
         else:
             raise JournalError(
-                f"a Request offered tool {entry!r}, and the run began with {len(initial)}"
+                f"a Request offered tool {entry!r}, but the run began with {len(initial)} tools"
             )
 
     latent = change.get("latent")

@@ -52,7 +52,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
     """Return the schema of a Solution without alternatives at the top level, because endpoints
     refuse such alternatives.
 
-    Calls and output are required, and a program is allowed beside them. A Solution that has a
+    Calls and output are required, and a program is allowed next to them. A Solution that has a
     program, no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:

@@ -58,7 +58,7 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
         if samples:
             return Choice(
                 SAMPLING,
-                "no model is configured here, and the client allows requests to its own model",
+                "no model is configured here, but the client allows requests to its own model",
             )
         return Choice(
             TURNS, "no model is configured here, and no client allows requests to its own model"
@@ -80,8 +80,8 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
     problem = {
         SAMPLING: (
-            "'sampling' needs a client that declares the capability "
-            "`sampling`, and this one does not"
+            "'sampling' needs a client that declares the capability `sampling`, but this one does "
+            "not"
         ),
         "model": "no model is configured here",
     }.get(requested, f"there is no mind {requested[:60]!r} here")

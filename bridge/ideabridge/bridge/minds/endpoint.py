@@ -110,8 +110,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
             and names[0] in str(error)
         ):
             raise ModelSetupError(
-                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or "
-                f"`keyring set ideabridge {names[0]}` where there is a "
+                f"model {configuration.name!r}: found no key: set {names[0]} in the environment, "
+                f"or run `keyring set ideabridge {names[0]}` if there is a "
                 f"keyring{no_keyring(names[0])}"
             ) from error
 
@@ -153,8 +153,8 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
     bearer = _BEARERS.get(kind)
     if url is not None and bearer is not None and os.environ.get(bearer, key) != key:
         raise ModelSetupError(
-            f"model: {bearer} would be sent to base_url: name it as key_env if "
-            "you want that, or unset it"
+            f"model: {bearer} would be sent to base_url: if you want that, name it as key_env; "
+            "otherwise unset it"
         )
 
     # Bedrock signs requests with AWS credentials, which it does not send. A key would replace the
@@ -172,7 +172,7 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
         provider = cast("Provider[Any]", provider_class(**settings))
     except TypeError as error:
         raise ModelSetupError(
-            f"model: the provider {kind!r} takes no {' and '.join(settings) or 'defaults'}"
+            f"model: the provider {kind!r} does not accept {' and '.join(settings) or 'defaults'}"
         ) from error
 
     limit_answers(provider)
@@ -294,7 +294,7 @@ class Stream:
         """
         reason = self._response.finish_reason
         if reason == "length":
-            return "the answer reached the limit of tokens (max_tokens) before it was complete"
+            return "the answer reached the token limit (max_tokens) before it was complete"
         if reason == "content_filter":
             details = self._response.provider_details or {}
             refusal = details.get("refusal")
@@ -459,7 +459,7 @@ async def models_of(model: Model) -> list[str] | None:
     try:
         listed = decode(body, what="the list of models")
     except IdeabridgeError:
-        raise ModelUnavailableError(f"{place} sent what is no JSON; is base_url right?") from None
+        raise ModelUnavailableError(f"{place} did not send JSON; is base_url right?") from None
 
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):

@@ -38,7 +38,7 @@ class _Brief:
         self._metas: dict[str, None] = {}
 
     def text(self) -> str:
-        lines = ["Tools (there are no others; ? marks what may be left out):", *self._tools()]
+        lines = ["Tools (there are no others; ? marks optional members):", *self._tools()]
         if len(lines) == 1:
             lines = ['There are no tools: "calls" is [].']
 

@@ -352,7 +352,7 @@ class ModelAnswer:
                 raise ModelTimeoutError(
                     f"the model did not finish within {self._configuration.timeout:g} seconds"
                 )
-            raise ModelTimeoutError(f"nothing came from the model for {idle:g} seconds")
+            raise ModelTimeoutError(f"the model sent nothing for {idle:g} seconds")
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
         """Choose the next form, or wait before the Request is sent again. Raise the error if

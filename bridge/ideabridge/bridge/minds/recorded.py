@@ -126,7 +126,7 @@ class Recorded:
         )
         head = f"nothing recorded answers request {request.id[:12]}"
         if nearest is None:
-            return f"{head}: the recording holds no ideas"
+            return f"{head}: the recording contains no ideas"
 
         meta = nearest.meta
         step = f" (step {meta.step} of {meta.run})" if meta.run else ""
@@ -338,7 +338,7 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
     )
     lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
     if not lines:
-        return [f"{part}: the same except for the order of keys or the notation of numbers"]
+        return [f"{part}: they differ only in the order of keys or the notation of numbers"]
 
     if len(lines) > _LINES:
         more = [f"... {len(lines) - _LINES} more lines"]

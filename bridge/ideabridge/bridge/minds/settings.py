@@ -102,8 +102,8 @@ class ModelConfiguration(BaseModel):
     key_env: str | None = Field(
         default=None,
         description=(
-            "Name of the environment variable, or of the keyring's entry, that "
-            "holds the key for base_url."
+            "Name of the environment variable, or of the keyring entry, that contains the key for "
+            "base_url."
         ),
     )
     output: Literal["auto", "native", "prompted"] = Field(
@@ -117,7 +117,10 @@ class ModelConfiguration(BaseModel):
         default_factory=dict[str, Setting], description="temperature, max_tokens, thinking, ..."
     )
     timeout: float = Field(
-        default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries."
+        default=600,
+        gt=0,
+        le=86_400,
+        description=("How many seconds one answer may take, including retries."),
     )
     idle_timeout: float = Field(
         default=120, gt=0, le=86_400, description="Seconds to wait for the next piece of an answer."
@@ -137,7 +140,7 @@ class ModelConfiguration(BaseModel):
 
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How much of results this model is shown; replaces `shown`.",
+        description="How much of the results this model is shown; replaces `shown`.",
     )
 
     @field_validator("name")
@@ -189,7 +192,8 @@ def url_problem(url: str) -> str | None:
         return "expected an http or https address"
     if "@" in parts.netloc:
         return (
-            "expected an address without credentials; key_env names the variable that holds the key"
+            "expected an address without credentials; name the variable that contains the key as "
+            "key_env"
         )
 
     return None
@@ -281,7 +285,7 @@ class SamplingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     max_tokens: int = Field(
-        default=16_384, ge=256, le=1_000_000, description="Tokens one answer may have."
+        default=16_384, ge=256, le=1_000_000, description="Maximum number of tokens in one answer."
     )
     models: tuple[str, ...] = Field(
         default=(), description="Names of models, or parts of such names, best first."
@@ -290,13 +294,13 @@ class SamplingSettings(BaseModel):
         default=None, ge=0, le=2, description="Temperature; null: the client's."
     )
     cost_priority: float | None = Field(
-        default=None, ge=0, le=1, description="How much a low price counts."
+        default=None, ge=0, le=1, description="How important a low price is."
     )
     speed_priority: float | None = Field(
-        default=None, ge=0, le=1, description="How much speed counts."
+        default=None, ge=0, le=1, description="How important speed is."
     )
     intelligence_priority: float | None = Field(
-        default=None, ge=0, le=1, description="How much ability counts."
+        default=None, ge=0, le=1, description="How important ability is."
     )
 
 

@@ -144,7 +144,8 @@ async def _check(response: Response) -> None:
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
         raise ModelRefusalError(
-            f"the model endpoint compressed its answer ({packed[:40]!r}), though asked not to"
+            f"the model endpoint compressed its answer ({packed[:40]!r}), although the request "
+            "asked it not to"
         )
 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -220,9 +221,9 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
         # llama-cpp-python does not stream errors: it answers 200 and sends nothing.
         return SchemaRefusalError(
-            "the model endpoint ended its answer without a word of it: the Request may be too "
-            "long for the model's context, base_url may lead to something else, or the server "
-            "failed; its log may say which",
+            "the model endpoint ended its answer without sending any of it: the Request may be "
+            "too long for the model's context, base_url may be wrong, or the server may have "
+            "failed; check its log",
             certain=False,
         )
 
@@ -241,10 +242,10 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
 
     if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
         return ModelRefusalError(
-            f"{where}: {detail} (is the key right, and may it use this model?)"
+            f"{where}: {detail} (is the key right, and is it allowed to use this model?)"
         )
     if isinstance(error, ModelNotFoundError):
-        return ModelRefusalError(f"{where}: {detail} (is the model's name right, and base_url?)")
+        return ModelRefusalError(f"{where}: {detail} (are the model's name and base_url right?)")
 
     is_refused = status is None or status in (400, 413, 422) or status >= 500
     if isinstance(error, ModelContextWindowExceededError) or (
@@ -269,8 +270,8 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     sent_elsewhere = getattr(error.__cause__, "status_code", None)
     if status is None and isinstance(sent_elsewhere, int):
         return ModelRefusalError(
-            f"the model endpoint answered {sent_elsewhere}: it redirects elsewhere, which "
-            "is not followed; is base_url right?"
+            f"the model endpoint answered {sent_elsewhere}: ideabridge does not follow a redirect "
+            "to another origin; is base_url right?"
         )
 
     if status is None:

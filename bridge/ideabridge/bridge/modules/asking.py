@@ -90,7 +90,7 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
         raise FormError(str(error)[:500]) from None
 
     if size > SCHEMA_BYTES:
-        raise FormError(f"its form has {size:,} bytes of JSON; at most {SCHEMA_BYTES:,} are shown")
+        raise FormError(f"its form has {size:,} bytes of JSON; the limit is {SCHEMA_BYTES:,}")
     assert isinstance(schema, dict)
     _check(schema)
     try:
@@ -104,18 +104,18 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
 def _read_message(message: str) -> str:
     if len(message) > MESSAGE_CHARACTERS:
         raise FormError(
-            f"its message has {len(message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown"
+            f"its message has {len(message):,} characters; the limit is {MESSAGE_CHARACTERS:,}"
         )
 
     if len(visible(message, keep="\n\t")) > MESSAGE_CHARACTERS:
         raise FormError(
-            "its message holds characters that a person cannot see: more than "
-            f"{MESSAGE_CHARACTERS:,} as escapes"
+            "its message contains invisible characters: with them escaped, it has more than "
+            f"{MESSAGE_CHARACTERS:,} characters"
         )
 
     lines = message.count("\n") + 1
     if lines > LINES:
-        raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
+        raise FormError(f"its message has {lines:,} lines; the limit is {LINES}")
     try:
         return str(normalise(message, what="its message"))
     except IdeabridgeError as error:
@@ -131,12 +131,10 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
     _read_message(params.message)
     address = params.url
     if len(address) > _ADDRESS:
-        raise FormError(
-            f"its address has {len(address):,} characters; at most {_ADDRESS:,} are shown"
-        )
+        raise FormError(f"its address has {len(address):,} characters; the limit is {_ADDRESS:,}")
 
     if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
-        raise FormError("its address holds characters that no address has")
+        raise FormError("its address contains characters that are not allowed in an address")
 
     try:
         parts = urlsplit(address)
@@ -145,7 +143,7 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
         raise FormError("its address cannot be read") from None
 
     if "@" in parts.netloc:
-        raise FormError("its address names a user, who could pass for a host")
+        raise FormError("its address contains a user name, which could be mistaken for a host")
     if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
         raise FormError("its address does not begin with https://")
 
@@ -159,13 +157,10 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
     prompt = params.system_prompt or ""
     if len(prompt) > _SYSTEM_PROMPT:
         raise FormError(
-            f"its system prompt has {len(prompt):,} characters; at most "
-            f"{_SYSTEM_PROMPT:,} are passed on"
+            f"its system prompt has {len(prompt):,} characters; the limit is {_SYSTEM_PROMPT:,}"
         )
     if len(params.messages) > _MESSAGES:
-        raise FormError(
-            f"it has {len(params.messages):,} messages; at most {_MESSAGES} are passed on"
-        )
+        raise FormError(f"it has {len(params.messages):,} messages; the limit is {_MESSAGES}")
 
 
 def read_response(
@@ -179,8 +174,8 @@ def read_response(
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
-            f"{place}: holds the secret {name} of the configuration, which no "
-            "server gets; answer without it"
+            f"{place}: contains the secret {name} of the configuration, which no server may "
+            "receive; answer without it"
         )
 
     if not isinstance(question, types.ElicitRequest):
@@ -215,9 +210,7 @@ def _check(schema: JSONObject) -> None:
     for name, field in fields.items():
         where = f"field {name[:60]!r} of its form"
         if not name or len(name) > _NAME or visible(name) != name:
-            raise FormError(
-                f"{where}: expected a name of 1 to {_NAME} characters that a person can see"
-            )
+            raise FormError(f"{where}: expected a name of 1 to {_NAME} visible characters")
 
         if not isinstance(field, dict):
             raise FormError(f"{where} is not a schema")
@@ -268,9 +261,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
     if any(isinstance(value, dict | list) for value in values):
         raise FormError(f"a choice of {where} is not a plain value")
     if any(isinstance(value, str) and not _is_seen(value) for value in values):
-        raise FormError(
-            f"a choice of {where} is too long, or holds characters that a person cannot see"
-        )
+        raise FormError(f"a choice of {where} is too long, or contains invisible characters")
 
 
 def _check_words(where: str, field: JSONObject) -> None:
@@ -286,9 +277,7 @@ def _check_words(where: str, field: JSONObject) -> None:
     default = field.get("default")
     for text in default if isinstance(default, list) else [default]:
         if isinstance(text, str) and not _is_seen(text):
-            raise FormError(
-                f"the default of {where} is too long, or holds characters that a person cannot see"
-            )
+            raise FormError(f"the default of {where} is too long, or contains invisible characters")
 
 
 def _is_seen(value: str) -> bool:
@@ -304,7 +293,9 @@ def _is_plain(kind: JSON) -> bool:
 def _known(where: str, schema: JSONObject, known: frozenset[str] | set[str]) -> None:
     strange = next((key for key in schema if key not in known), None)
     if strange is not None:
-        raise FormError(f"{where} says {strange[:60]!r}, which no form of plain values does")
+        raise FormError(
+            f"{where} has {strange[:60]!r}, which is not allowed in a form of plain values"
+        )
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -548,8 +539,8 @@ class Asking:
                 size = len(encode(message))
                 if size > QUESTION_BYTES:
                     why = (
-                        f"(a log message of {size:,} bytes is left out; at most "
-                        f"{QUESTION_BYTES:,} are passed on)"
+                        f"(a log message of {size:,} bytes is left out; the limit is "
+                        f"{QUESTION_BYTES:,})"
                     )
                     message = {"level": sent["level"], "data": why}
 
@@ -648,17 +639,13 @@ class Asking:
         if not takes_tools and getattr(question.params, "tools", None) is not None:
             raise self._nobody(question, "the client does not declare sampling with tools")
         if self._asked > QUESTIONS:
-            raise self._nobody(
-                question, f"one call may ask {QUESTIONS} questions, and this is one more"
-            )
+            raise self._nobody(question, f"one call may ask at most {QUESTIONS} questions")
 
         try:
             question_json = normalise(wire(question), what="the question")
             size = len(encode(question_json))
             if size > QUESTION_BYTES:
-                raise FormError(
-                    f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on"
-                )
+                raise FormError(f"the question has {size:,} bytes; the limit is {QUESTION_BYTES:,}")
 
             return self._checked(question)
         except IdeabridgeError as error:
@@ -693,7 +680,7 @@ class Asking:
     def _address(self, params: types.ElicitRequestURLParams) -> types.ElicitRequestURLParams:
         _check_address(params)
         if self._secrets.mask(params.url) != params.url:
-            raise FormError("its address holds a secret of the configuration")
+            raise FormError("its address contains a secret of the configuration")
 
         # Clients of 2025-11-25 need an id, and 2026-07-28 has none. The module's own id may contain
         # anything, so give the client a different one.
@@ -759,16 +746,16 @@ class Asking:
             # The module recognizes answers by these names, so the names cannot be masked.
             raise ModuleInputRequiredError(
                 self._module,
-                f"{self._tool} asks questions whose names hold the secret "
-                f"{name} of the configuration",
+                f"{self._tool} asks questions whose names contain the secret {name} of the "
+                "configuration",
             )
 
         size = len(encode({**questions})) + len(required.request_state or "")
         if size > QUESTION_BYTES:
             raise ModuleInputRequiredError(
                 self._module,
-                f"{self._tool} asks {len(questions)} questions in {size:,} bytes with its state; "
-                f"at most {QUESTION_BYTES:,} are passed on",
+                f"{self._tool} asks {len(questions)} questions, which have {size:,} bytes "
+                f"including its state; the limit is {QUESTION_BYTES:,}",
             )
 
         return ModuleAsks({**questions}, required.request_state)
@@ -796,9 +783,7 @@ class Asking:
 
         self._asked += 1
         if self._asked > QUESTIONS:
-            return self.refuse(
-                params.message, f"one call may ask {QUESTIONS} questions, and this is one more"
-            )
+            return self.refuse(params.message, f"one call may ask at most {QUESTIONS} questions")
 
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)

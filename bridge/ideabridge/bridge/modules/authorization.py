@@ -104,7 +104,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(
 
 
 class Person(Protocol):
-    """Somebody who can sign in with a browser."""
+    """Someone who can sign in with a browser."""
 
     @property
     def redirect_uri(self) -> str:
@@ -244,7 +244,7 @@ class Authorization(httpx2.Auth):
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 problem = (
-                    f"{self._place}.auth.private_key is not a key in PEM for "
+                    f"{self._place}.auth.private_key is not a PEM key for "
                     f"{self._settings.algorithm}"
                 )
                 raise OAuthFlowError(problem) from None
@@ -378,16 +378,16 @@ class Authorization(httpx2.Auth):
         if longest > LONGEST_SCOPE:
             raise ModuleSignInError(
                 self._module,
-                f"server {self._module!r} demands a scope of {longest:,} characters; at most "
-                f"{LONGEST_SCOPE} are asked for",
+                f"server {self._module!r} demands a scope of {longest:,} characters; the limit is "
+                f"{LONGEST_SCOPE}",
             )
 
         count = len({*before, *scopes})
         if count > MOST_SCOPES:
             raise ModuleSignInError(
                 self._module,
-                f"server {self._module!r} demands {count:,} scopes by now; at most "
-                f"{MOST_SCOPES} are asked for",
+                f"server {self._module!r} has demanded {count:,} scopes so far; the limit is "
+                f"{MOST_SCOPES}",
             )
 
         return scopes
@@ -601,7 +601,7 @@ class Authorization(httpx2.Auth):
             parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
         ):
             raise OAuthFlowError(
-                f"the server sends us to {url[:200]}: expected an address with https"
+                f"the server names the address {url[:200]}: expected an https address"
             )
 
     def _check_issuer(self) -> None:
@@ -618,7 +618,7 @@ class Authorization(httpx2.Auth):
 
         actual = "no authorization server" if metadata is None else str(metadata.issuer)
         raise OAuthFlowError(
-            f"the server names {actual}, and {self._place}.auth.issuer is {issuer}"
+            f"the server names {actual}, but {self._place}.auth.issuer is {issuer}"
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
@@ -743,7 +743,7 @@ class Authorization(httpx2.Auth):
         if self._person is not None:
             return
         if client is None:
-            context.current_tokens = None  # somebody has signed out
+            context.current_tokens = None  # someone has signed out
             return
 
         wanted = settings.client_id or settings.client_metadata_url
@@ -803,7 +803,7 @@ class Authorization(httpx2.Auth):
         if not _TOKEN.fullmatch(tokens.access_token):
             self._provider.context.clear_tokens()
             raise OAuthFlowError(
-                "its authorization server sends a token that cannot be sent in a header"
+                "its authorization server issued a token that cannot be sent in a header"
             )
 
         context = self._provider.context
@@ -963,7 +963,7 @@ class _DeviceProvider(_PersonalProvider):
         # The SDK reads this document just before its first POST, but keeps only the fields that it
         # knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
-            raise OAuthFlowError("its authorization server has sent other metadata than before")
+            raise OAuthFlowError("the metadata of its authorization server has changed")
 
         endpoint = endpoint_of(response.content)
         if endpoint is None:

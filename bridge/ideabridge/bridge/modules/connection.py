@@ -572,7 +572,7 @@ class Connection:
 
         notes += self.offering.notes
         if self._tap.left_out:
-            notes.append(f"sent {self._tap.left_out:,} notifications too many, which were dropped")
+            notes.append(f"sent too many notifications; {self._tap.left_out:,} were dropped")
 
         return notes
 
@@ -625,7 +625,7 @@ class Connection:
             if self.timed_out:
                 problem = f"did not answer within {seconds:g} s{self._words()}"
             else:
-                problem = "was closed before it was up"
+                problem = "was closed before it was connected"
             raise ModuleConnectError(self._module, f"server {self._module!r} {problem}")
 
     async def _enter(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
@@ -676,7 +676,8 @@ class Connection:
             if self._tap.ended.is_set() or _is_sign_in(error):
                 raise
             self.list_fault = (
-                f"its tools could not be listed: {_text(error, self._secrets)}; it is asked again"
+                f"its tools could not be listed: {_text(error, self._secrets)}; ideabridge will "
+                "ask it again"
             )
 
     async def _list(self, patience: Patience) -> Listing:
@@ -751,8 +752,8 @@ class Connection:
             except (MCPError, ValidationError) as error:
                 which = "changed tools" if self.listing is not None else "tools"
                 self.list_fault = (
-                    f"its {which} could not be listed: "
-                    f"{_text(error, self._secrets)}; it is asked again"
+                    f"its {which} could not be listed: {_text(error, self._secrets)}; ideabridge "
+                    "will ask it again"
                 )
             else:
                 self.list_fault = None
@@ -967,7 +968,7 @@ class Connection:
 
     def _words(self) -> str:
         words = self.last_words if self._quotes() else []
-        return f"; its last words: {words[-1]}" if words else ""
+        return f"; the last line it wrote: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
         """Return whether a failed attempt may succeed with another first message: the server was
@@ -997,7 +998,7 @@ class Connection:
             return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        text = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
+        text = f"{name} did not start: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
             self._module, text, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT
         )

@@ -105,7 +105,7 @@ def endpoint_of(metadata: bytes) -> str | None:
 
 
 class DevicePerson:
-    """Somebody who signs in with a browser on another device.
+    """Someone who signs in with a browser on another device.
 
     Args:
         show: shows the address and the code to the person.
@@ -159,8 +159,8 @@ class DevicePerson:
                 if "@" in urlsplit(address).netloc:
                     # https://login.example@evil.example/ looks like an address of login.example.
                     raise OAuthFlowError(
-                        f"the server sends us to {address[:_SHOWN]}: expected an "
-                        "address without a user name"
+                        f"the server names the address {address[:_SHOWN]}: expected an address "
+                        "without a user name"
                     )
 
         seconds = min(answer.expires_in, _MOST_SECONDS)

@@ -208,7 +208,7 @@ class ModuleHTTPClient:
                 CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", Mark.UNSENT
             ) from None
         except httpx2.RequestError as error:
-            message = f"cannot be reached any more: {_why(error)},"
+            message = f"can no longer be reached: {_why(error)},"
             raise UnansweredError(CONNECTION_CLOSED, message, Mark.UNANSWERED) from None
 
     async def _send(
@@ -328,8 +328,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
     if request.method != "GET" and status not in _KEEP_METHOD:
         message = (
-            f"answered HTTP {status} with a redirect to {shown_address(target)}, which drops the "
-            "content of requests. Write that address into 'url'"
+            f"answered HTTP {status} with a redirect to {shown_address(target)}, which would lose "
+            "the content of requests. Write that address into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 

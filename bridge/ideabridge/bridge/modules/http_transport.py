@@ -267,10 +267,10 @@ class HTTPTransport:
         except UnansweredError as failure:
             if failure.status is not None:
                 self._oddities.note(
-                    f"did not take {what}: HTTP {failure.status}", failure.error.message
+                    f"did not accept {what}: HTTP {failure.status}", failure.error.message
                 )
         except TimeoutError:
-            self._oddities.note(f"did not take {what} within {NOTIFICATION_SECONDS:g} s")
+            self._oddities.note(f"did not accept {what} within {NOTIFICATION_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - a fault of one message must not end the others
             self._oddities.note(f"{what} could not be sent: {type(error).__name__}", str(error))
 

@@ -140,8 +140,8 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             tools[name] = masked_tool
         else:
             notes.append(
-                "a tool is left out: its name, or that of a parameter, holds a "
-                "secret of the configuration"
+                "a tool is left out: its name, or that of a parameter, contains a secret of the "
+                "configuration"
             )
 
     denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
@@ -200,7 +200,7 @@ def _make_tool(
     )
     if renamed:
         remarks.append(
-            "has parameters named otherwise here: "
+            "has parameters with different names here: "
             + ", ".join(f"{b} is {a}" for a, b in renamed.items())
         )
 
@@ -241,7 +241,7 @@ def _parameters(
     )
     notes = usable.notes
     if sent is None:
-        remarks.append("has no input schema, and takes any parameters")
+        remarks.append("has no input schema, so it accepts any parameters")
         return usable.schema, {}, SentSchema(None, was_valid=False)
 
     try:
@@ -290,7 +290,7 @@ def _output(
 
 def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: UsableSchema) -> None:
     if not notes and not usable.was_valid:
-        remarks.append(f"has an {which} schema of an older form, which was converted")
+        remarks.append(f"has an {which} schema in an older form, which was converted")
     if notes:
         remarks.append(
             f"has an odd {which} schema (its server judges what is ignored "

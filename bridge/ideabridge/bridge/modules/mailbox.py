@@ -338,7 +338,7 @@ class Mailbox:
         takes: Callable[[Event], bool] | None,
     ) -> None:
         if isinstance(event, LongEvent):
-            message = f"its answer has {event.size:,} bytes; at most {self._max_bytes:,} are taken"
+            message = f"its answer has {event.size:,} bytes; the limit is {self._max_bytes:,}"
             await self._refuse(event.start, event.end, message, call)
         elif takes is not None and takes(event):
             return
@@ -357,7 +357,7 @@ class Mailbox:
             call: the call whose stream they arrived on, if any.
         """
         if count_values(data, self._most_values) > self._most_values:
-            message = f"its answer holds more than {self._most_values:,} JSON values"
+            message = f"its answer contains more than {self._most_values:,} JSON values"
             await self._refuse(data[:_END_BYTES], data[-_END_BYTES:], message, call)
             return True
 

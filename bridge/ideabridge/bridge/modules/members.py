@@ -397,7 +397,9 @@ def shape_of_type(annotation: Any) -> Shape:
             )
 
         name = next((union for first, union in _UNIONS.items() if first in names), "")
-        return Shape("union", name, "an object of a kind that the protocol has", adapter, arms=arms)
+        return Shape(
+            "union", name, "an object of a kind that the protocol defines", adapter, arms=arms
+        )
 
     if origin is list:
         item = shape_of_type(arguments[0])

@@ -220,7 +220,7 @@ class MessageReader:
         if "\\ud" in text or "\\uD" in text:
             text, halves = _HALF.subn(lambda match: match[1] or "\\ufffd", text)
             if halves and "\\ufffd" in text:
-                self.oddities.note("wrote halves of surrogate pairs; they were replaced by U+FFFD")
+                self.oddities.note("wrote unpaired surrogates; they were replaced by U+FFFD")
 
         return text.strip("\ufeff \t\r\n")
 
@@ -287,7 +287,7 @@ class MessageReader:
             self.oddities.note("sent several messages in one list")
             if len(values) > MAX_PARTS:
                 self.oddities.note(
-                    f"sent more than {MAX_PARTS:,} messages in one list; those beyond were skipped"
+                    f"sent more than {MAX_PARTS:,} messages in one list; the rest were skipped"
                 )
                 del values[MAX_PARTS:]
         else:
@@ -405,7 +405,7 @@ class MessageReader:
             else:
                 words = _shown(error)
 
-            return ErrorData(code=INTERNAL_ERROR, message=words or "an error without words")
+            return ErrorData(code=INTERNAL_ERROR, message=words or "an error without a message")
 
         parts = cast("_Object", error)
         code = _integer(parts.get("code"))

@@ -113,7 +113,8 @@ if TYPE_CHECKING:
 SentT = TypeVar("SentT")
 
 _CONNECTED_ANEW: Final = (
-    "The server asks questions as in version 2025-11-25, so it was connected again in that version"
+    "The server asks questions as in version 2025-11-25, so ideabridge has reconnected with that "
+    "version"
 )
 
 _LATENCIES: Final = 100
@@ -470,7 +471,9 @@ class Module:
             return ToolLeftOutError(self.name, why)
 
         if not self._listed and self._state == "up":
-            return ModuleListError(self.name, f"server {self.name!r} is up, but {self.list_fault}")
+            return ModuleListError(
+                self.name, f"server {self.name!r} is connected, but {self.list_fault}"
+            )
         return None
 
     @property
@@ -1399,9 +1402,7 @@ class Module:
             except LegacyQuestionError as error:
                 self._asks_legacy = True
                 self.note(
-                    [
-                        "asks questions as in version 2025-11-25, so it is now connected in that version"
-                    ]
+                    ["asks questions as in version 2025-11-25, so ideabridge now uses that version"]
                 )
                 is_idle = connection.backchannel.is_idle
                 repeatable = again and tool.annotations.repeatable and is_idle

@@ -1,7 +1,7 @@
 """Offering: what a module offers besides tools: resources, templates of resources, and prompts.
 
-A list is read when somebody asks for it, and stored until the module reports a change. If the
-module reports no changes, the list is read each time. A list with a late page is read again in the
+A list is read when someone asks for it, and stored until the module reports a change. If the module
+reports no changes, the list is read each time. A list with a late page is read again in the
 background (`read_again`).
 """
 
@@ -33,7 +33,7 @@ Kind = Literal["resources", "templates", "prompts"]
 OFFERED_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""How long, in seconds, the pages after the first may take while somebody waits for the list."""
+"""How long, in seconds, the pages after the first may take while someone waits for the list."""
 
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0
@@ -152,7 +152,7 @@ class Offering:
             for kind in sorted(self._unfinished):
                 async with self._reading[kind]:
                     before = self._known.get(kind)
-                    # If the list has changed in the meantime, it is read when somebody asks for it.
+                    # If the list has changed in the meantime, it is read when someone asks for it.
                     if before is None:
                         continue
                     try:

@@ -135,8 +135,8 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
 
     if not is_within_origin(url, address):
         problem = (
-            f"wants requests to be sent to {shown_address(address)}, which is not on the origin of "
-            f"{shown_address(url)}: refused"
+            f"asks for requests to be sent to {shown_address(address)}, which is not on the origin "
+            f"of {shown_address(url)}: refused"
         )
         raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 

@@ -290,7 +290,7 @@ class Requests:
                 answers = await asking.answers(result)
                 request = _again(request, answers or None, result.request_state)
 
-            text = f"{self._name} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
+            text = f"{self._name} keeps asking: {MAX_QUESTION_ROUNDS} times in one call"
             raise ModuleInputRequiredError(self._module, text)
 
         return None
@@ -367,8 +367,8 @@ class Requests:
             if size > MAX_ERROR_DATA:
                 data = None
                 message = (
-                    f"{message} (its data of {size:,} bytes is left out; at most "
-                    f"{MAX_ERROR_DATA:,} are passed on)"
+                    f"{message} (its data of {size:,} bytes is left out; the limit is "
+                    f"{MAX_ERROR_DATA:,})"
                 )
         except IdeabridgeError:
             message = f"{message} (its data is left out, because it is not JSON)"

@@ -55,8 +55,8 @@ class ResultReader:
         """
         if size > self._max_bytes:
             raise ResultLimitError(
-                f"{self._name} {verb} with {size:,} bytes; at most {self._max_bytes:,} are "
-                "taken (limits.result_bytes)"
+                f"{self._name} {verb} with {size:,} bytes; the limit is {self._max_bytes:,} "
+                "(limits.result_bytes)"
             )
 
     async def value(
@@ -112,9 +112,9 @@ class ResultReader:
         except IdeabridgeError as error:
             if has_structure:
                 reason = shown(str(error), self._secrets, _FAULTS)
-                text = f"{self._name} answered against its own schema: {reason}"
+                text = f"the answer of {self._name} does not match its own schema: {reason}"
             else:
-                text = f"{self._name} has an output schema but sent no structured content"
+                text = f"{self._name} declares an output schema but sent no structured content"
                 text += f"; {_described(result)}"
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 

@@ -269,7 +269,7 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # A link in place of the file would lead to a file of somebody's choice.
+    # A link in place of the file would lead to a file of someone's choice.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 

@@ -96,7 +96,9 @@ class AuthorizationSettings(BaseModel):
     )
     client_metadata_url: Text | None = Field(
         default=None,
-        description="The address of a client metadata document, for servers that take one as client_id.",
+        description=(
+            "The address of a client metadata document, for servers that accept one as client_id."
+        ),
     )
     redirect_uri: Text | None = Field(
         default=None,
@@ -104,7 +106,7 @@ class AuthorizationSettings(BaseModel):
     )
     scope: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="The scopes that are asked for, separated by spaces. Default: those the server names.",
+        description="The scopes to request, separated by spaces. Default: those the server names.",
     )
     shared: bool = Field(
         default=False,
@@ -138,7 +140,7 @@ class AuthorizationSettings(BaseModel):
     def _contradictions(self) -> Iterator[str]:
         for key in SECRET_KEYS:
             if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
-                yield f"{key!r} needs 'client_id' and 'issuer', which say whose it is"
+                yield f"{key!r} needs 'client_id' and 'issuer', which say who it belongs to"
 
         if self.grant == "client_credentials":
             if (self.client_secret is None) == (self.private_key is None):
@@ -149,7 +151,7 @@ class AuthorizationSettings(BaseModel):
             yield '\'private_key\' only goes with "grant": "client_credentials"'
 
         if self.client_id is not None and self.client_metadata_url is not None:
-            yield "'client_metadata_url' goes in place of 'client_id'"
+            yield "'client_metadata_url' replaces 'client_id'; give only one"
 
 
 class ToolSettings(BaseModel):
@@ -206,8 +208,8 @@ class ModuleConfiguration(BaseModel):
     )
     env: dict[str, Text] = Field(
         default_factory=dict[str, Text],
-        description="Environment of the program, over a small inherited one (PATH, HOME, LANG, ...). "
-        "${VAR} is expanded. Values are never shown or stored.",
+        description="Environment of the program, in addition to a small inherited one (PATH, "
+        "HOME, LANG, ...). ${VAR} is expanded. Values are never shown or stored.",
     )
     cwd: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
@@ -225,10 +227,10 @@ class ModuleConfiguration(BaseModel):
         description="How access tokens for the address are obtained, if signing in alone is not enough.",
     )
     timeout: float = Field(
-        default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take."
+        default=60, gt=0, le=MAX_SECONDS, description="How many seconds one call may take."
     )
     connect_timeout: float = Field(
-        default=30, gt=0, le=MAX_SECONDS, description="Seconds connecting may take."
+        default=30, gt=0, le=MAX_SECONDS, description="How many seconds connecting may take."
     )
     allow: tuple[str, ...] | None = Field(
         default=None, description="Only these tools: names or patterns (*, ?, [abc]). Default: all."
@@ -239,12 +241,12 @@ class ModuleConfiguration(BaseModel):
     )
     order: Literal["effects", "none"] = Field(
         default="effects",
-        description="none: calls of this server never wait for those listed before them.",
+        description="none: calls of this server never wait for calls listed before them.",
     )
     read_only: tuple[str, ...] = Field(
         default=(),
-        description="Tools that only read although they do not say so: names or patterns. Their calls "
-        "run beside each other; they still ask for approval.",
+        description="Tools that only read although they do not declare it: names or patterns. "
+        "Their calls run in parallel; they still ask for approval.",
     )
     tools: dict[str, ToolSettings] = Field(
         default_factory=dict[str, ToolSettings],
@@ -259,8 +261,9 @@ class ModuleConfiguration(BaseModel):
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],
         description="How many times in total a call is sent if the connection is lost before its "
-        "answer. The keys are names or patterns of tools, and the first match counts; 1: only once. Default: "
-        f"{DEFAULT_SENDS}. Only tools that say they are read-only or idempotent are tried again.",
+        "answer. The keys are names or patterns of tools, and the first match counts; "
+        f"1: only once. Default: {DEFAULT_SENDS}. Only tools that declare themselves "
+        "read-only or idempotent are tried again.",
     )
     record: bool = Field(
         default=True,

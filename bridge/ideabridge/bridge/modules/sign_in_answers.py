@@ -138,7 +138,8 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
         if converted is not None:
             document[name] = converted
             note(
-                f"read {name!r} in {what} as what it plainly means, although it is {kind_of(value)}"
+                f"accepted {name!r} in {what} although it is {kind_of(value)}, because its meaning "
+                "is clear"
             )
         elif is_absent or name not in _DECIDES:
             del document[name]

@@ -166,7 +166,7 @@ class SignInFile:
             text = Keyring().read(self._key)
         except NoKeyringError as error:
             raise SignInError(
-                f"its sign-in is in the keyring, but there is no keyring any more: {error}"
+                f"its sign-in is in the keyring, but the keyring is no longer available: {error}"
             ) from error
         except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error
@@ -176,7 +176,7 @@ class SignInFile:
         try:
             return SignIn.model_validate_json(text)
         except ValidationError:
-            raise SignInError("the keyring holds something else than its sign-in") from None
+            raise SignInError("the keyring contains something other than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
         """Store the sign-in in the keyring if that works, otherwise in the file. Return a
@@ -188,7 +188,7 @@ class SignInFile:
         text = sign_in.model_dump_json(exclude_none=True)
         size = len(text.encode())
         if size > MOST_BYTES:
-            raise SignInError(f"its sign-in has {size:,} bytes; at most {MOST_BYTES:,} are kept")
+            raise SignInError(f"its sign-in has {size:,} bytes; the limit is {MOST_BYTES:,}")
 
         refusal = self._to_keyring(text)
         inside = refusal is None
@@ -239,7 +239,7 @@ class SignInFile:
         try:
             keyring.write(self._key, text)
             if keyring.read(self._key) != text:
-                return "the keyring does not keep it"
+                return "the keyring did not store it"
         except NoKeyringError as error:
             return str(error)
         except KeyringError as error:
@@ -251,7 +251,7 @@ class SignInFile:
 
 
 def needed(module: str, user: str | None = None, more: str = "") -> str:
-    """Return the line that says that somebody needs to sign in, and how.
+    """Return the line that says that someone needs to sign in, and how.
 
     Args:
         module: the module's name.

@@ -684,17 +684,17 @@ class StdioTransport:
         None.
         """
         if isinstance(line, LongLine):
-            problem = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
+            problem = f"its answer has {line.size:,} bytes; the limit is {self._limit:,}"
             error = answer_instead(line.head, line.tail, problem, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(
-                    f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken"
+                    f"sent a line of {line.size:,} bytes; the limit is {self._limit:,}"
                 )
             messages = [error]
         elif not line.strip():
             return None
         elif count_values(line, self._values) > self._values:
-            problem = f"its answer holds more than {self._values:,} JSON values"
+            problem = f"its answer contains more than {self._values:,} JSON values"
             error = answer_instead(line[:512], line[-512:], problem, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(f"sent a message of more than {self._values:,} JSON values")

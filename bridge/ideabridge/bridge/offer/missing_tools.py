@@ -88,7 +88,7 @@ class MissingTools:
 
         if not reasons:
             return ""
-        return f" Servers that are not up: {', '.join(reasons)}."
+        return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
         """Return what a call of a tool lacks here, whichever modules are up; see the function
@@ -268,7 +268,7 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
             state = "is disabled"
         case _:
             state = f"is down ({status.why})"
-    return f"server {status.name!r} {state}, and no other tool takes the place of its own"
+    return f"server {status.name!r} {state}, and no other tool replaces its tools"
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
@@ -284,15 +284,15 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     if module is None:
         if own is None or name in own:
             return None
-        return f"the tool {shown_name(name)[:64]!r}, which no file of tools has here"
+        return f"the tool {shown_name(name)[:64]!r}, which no tool file here defines"
 
     entry = configuration.modules.get(module)
     server = f"the server {shown_name(module)[:64]!r}"
     untrusted = configuration.untrusted
     if entry is None and untrusted is not None and module in untrusted.servers:
         return (
-            f"{server}, which is only in the project's ideabridge.json, and nobody has "
-            "trusted that file in its present form"
+            f"{server}, which only the project's ideabridge.json lists, but nobody has trusted the "
+            "current version of that file"
         )
 
     if entry is None:

@@ -98,7 +98,7 @@ class ModuleLists:
             way = None if module.way is None else dataclasses.asdict(module.way)
             self._memory.keep_way(fingerprint, name, way)
         except StoreError as error:
-            logger.warning("keeping how server %s is reached: %s", name, error)
+            logger.warning("storing how to reach server %s failed: %s", name, error)
 
         if not module.listed:
             return
@@ -108,7 +108,7 @@ class ModuleLists:
         except StoreError as error:
             # The store is busy or full. The module works without it; its list is stored the
             # next time it is up.
-            logger.warning("keeping the tools of server %s: %s", name, error)
+            logger.warning("storing the tools of server %s failed: %s", name, error)
 
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
@@ -186,6 +186,8 @@ def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
         else:
             continue
 
-        promises.append(f"{shown_name(tool.name)} says now that {promise}; before, it did not")
+        promises.append(
+            f"{shown_name(tool.name)} now declares that {promise}; previously it did not"
+        )
 
     return promises

@@ -386,7 +386,7 @@ class Offer:
             else:
                 target = _remote_target(tool, self.to(caller).catalogue)
             if target is None:
-                raise UnknownToolError(f"nothing is published to you as {quoted(tool.module)}")
+                raise UnknownToolError(f"you have no published idea {quoted(tool.module)}")
             return passing(tool, target)
         except UnknownToolError as error:
             member = "_activity" if tool.module is None else "_module"

@@ -217,7 +217,7 @@ class PlanTools:
             if current is not None:
                 raise PlanError(
                     f"calls[{place}]: {module[:100]!r}: there is no such version; "
-                    f"{current.module!r} stands for {current.remote_name}"
+                    f"{current.module!r} refers to {current.remote_name}"
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:

@@ -80,9 +80,8 @@ async def tools_of_programs(
     for program, place in programs.items():
         if own_names.used_by(program) != names.used_by(program):
             raise PlanError(
-                f"calls[{place}].program: its names depend on tools that the "
-                "plan does not have, because several names look alike in "
-                "Python; run it as a plan of its own"
+                f"calls[{place}].program: its names depend on tools that the plan does not have, "
+                "because several names look alike in Python; run it as a separate plan"
             )
 
     return more

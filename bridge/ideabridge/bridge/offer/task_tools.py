@@ -64,8 +64,8 @@ class TaskTools:
         wild = {pattern for pattern in self._patterns if has_wildcard(pattern)}
         if len(wild) > MAX_PATTERNS:
             raise PlanError(
-                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, "
-                f"besides names; found {len(wild):,}"
+                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, not counting "
+                f"names; found {len(wild):,}"
             )
 
         offer = self._offer
@@ -137,8 +137,8 @@ class TaskTools:
             return chosen
 
         missing = (
-            f" {left_out:,} more published ideas match tools, and are offered "
-            "only by name: idea:NAME."
+            f" {left_out:,} more published ideas match tools; they are offered only by name: "
+            "idea:NAME."
         )
         return Catalogue(chosen.tools, chosen.latent, missing)
 

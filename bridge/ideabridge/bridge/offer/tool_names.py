@@ -112,7 +112,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
                 warnings[tool.origin] = f"{shown_name(name)} looks like {labels}"
             elif is_disguised(name):
                 warnings[tool.origin] = (
-                    f"{shown_name(name)} seems to be ASCII, but has other characters"
+                    f"{shown_name(name)} looks like ASCII, but contains other characters"
                 )
 
     return warnings
@@ -142,7 +142,7 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
             continue
 
         if note is None:
-            note = f"another server has a tool of the name {shown_name(name)}, or of one like it"
+            note = f"another server has a tool named {shown_name(name)}, or a similar name"
         if tool.name != name:
             note += f"; plans call it {tool.name}"
         notes.append(f"{module}: {note}")

@@ -204,12 +204,10 @@ class _Program:
             elif isinstance(parent, ast.Expr):
                 yield _at(node, f"the result of {call} is not awaited: write `await {call}`")
             elif self._needs_result(node):
-                yield _at(
-                    node, f"{call} is used before its result is there: write `(await {call})`"
-                )
+                yield _at(node, f"{call} is used before its result exists: write `(await {call})`")
             elif self._is_thrown_away(node):
                 yield _at(
-                    node, f"{call} itself is in a value, not its result: write `await {call}`"
+                    node, f"a value contains {call} itself, not its result: write `await {call}`"
                 )
             elif (
                 isinstance(parent, ast.Return) and self._is_async(parent) and not self._awaits_twice
@@ -235,13 +233,13 @@ class _Program:
         if not read:
             yield _at(
                 node,
-                f"`{name}` holds {call}, which is never awaited: write `{name} = await {call}`",
+                f"`{name}` is {call}, which is never awaited: write `{name} = await {call}`",
             )
         elif all(self._needs_result(node) or self._is_thrown_away(node) for node in read):
             first = min(read, key=lambda node: (node.lineno, node.col_offset))
             text = (
-                f"`{name}` holds {call} of line {node.lineno}, whose result is not "
-                f"awaited: write `await {name}`"
+                f"`{name}` is {call} from line {node.lineno}, which is not awaited: write `await "
+                f"{name}`"
             )
             yield _at(first, f"{text} here, or `{name} = await {call}` there")
 

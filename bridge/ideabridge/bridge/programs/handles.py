@@ -59,7 +59,7 @@ async def {READ}(result: _Any, path: str = "") -> _Any: ...
 '''
 
 HINT: Final = (
-    "a result over 1 MB is a Handle: read a part of it with await tools.read(handle, "
+    "a result larger than 1 MB is a Handle: read a part of it with await tools.read(handle, "
     "path), or pass it to a tool"
 )
 
@@ -230,7 +230,7 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
         case list(), int(place):
             value[place] = _put(value[place], path[1:], reference)
         case _:
-            raise ProgramError("a handle is in a place that JSON does not have")
+            raise ProgramError("a handle is in a place that JSON cannot represent")
 
     return value
 

@@ -331,7 +331,7 @@ class ProgramRunner:
             self.drive()
             return []
 
-        reason = f"its worker died {_CRASHES} times at the same place: {message}"
+        reason = f"its worker crashed {_CRASHES} times at the same place: {message}"
         return self._closed(_error("program", reason))
 
     def _closed(self, error: JSONObject | None) -> list[Event]:
@@ -382,7 +382,7 @@ class _DivergedError(ProgramError):
         now = "ends" if call is None else f"calls {show(call, 500)}"
         super().__init__(
             f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now "
-            f"{now}; the results of the journaled calls remain in the run"
+            f"{now}; the run keeps the results of the journaled calls"
         )
 
 
@@ -401,7 +401,7 @@ def result_for_program(progress: Progress, value: JSON, error: JSONObject | None
     text = _beginning(str(error.get("message")))
     if "sent" in error:
         text = (
-            f"{text}\nsent, and checked by nobody: "
+            f"{text}\nsent the following, which nobody checked: "
             f"{_beginning(encode_text(without_payloads(error['sent'])))}"
         )
 

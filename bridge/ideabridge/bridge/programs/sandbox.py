@@ -397,7 +397,7 @@ class Sandbox:
     ) -> str:
         library = monty()
         if len(program) > LONGEST:
-            return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
+            return f"the program has {len(program):,} characters; the limit is {LONGEST:,}"
 
         calls = _unawaited(program, setting)
         try:
@@ -742,8 +742,8 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
         more = ""
 
     return (
-        ": it is not among the tools of this run, which has "
-        f"{', '.join(names[:_NAMED]) or 'none'}{more} here"
+        ": the run does not have this tool; here it has "
+        f"{', '.join(names[:_NAMED]) or 'none'}{more}"
     )
 
 
@@ -804,8 +804,11 @@ def parsed(program: str) -> ast.Module | None:
 _UNSUPPORTED: Final = "The monty syntax parser does not yet support "
 
 _LIMITS: Final = {
-    "turn time": f"time limit exceeded: a program may compute for {TURN_SECONDS:g} s between two calls",
-    "memory": f"memory limit exceeded: a program may use {MEMORY >> 20} MB",
+    "turn time": (
+        f"time limit exceeded: a program may compute for at most {TURN_SECONDS:g} s "
+        "between two calls"
+    ),
+    "memory": f"memory limit exceeded: a program may use at most {MEMORY >> 20} MB",
 }
 _LIMIT: Final = re.compile(
     r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?"
@@ -966,7 +969,7 @@ class ProgramSession:
         if len(self._program) > LONGEST:
             return Failed(
                 "malformed",
-                f"the program has {len(self._program):,} characters; at most {LONGEST:,}",
+                f"the program has {len(self._program):,} characters; the limit is {LONGEST:,}",
             )
 
         try:

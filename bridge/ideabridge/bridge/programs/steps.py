@@ -81,7 +81,7 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
         if is_reference(program):
             raise PlanError(
                 f"calls[{place}].program: expected the text of a program, found the reference "
-                f"{show(program)}; values go into its input"
+                f"{show(program)}; pass values in its input"
             )
 
         programs.setdefault(unescape(program), place)

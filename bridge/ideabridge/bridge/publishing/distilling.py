@@ -3,8 +3,8 @@
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
 program, a description of the tool, and the input that runs without one would have had.
 `Publisher.publish` judges the answer: with the recorded results, the program must do what every run
-did. `distill` tells the mind the differences and lets it try again, three times in all. So the mind
-proposes how to generalise the runs, and the recordings decide.
+did. `distill` tells the mind the differences and lets it try again, three times in total. So the
+mind proposes how to generalise the runs, and the recordings decide.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ async def distill(
             refused.append(RefusedProgram(answer.program, str(error)))
 
     raise PublicationError(
-        f"none of {ROUNDS} programs does what the runs did; the last one: {refused[-1].why}"
+        f"none of {ROUNDS} programs does what the runs did; the last one was refused: "
+        f"{refused[-1].why}"
     )
 
 

@@ -80,7 +80,7 @@ class OutlinedRun:
 
     Attributes:
         outline: what publishing must know about the run.
-        draft: its plan, or None if it has no plan, or needs none because it is solved anew or is a
+        draft: its plan, or None if it has no plan, or needs none because it is solved again or is a
             program.
         no_plan: why it has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
@@ -302,7 +302,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
 
 
 def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
-    """Return the the points that a draft leaves open, as JSON."""
+    """Return the points that a draft leaves open, as JSON."""
     record = store.runs.get(draft.lifted.function.run.id)
     is_session = record is not None and record.kind == SESSION_KIND
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]
@@ -313,7 +313,7 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # A mind can solve an idea anew even if its run cannot be a plan.
+        # A mind can solve an idea again even if its run cannot be a plan.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)
@@ -326,5 +326,5 @@ def points_of(store: Store, refs: list[str], caller: str) -> list[JSON]:
         function = read_function(store, first, caller)
         draft = drafted(store, function, caller, {"runs": list[JSON](others)}, None, strict=False)
     except PublicationError as error:
-        return [OpenPoint("no_plan", "", f"the run is no plan: {error}").to_json()]
+        return [OpenPoint("no_plan", "", f"the run is not a plan: {error}").to_json()]
     return _open_of(store, draft)

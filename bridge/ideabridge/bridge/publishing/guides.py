@@ -1,4 +1,4 @@
-"""Guides: the context, the tools and the plan for a mind that solves a published idea anew."""
+"""Guides: the context, the tools and the plan for a mind that solves a published idea again."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind sees when it solves an idea anew. Literals are replaced by references if
-    these are known.
+    """The plan that a mind sees when it solves an idea again. Literals are replaced by references
+    if these are known.
     """
 
     calls: list[JSON]

@@ -109,7 +109,7 @@ def _check_program(plan: JSONObject) -> None:
 
     if not isinstance(names, dict) or not isinstance(calls, list):
         raise PublicationError(
-            "publication.plan: a program needs an object `names` and an array `calls` beside it"
+            "publication.plan: a program needs an object `names` and an array `calls` next to it"
         )
 
     extra = [call for call in declared_calls(names, program) if call not in calls]
@@ -158,9 +158,9 @@ def check_explained(document: Document) -> None:
             value = escaped(value)
             if not same(value, literal):
                 raise PublicationError(
-                    f"publication.plan.{'.'.join(entry.at)}: the plan has {show(literal)} "
-                    f"here, and a call with the recorded input would send {show(value)} "
-                    f"({by.shown}); expected an explanation that gives {show(literal)}"
+                    f"publication.plan.{'.'.join(entry.at)}: the plan has {show(literal)} here, "
+                    f"but a call with the recorded input would send {show(value)} ({by.shown}); "
+                    f"expected an explanation that gives {show(literal)}"
                 )
 
 
@@ -229,7 +229,9 @@ def check_guide(store: Store, document: Document) -> None:
         schema = read_as(PublishedGuide, guide).output_schema
         start_solve(context, Catalogue(()), Settings(), schema, Choice(AUTO, "it is imported"))
     except IdeabridgeError as error:
-        raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
+        raise PublicationError(
+            f"publication.{_GUIDE}: a run cannot begin with it: {error}"
+        ) from None
 
     cycle = own_cycle(store, members["name"], written_calls(calls_in(guide.get("plan"))))
     if cycle is not None:
@@ -314,7 +316,7 @@ def missing(
         names = sorted({need.tool for need in needed if need.module == module})
         elsewhere = sorted({tool.module for tool in tools if tool.module and tool.name in names})
         if elsewhere:
-            hint = f" {', '.join(elsewhere)} here has tools of these names."
+            hint = f" {', '.join(elsewhere)} here has tools with these names."
         else:
             hint = ""
 
@@ -354,7 +356,7 @@ def missing(
 
         similar = [tool.name for tool in tools if not need.module or tool.module == need.module]
         if need.module:
-            where = f"at the server {need.module!r}"
+            where = f"on the server {need.module!r}"
         else:
             where = "here (a file of tools, perhaps: --tools)"
 

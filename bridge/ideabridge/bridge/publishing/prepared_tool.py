@@ -35,7 +35,7 @@ class PreparedTool:
         input_schema: its parameters.
         example: the input with which it reproduces its run.
         plan: the plan or program in its published form, or None.
-        guide: what a mind that solves it anew starts from, or None if no mind does.
+        guide: what a mind that solves it again starts from, or None if no mind does.
         draft: the plan as it was lifted, or None if it answers in another way.
         report: the report on its program, or None if it answers in another way.
         output: a 1-tuple with the value that it returns for `example`, or None if that is the
@@ -88,7 +88,7 @@ class PreparedTool:
             return {**self.draft.report, "open": self.draft.open}
         if self.report is not None or not self.no_plan:
             return self.report
-        point = OpenPoint("no_plan", "", f"the run is no plan: {self.no_plan}")
+        point = OpenPoint("no_plan", "", f"the run is not a plan: {self.no_plan}")
         return {"left_open": self.no_plan, "open": [point.to_json()]}
 
 
@@ -122,7 +122,7 @@ def planned_tool(
     plan: JSONObject = {**draft.plan, "lifting": _lifting_of(draft, request)}
     return PreparedTool(
         "auto" if request.answer == "auto" else "plan",
-        f"A model is asked for {asking} alone." if asking else "",
+        f"A model is asked only for {asking}." if asking else "",
         hints_of(acting_tools(calls_in(plan), catalogue)),
         draft.schema,
         draft.arguments,
@@ -195,7 +195,7 @@ def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""
-    return f"A model solves it anew{may}."
+    return f"A model solves the task again{may}."
 
 
 def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
@@ -208,5 +208,5 @@ def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
         else:
             hints[key] = any(value is not False for value in pair)
 
-    sentences = f"{planned.sentences} Where the plan cannot go on, a model does.".lstrip()
+    sentences = f"{planned.sentences} Where the plan cannot continue, a model takes over.".lstrip()
     return dataclasses.replace(planned, annotations=hints, sentences=sentences, guide=guided.guide)

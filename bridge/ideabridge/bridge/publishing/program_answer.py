@@ -31,7 +31,7 @@ class ProgramAnswer:
             `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
-        is_of_mind: True if a mind wrote it. A mind has read results that somebody else wrote, so
+        is_of_mind: True if a mind wrote it. A mind has read results that someone else wrote, so
             its words are labelled as an assistant's, a recorded value in the text is refused unless
             `constants` names it, and only a person can share the tool with others.
     """

@@ -187,9 +187,9 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
         named = "; ".join(literal.text for literal in open_)
         values = [*dict.fromkeys(literal.value for literal in open_)]
         raise ConstantsOpenError(
-            f"it does what the run did, but contains recorded values: {named}. Take them from "
-            "a result or from `input`; or, if they are the same for every input, hand it in with "
-            f"constants: {encode_text(list[JSON](values))}",
+            f"it does what the run did, but contains recorded values: {named}. Take them from a "
+            "result or from `input`; or, if they are the same for every input, submit the program "
+            f"with constants: {encode_text(list[JSON](values))}",
             list[JSON](values),
         )
 

@@ -372,7 +372,7 @@ class _Reproduction:
 
     def _next(self) -> tuple[int, Result] | None:
         if not self._made:
-            self._differs("it waits for a result that does not come")
+            self._differs("it waits for a result that never arrives")
             return None
         # Hand the program the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
@@ -588,7 +588,7 @@ class _Parameters:
         schema = self.properties.get(name)
         if schema is None:
             raise PublicationError(
-                f"parameters.{name[:80]}: the program reads no input of this name"
+                f"parameters.{name[:80]}: the program reads no input with this name"
             )
 
         if decision.rename or decision.merge or decision.fix or decision.at:

@@ -6,8 +6,10 @@ how calls will be answered:
 | answer | what a call does | what is stored |
 |---|---|---|
 | `plan` | runs the lifted plan with the new input | the plan and its pins |
-| `program` | runs the program with the new input | the program, the names of its tools and their pins |
-| `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
+| `program` | runs the program with the new input | the program, the names of its tools and their
+pins |
+| `solve` | asks a mind again, with the plan as guidance | a guide: context, tools, output schema,
+plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
 `auto` chooses the program if the run consists of one program, and otherwise the first of the other
@@ -391,7 +393,7 @@ class Publisher:
         check_name(name)
         if name in RESERVED:
             raise PublicationNameError(
-                f"name: {name!r} is a name of ideabridge itself; choose another"
+                f"name: ideabridge itself uses the name {name!r}; choose another"
             )
 
         self._expect_in_profile(name, caller)
@@ -422,7 +424,7 @@ class Publisher:
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
             raise PublicationError(
-                f"name: {name!r} is the name of {module}.{tool} for clients; choose another"
+                f"name: clients see {module}.{tool} under the name {name!r}; choose another"
             )
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
@@ -479,7 +481,7 @@ class Publisher:
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
         """Return the tool that a run becomes: a program or plan, or else a tool that a mind solves
-        anew, or else the recorded answer. `request.answer` may allow only one of these.
+        again, or else the recorded answer. `request.answer` may allow only one of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -506,7 +508,7 @@ class Publisher:
             if isinstance(guide, dict):
                 return guided_tool(guide, request.answer, outline, planned)
             if request.answer == "solve":
-                raise PublicationError(f"it cannot be solved anew: {guide}")
+                raise PublicationError(f"it cannot be solved again: {guide}")
             if not outline.is_done:
                 raise PublicationError(f"it cannot become a tool: {planned}; and {guide}")
 
@@ -601,12 +603,12 @@ class Publisher:
         """Return a plan with a guide, so that a mind continues if the plan produces no output.
 
         Raises:
-            PublicationError: no mind can solve it anew.
+            PublicationError: no mind can solve it again.
         """
         outline = run.outline
         guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
         if isinstance(guide, str):
-            raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
+            raise PublicationError(f"or_solve: it cannot be solved again: {guide}")
         return with_guide(planned, guided_tool(guide, request.answer, outline, ""))
 
     async def _write(
@@ -664,7 +666,8 @@ class Publisher:
         if others:
             raise NeedsPersonError(
                 f"{request.name!r} is shared with others, and an assistant wrote the program and "
-                "its descriptions; a person must agree first. Or give it another name, without `to`"
+                "its descriptions, so a person must agree first. Or choose another name and leave "
+                "out `to`"
             )
 
         return ()
@@ -720,7 +723,7 @@ class Publisher:
         if function is None:
             function = await self.drafting.function(run.outline.run, request.caller)
         if function.instances:
-            raise ProgramRefusedError("it ran over instances")
+            raise ProgramRefusedError("it ran with several instances")
 
         functions = [function]
         for ref in request.choices.runs:
@@ -761,7 +764,9 @@ class Publisher:
     async def _results(self, function: Function) -> RecordedResults:
         record = self.store.runs.get(function.run.id)
         if record is None:
-            raise PublicationError(f"run {function.run.id} is gone: it was deleted in the meantime")
+            raise PublicationError(
+                f"run {function.run.id} no longer exists: it was deleted in the meantime"
+            )
         return await compute_in_thread(RecordedResults.of, function.run, record)
 
     async def distill(
@@ -852,8 +857,8 @@ class Publisher:
                 status.error or f"server {status.name!r} is {status.state}" for status in away
             )
             raise ModulesAwayError(
-                "its calls need tools of a server that is not up: "
-                f"{problems[:_AWAY]}. Try again when it is up"
+                f"its calls need tools of an unavailable server: {problems[:_AWAY]}. Try again "
+                "when it is available"
             )
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
@@ -863,7 +868,7 @@ class Publisher:
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError(
-                "to: here only admins publish to others; leave `to` out, or say me"
+                "to: here only admins publish to others; leave out `to`, or set it to me"
             )
         return audience
 
@@ -993,7 +998,7 @@ class Publisher:
         if difference is None:
             verdict.notes.append("with its recorded results it does what its run did")
         else:
-            verdict.faults.append(f"not self-consistent any more: {difference}")
+            verdict.faults.append(f"no longer self-consistent: {difference}")
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
@@ -1084,8 +1089,8 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
     if answer == "recorded" and not outline.is_done:
         raise PublicationError(
-            f"it cannot be recorded: its run is {outline.status} and gave no output; publish "
-            "it as a plan or to be solved (answer: plan, solve)"
+            f"it cannot be recorded: its run is {outline.status} and gave no output; publish it "
+            "with the answer plan or solve"
         )
 
     if request.program is not None and answer not in ("auto", "program"):

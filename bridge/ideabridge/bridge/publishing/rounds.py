@@ -166,6 +166,6 @@ def _left(count: int) -> str:
     if left == 1:
         return "One more program may follow"
     return (
-        f"{count} programs were refused, so leave it at that unless the person asks for more: "
-        "what is published stays as it is"
+        f"{count} programs were refused, so do not submit another unless the person asks for one: "
+        "what is published does not change"
     )

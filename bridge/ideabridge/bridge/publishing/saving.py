@@ -359,7 +359,7 @@ class Saver:
                 Choice(AUTO, "it is written by hand"),
             )
         except IdeabridgeError as error:
-            raise PublicationError(f"no run can begin with it: {error}") from None
+            raise PublicationError(f"a run cannot begin with it: {error}") from None
 
         ideas = (WrittenCall("", pattern) for pattern in requested_tools)
         cycle = own_cycle(publisher.store, name, [*written_calls(written.calls), *ideas])
@@ -402,7 +402,8 @@ def _expect_parameters(plan: Plan) -> None:
             text = clipped(format_reference(reference.full))
             near = did_you_mean(name, declared)
             raise PublicationError(
-                f"solution: nothing supplies {text}: the input has no parameter of this name.{near}"
+                f"solution: nothing supplies {text}: the input has no parameter with this "
+                f"name.{near}"
             )
 
 
@@ -444,7 +445,8 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
         record = store.runs.get(run)
         status = "gone" if record is None else record.status
         raise PublicationError(
-            f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has"
+            f"run {run} is {status}, and has not ended; cancel it first, or publish it after it "
+            "ends"
         )
 
     started = recorded.started

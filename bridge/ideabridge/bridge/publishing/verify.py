@@ -88,9 +88,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be read: {error}")
     else:
-        verdict.faults += (
-            [] if difference is None else [f"not self-consistent any more: {difference}"]
-        )
+        verdict.faults += [] if difference is None else [f"no longer self-consistent: {difference}"]
 
     return verdict
 
@@ -152,8 +150,9 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
         if literal.why == COPIED_PART and literal.at not in reported
     ]
     return [
-        f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although "
-        f"{COPIED_PART}: an earlier version published it. Publish it again, and its answers say so"
+        f"{'.'.join(literal.at)} takes its recorded value and no answer mentions it, although "
+        f"{COPIED_PART}: an earlier version published it. Publish it again, so that its answers "
+        "mention it"
         for literal in silent
     ]
 
@@ -184,4 +183,4 @@ def drift(run: Run, output: JSON) -> str | None:
     result = run.given()
     if same(result, output):
         return None
-    return f"the output drifted: {contrast(result, output)}"
+    return f"the output has changed: {contrast(result, output)}"

@@ -80,7 +80,7 @@ _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalP
 
 @dataclass(frozen=True, slots=True)
 class WrittenIdea:
-    """An idea that somebody wrote by hand, checked as far as possible without the tools that it
+    """An idea that someone wrote by hand, checked as far as possible without the tools that it
     uses.
 
     Attributes:
@@ -308,7 +308,7 @@ def _read_object(document: ObjectLike | JSON) -> JSONObject:
 
     size = len(encode(read))
     if size > MAX_BYTES:
-        raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
+        raise LimitExceededError(f"the idea has {size:,} bytes; the limit is {MAX_BYTES:,}")
     return read
 
 
@@ -454,7 +454,7 @@ def _expect_members(document: JSONObject) -> None:
             )
         if key in ("ideabridge", "digest"):
             raise IdeaDocumentError(
-                "this is an exported idea, which `ideas import` and `Bridge.import_idea` take"
+                "this is an exported idea; import it with `ideas import` or `Bridge.import_idea`"
             )
         raise IdeaDocumentError(
             f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}"
@@ -466,7 +466,7 @@ def _text(document: JSONObject, key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise IdeaDocumentError(f"{key}: expected text, found {show(value)}")
     if value is not None and len(value) > MAX_TEXT:
-        raise IdeaDocumentError(f"{key}: {len(value):,} characters; at most {MAX_TEXT:,} are taken")
+        raise IdeaDocumentError(f"{key}: {len(value):,} characters; the limit is {MAX_TEXT:,}")
     return value
 
 
@@ -498,7 +498,7 @@ def _context(document: JSONObject) -> list[JSON]:
     listed = value if isinstance(value, list) else [value]
     if not listed and document.get("solution") is None:
         raise IdeaDocumentError(
-            "context: empty, and there is no solution, so the idea says nothing"
+            "context: empty, and there is no solution, so the idea has no content"
         )
 
     return [_with_value(message) for message in listed]
@@ -724,7 +724,7 @@ def _check_input(written: WrittenIdea) -> None:
     inputs = [message for message in written.messages if _is_input(message)]
     if len(inputs) > 1:
         raise MessageError(
-            "context: several inputs; one input is what becomes the parameters of a tool"
+            "context: several inputs; the parameters of a tool come from exactly one"
         )
 
     if not inputs:

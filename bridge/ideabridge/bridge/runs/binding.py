@@ -130,7 +130,7 @@ class Binding:
 
     def _fault_of_own(self, tool: Tool) -> str | None:
         if not self._executor.has(tool):
-            return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+            return f"its tool {tool.name!r} is not here; was a tool file left out?"
 
         if self._is_from_files(tool):
             difference = self._executor.difference(tool)
@@ -139,10 +139,7 @@ class Binding:
 
         if is_reader(tool) or tool == _builtin_tools().get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
-        return (
-            f"its tool {tool.name!r} belongs to another project, or to "
-            "another program, than this one"
-        )
+        return f"its tool {tool.name!r} belongs to a different project or program"
 
     def _is_from_files(self, tool: Tool) -> bool:
         """Return whether the definition of a tool comes from a tool file or from a program.
@@ -163,7 +160,7 @@ class Binding:
         if self._bound is None or module not in self._bound:
             return f"its server {module!r} was chosen under another configuration"
         return (
-            f"its server {module!r} starts differently than when the run began (command, "
+            f"its server {module!r} starts differently from when the run began (command, "
             "arguments, working folder, address, allowed tools, or the names of headers and "
             "variables); if the run began in another project folder, name it with --project"
         )

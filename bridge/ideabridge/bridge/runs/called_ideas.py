@@ -97,7 +97,7 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
 
 def _calls_of(publication: Publication) -> list[WrittenCall]:
     """Return the calls of the idea's plan, plus one call for each idea that a mind may call when it
-    solves the idea anew.
+    solves the idea again.
     """
     plan = publication.plan
     own = {pin.tool for pin in read_pins(plan) or () if not pin.module}

@@ -1,4 +1,4 @@
-"""Decision: chooses what happens to a run that somebody asks for or a process finds in the store.
+"""Decision: chooses what happens to a run that someone asks for or a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
 finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decide_next`, and
@@ -17,18 +17,18 @@ The first row that fits is the decision:
     | the run has ended:                                         |                               |
     |   and its row says so, or another process still drives it  | `Serve`                       |
     |   otherwise                                                | `NoteStatus`                  |
-    | its call ended without it, or somebody wants it to end:    |                               |
+    | its call ended without it, or someone wants it to end:    |                               |
     |   and another process drives it                            | `Serve`: that process ends it |
     |   otherwise                                                | `EndRun`                      |
     | it was set aside, and no person wants another attempt      | `StayAside`                   |
     | another process drives it                                  | `Follow`                      |
     | its rooms have not been opened                             | `OpenRooms`, and decide again |
-    | it waits for somebody:                                     |                               |
+    | it waits for someone: |                               |
     |   and could not continue here                              | `Block`                       |
     |   and its row says so                                      | `KeepWaiting`                 |
     |   and it is queued                                         | `Serve`: a worker takes it    |
     |   otherwise                                                | `NoteStatus`                  |
-    | it was at work:                                            |                               |
+    | it was active: |                               |
     |   and it is queued                                         | `Serve`: a worker takes it    |
     |   and it is a room of a run that a worker should drive     | `Serve`: that worker takes it |
     |   and it cannot continue here                              | `Interrupt`                   |
@@ -36,7 +36,7 @@ The first row that fits is the decision:
     |   and its last attempts made no progress                   | `SetAside`                    |
     |   otherwise                                                | `TakeUp`                      |
 
-A run is at work until its journal says that it has ended or waits. A run whose process died
+A run is active until its journal says that it has ended or waits. A run whose process died
 therefore still counts as at work: nobody holds its lease, and the first process that asks for the
 run decides as above.
 
@@ -68,7 +68,7 @@ def is_set_aside(record: RunRecord) -> bool:
     return record.status == "interrupted" and record.summary.set_aside
 
 
-# -- what somebody wants ---------------------------------------------------------------------------
+# -- what someone wants ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ToEnd:
 
 
 Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
-"""What somebody wants to happen to a run."""
+"""What someone wants to happen to a run."""
 
 
 # -- what is found ---------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Standing:
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
-        waits: True if it waits for somebody and nothing was at work at the end of its journal.
+        waits: True if it waits for someone and nothing was active at the end of its journal.
         fault: why it cannot continue in this process, or None if it can.
         events: the number of events in its journal and its rooms' journals, or None for a room.
     """
@@ -123,7 +123,7 @@ class Facts:
     Attributes:
         record: its row in the store.
         root: the row of the outermost run that it belongs to, or its own row if it is not a room.
-        purpose: what somebody wants to happen to the run.
+        purpose: what someone wants to happen to the run.
         has_events: True if its journal contains any event.
         is_lost: True if its Request cannot be composed because a message handler fails here.
         ended: the final status in its journal, or None if it has not ended.
@@ -216,7 +216,7 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that waits for somebody, and refuse its questions whose time is up."""
+    """Return a run that waits for someone, and refuse its questions whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ SESSION: Final = "session"
 
 _WHY: Final = "calls that a client made one by one"
 
-_META_NAMES: Final = "it has arguments whose names mean something else in a plan"
+_META_NAMES: Final = "it has arguments whose names have another meaning in a plan"
 
 _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""
@@ -258,10 +258,9 @@ class DirectSessions:
 
         lines = "\n".join(info.line for info in latest[:LISTED])
         raise PublicationError(
-            "session: more than one conversation may have made these calls. Say which "
-            "one by its id instead of"
-            " 'session', and with `calls` which of its calls, from 0; "
-            f"check_run shows them:\n{lines}"
+            "session: more than one conversation may have made these calls. Name one by its id "
+            "instead of 'session', and choose its calls, counted from 0, with `calls`; check_run "
+            f"shows them:\n{lines}"
         )
 
     def shown(self, session_id: str, caller: str) -> tuple[SessionInfo, list[JSONObject]] | None:
@@ -373,7 +372,7 @@ class DirectSessions:
             raise
         except IdeabridgeError as error:
             # A session that cannot become a run must not keep others from becoming runs.
-            logger.error("session %s is not kept: %s", row.id, error)
+            logger.error("session %s is not stored: %s", row.id, error)
 
         if run is not None and run.unkept:
             origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
@@ -420,7 +419,7 @@ class DirectSessions:
             tool = self._tool(body, bodies, row.caller)
             why = body.get("unkept")
             if tool is None:
-                why = f"nothing is published to you as {body['name']} any more"
+                why = f"you no longer have a published idea {body['name']}"
                 tool = Tool(str(body["name"]), "", {"type": "object"})
 
             if isinstance(why, str):

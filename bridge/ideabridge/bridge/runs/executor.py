@@ -96,7 +96,7 @@ class KeptBytes:
             LimitExceededError: the run would keep too many bytes.
         """
         if self._bytes + size > self._most:
-            raise LimitExceededError(f"a call with {size:,} bytes is not made: {self._why()}")
+            raise LimitExceededError(f"a call of {size:,} bytes is not made: {self._why()}")
         self.note(size)
 
     def expect_room(self, tool: str) -> None:
@@ -112,7 +112,7 @@ class KeptBytes:
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(
-                f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}"
+                f"the result of {tool} has {size:,} bytes and is discarded: {self._why()}"
             )
 
         # There may be hundreds of other runs, so count them only from time to time.
@@ -120,10 +120,10 @@ class KeptBytes:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
                 raise ResultLimitError(
-                    f"the result of {tool} has {size:,} bytes and is not kept: with it your runs "
-                    f"would take about {total >> 20:,} MB of memory; at most "
-                    f"{CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait until runs end, "
-                    "cancel some, or let tools return less"
+                    f"the result of {tool} has {size:,} bytes and is discarded: with it your runs "
+                    f"would take about {total >> 20:,} MB of memory; the limit for one caller is "
+                    f"{CALLER_MEMORY >> 20:,} MB. Wait until runs end, cancel some, or let tools "
+                    "return less"
                 )
 
             self._looked_at = self.memory + memory
@@ -133,7 +133,7 @@ class KeptBytes:
 
     def _why(self) -> str:
         return (
-            f"this run keeps {self._bytes:,} bytes of results and calls, and may keep "
+            f"this run already has {self._bytes:,} bytes of results and calls; the limit is "
             f"{self._most:,} (limits.run_bytes)"
         )
 
@@ -211,7 +211,7 @@ class CallContext:
         """Add a typed message to the context of the next Request."""
         if self._is_clean:
             raise ActivityError(
-                "add_message: a clean room adds nothing to the context of the run it is called from"
+                "add_message: a clean room cannot add to the context of the run that calls it"
             )
         self._on_message(message)
 
@@ -223,8 +223,8 @@ class CallContext:
         """
         if self._is_clean:
             raise ActivityError(
-                f"it ran and returned a DataMessage ({kind}); a clean room adds nothing to the "
-                "context of the run it is called from"
+                f"it ran and returned a DataMessage ({kind}); a clean room cannot add to the "
+                "context of the run that calls it"
             )
         self.returned = {"type": "data", "kind": kind, "data": data}
         if description is not None:
@@ -244,7 +244,8 @@ class CallContext:
         """Choose which path of `p || q` the result is written to."""
         if self._item is not None:
             raise ActivityError(
-                "cannot choose an output path for one item: with _each all results go together"
+                "cannot choose an output path for one item: with _each, all results go to the "
+                "same path"
             )
         if path not in self.output_paths:
             expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
@@ -392,7 +393,7 @@ class Executor:
         name = effect.tool.name
         if size > self._result_bytes:
             raise ResultLimitError(
-                f"the result of {name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
+                f"the result of {name} has {size:,} bytes; the limit is {self._result_bytes:,}"
             )
 
         # The result is stored at each path, and once more if the activity returned it in a message.
@@ -475,7 +476,7 @@ class Executor:
         harmless = hints is None or hints.read_only is True
         kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
         if kind == "ran":
-            masked = f"it ran, and its result cannot be used: {masked}"
+            masked = f"it ran, but its result cannot be used: {masked}"
 
         explained: JSONObject = {
             "kind": kind,

@@ -70,7 +70,9 @@ async def fork(
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
-        raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
+        raise ForkError(
+            f"run {run_id} answers a call of run {record.parent}: fork that run instead"
+        )
 
     started = await compute_in_thread(_beginning_of, store, run_id)
     if not 1 <= at <= record.last_event:
@@ -398,9 +400,9 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         if message.type == "input" and not message.instance
     ]
     if not places:
-        raise ForkError("input: the run takes none, so it cannot have another")
+        raise ForkError("input: the run takes no input, so it cannot get another one")
     if len(places) > 1:
-        raise ForkError("input: the run takes several inputs, so it cannot have another")
+        raise ForkError("input: the run takes several inputs, so it cannot get another one")
 
     old = messages[places[0]]
     if old.schema is not None:

@@ -92,7 +92,7 @@ class Observed:
             self._memory.keep_shapes(owner, digest, name, shapes)
         except StoreError as error:
             # The store is busy or full, and the run can do without the shape.
-            logger.warning("keeping the shape of a result: %s", error)
+            logger.warning("storing the shape of a result failed: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
         """Return the shape of a tool's latest results in an owner's runs, or None if there were

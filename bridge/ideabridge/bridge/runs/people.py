@@ -323,8 +323,8 @@ def read_decision(
 
         names = ", ".join(pending[:_NAMED]) or "none"
         raise DecisionError(
-            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; "
-            f"pending are {names}{more}"
+            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; the pending "
+            f"ones are {names}{more}"
         )
 
     if decision.decision not in question.choices:
@@ -359,8 +359,8 @@ def _granted(
         return None
     if question.call is None or question.kind != "call" or decision.decision != "approve":
         raise DecisionError(
-            "a grant goes with `approve` of a call: it allows the tool of that "
-            "call for the rest of the run"
+            "a grant requires `approve` of a call: it allows the tool of that call for the rest "
+            "of the run"
         )
 
     if by.kind != "person":
@@ -368,7 +368,9 @@ def _granted(
             "in a form, or at a terminal: ideabridge approvals decide approve "
             f"{question.approval} --for-run"
         )
-        raise DecisionError(f"only a person grants a tool for the rest of a run, not {by}; {how}")
+        raise DecisionError(
+            f"only a person can allow a tool for the rest of a run, not {by}; {how}"
+        )
 
     grant = read_grant(machine.history[question.call], normalise(decision.grant, what="the grant"))
     if isinstance(grant, Refusal):
@@ -383,16 +385,16 @@ _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
     """Raise `DecisionError` unless a person allows the tool of a call always."""
     if question.kind != "call" or decision.decision != "approve" or decision.grant is not None:
-        raise DecisionError("always goes with `approve` of a call, and without a grant")
+        raise DecisionError("always requires `approve` of a call, without a grant")
     if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:
         raise DecisionError(
-            f"only a person allows a tool always, not {by}; in a form, on the page, or at a "
+            f"only a person can allow a tool always, not {by}; in a form, on the page, or at a "
             f"terminal: ideabridge approvals decide approve {question.approval} --always"
         )
     if question.standing is None:
         raise DecisionError(
-            "this call cannot be allowed always: a person decides each time on a call that rests "
-            "on assumptions, that was edited, or that runs code of another tool"
+            "this call cannot be allowed always: a person decides each time on a call that "
+            "depends on assumptions, that was edited, or that runs code of another tool"
         )
 
 
@@ -409,7 +411,7 @@ def _decided_plan(
 
     if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
         raise DecisionError(
-            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it should run'
+            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, the plan that should run'
         )
 
     try:
@@ -479,7 +481,7 @@ def _decided_outcome(
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
 
     if isinstance(value, Missing):
-        raise DecisionError("'value' needs `value`: the result of the call, null where it has none")
+        raise DecisionError("'value' needs `value`: the result of the call, or null if it has none")
     return events.OutcomeDecided(
         *place, "value", by, question.item, reason, _checked_result(question, value)
     )
@@ -508,12 +510,12 @@ def _answered_form(
 def _checked_result(question: Question, raw: object) -> JSON:
     tool = question.tool
     description = f"the result of {tool.name if tool is not None else 'the call'}"
-    with _explained("the value cannot stand for the call's result"):
+    with _explained("the value cannot be used as the call's result"):
         value = normalise(raw, what=description)
         size = len(encode(value))
         if size > MAX_BYTES:
             raise DecisionError(
-                f"{description} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
+                f"{description} has {size:,} bytes of JSON; the limit is {MAX_BYTES:,}"
             )
 
         if tool is not None and tool.output is not None:
@@ -736,7 +738,7 @@ class People:
         if not isinstance(decision, Decision):
             type_name = type(decision).__name__
             decision = Decision(
-                question.refusal, reason=f"the approver gave a {type_name}; expected a Decision"
+                question.refusal, reason=f"the approver returned a {type_name}; expected a Decision"
             )
 
         await self._decide(question, decision)
@@ -767,7 +769,7 @@ class People:
             try:
                 run.settle(approval, decision)
             except (DecisionError, SecretGivenError) as error:
-                reason = f"its decision does not hold: {error}"
+                reason = f"its decision is not valid: {error}"
                 run.settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
             # Another process drives the run, and its approver decides.

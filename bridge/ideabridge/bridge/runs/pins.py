@@ -129,7 +129,7 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """Return the (module, name) of each tool that a run may call when it solves the idea anew,
+    """Return the (module, name) of each tool that a run may call when it solves the idea again,
     without the tools that its context defines.
     """
     tools: list[tuple[str | None, str]] = []
@@ -216,7 +216,7 @@ class PinCheck:
                 for module in dict.fromkeys(self.modules)
             )
             lines.append(
-                f"See `ideabridge ideas verify {name}`; {accept} accepts the present definitions."
+                f"See `ideabridge ideas verify {name}`; {accept} accepts the current definitions."
             )
         return "\n".join(lines)
 
@@ -282,7 +282,7 @@ def _present_tool(
         if call.module is not None and call.module != ANONYMOUS:
             why = away(call.module)
             name = f"{call.module}.{name}"
-        result.faults.append(f"{where}{name} is not here now: {why or error}")
+        result.faults.append(f"{where}{name} is not available here now: {why or error}")
         return None
 
 

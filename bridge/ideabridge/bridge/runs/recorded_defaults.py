@@ -25,7 +25,7 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
-OWN_WORDS: Final = "words that were recorded are its default"
+OWN_WORDS: Final = "its default is recorded text"
 """Why the default of an omitted parameter is an assumption if it consists of several words."""
 
 _LONG_TEXT: Final = 40
@@ -167,7 +167,7 @@ def _why_assumed(default: JSON, passed: list[str]) -> str | None:
 
 
 def _beside(passed: str) -> str:
-    return f"it is the recorded default, and {passed} was passed"
+    return f"it is the recorded default, although {passed} was passed"
 
 
 def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:

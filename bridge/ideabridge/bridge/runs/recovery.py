@@ -33,7 +33,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
 """How many runs are taken up at once. The next one follows when one of them has ended or waits for
-somebody.
+someone.
 """
 
 MOST: Final = 1000
@@ -82,10 +82,10 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up runs that were at work when their process died or abandoned them, and that no other
+    """Takes up runs that were active when their process died or abandoned them, and that no other
     process drives.
 
-    Runs that wait for a solution or an approval continue when somebody answers. Runs that were
+    Runs that wait for a solution or an approval continue when someone answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
     that was taken up twice without progress is set aside, because it may have crashed those
     processes.
@@ -117,8 +117,8 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs, and return when each has ended, waits for somebody, or was abandoned.
-        If it is unknown whether a driver is alive, wait until its lease has lapsed.
+        """Take up all runs, and return when each has ended, waits for someone, or was abandoned. If
+        it is unknown whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
@@ -163,8 +163,8 @@ class Recovery:
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Start taking up every run that was left behind. Among runs at work, this covers only
-        those with this `fingerprint`.
+        """Start taking up every run that was left behind. Among active runs, this covers only those
+        with this `fingerprint`.
 
         Returns:
             How many seconds remain until the lease lapses, for each run whose driver may or may not

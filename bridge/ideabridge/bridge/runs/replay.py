@@ -1,5 +1,5 @@
 """Replay: answers calls of published ideas with the recorded output, by running the plan, or by
-solving the idea anew.
+solving the idea again.
 
 A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
 plan's calls are made once, and if they do not lead to an output, a mind is asked for the rest,
@@ -148,11 +148,12 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
 
-# -- solving anew ----------------------------------------------------------------------------------
+# -- solving again
+# ----------------------------------------------------------------------------------
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """Return the context of a run that solves the idea anew: the idea's own context with its plan
+    """Return the context of a run that solves the idea again: the idea's own context with its plan
     and the caller's input, in this order.
     """
     plan_messages: list[JSON] = []
@@ -293,7 +294,7 @@ class Ways:
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
-        """Return the tools of a run that solves an idea anew, including all tools in `more`."""
+        """Return the tools of a run that solves an idea again, including all tools in `more`."""
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide_tools(guide))
         offered = self._offer.named(guide_tools(guide), caller)
@@ -312,7 +313,7 @@ class Ways:
         if foreign is not None:
             raise MeantToolError(
                 f"{publication.name} cannot be called: {foreign.name} was not here when it was "
-                "published, and another user has published an idea of this name since; to call "
+                "published, and another user has published an idea with this name since; to call "
                 f'that, publish it again with "_module": "{foreign.module}"'
             )
 
@@ -494,7 +495,7 @@ def _start_solving(
     settings: Settings,
     choice: Choice,
 ) -> Start:
-    """Return the start of a run that solves an idea anew."""
+    """Return the start of a run that solves an idea again."""
     start = read_as(PublishedGuide, guide)
     settings = dataclasses.replace(settings, output_by_instance=start.by_instance)
     return start_solve(

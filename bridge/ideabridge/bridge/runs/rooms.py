@@ -70,8 +70,8 @@ another process drives.
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
 _TASK: Final = (
-    "Write the result of the call below as `output`, as the tool's description asks; it "
-    "satisfies the output's schema. There are no calls to make."
+    "Write the result of the call below as `output`, as the tool's description asks; it must "
+    "satisfy the output's schema. There are no calls to make."
 )
 
 
@@ -152,7 +152,7 @@ class Rooms:
         depth = machine.settings.depth
         if depth < 1:
             raise RoomError(
-                f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}"
+                f"rooms are already nested as deep as the settings allow: {_nesting(run, effect)}"
             )
 
         # Rooms of a lazy run are not lazy: a person has accepted the plan as a whole, and the calls

@@ -1,7 +1,7 @@
 """Run: one plan, program or task being carried out, as its callers see it.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
-lease under which this process may write its journal). A run that waits for somebody returns its
+lease under which this process may write its journal). A run that waits for someone returns its
 lease, and any process may take the next step. A call of a run can be answered by another run, its
 room. A room has its own journal, is listed in `Run.rooms` of the run that it belongs to, and counts
 as part of that run: the status, approvals, requests and usage of the run include those of its
@@ -141,8 +141,9 @@ satisfies its schema.
 """
 
 _ROOM: Final = (
-    "This request is part of the run and stands alone: answer it from its own context, whatever "
-    "else you have seen, and hand the solution in with solve, run {run}, turn {turn}."
+    "This request is part of the run but independent of everything else: answer it only from its "
+    "own context, whatever else you have seen, and submit the solution with solve, run {run}, "
+    "turn {turn}."
 )
 
 
@@ -185,7 +186,7 @@ class Run:
         bound: the start definitions of its modules; see `RunStarted`.
         made_under: the fingerprint of the configuration under which it was last driven.
         idea: the id of the idea that was saved last.
-        active_seconds: how long it has been at work in this process, in seconds.
+        active_seconds: how long it has been active in this process, in seconds.
         turns: the turns recorded in its journal.
     """
 
@@ -273,7 +274,7 @@ class Run:
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for somebody and any process may continue it. While the module of a
+        """True if the run waits for someone and any process may continue it. While the module of a
         running call waits for an answer, the run stays in the process that runs the call.
         """
         return (
@@ -297,12 +298,12 @@ class Run:
 
     @property
     def _is_still(self) -> bool:
-        """True if neither the run nor any of its rooms is at work here."""
+        """True if neither the run nor any of its rooms is active here."""
         machine = self.machine
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # A room that has ended must still hand its result to its parent. A lost room is at work
+            # A room that has ended must still hand its result to its parent. A lost room is active
             # elsewhere.
             return self.runner.lost is not None
 
@@ -345,7 +346,7 @@ class Run:
         await self._host.open_room(self, effect)
 
     def note_waiting(self) -> None:
-        """Record that somebody now waits for the run to change."""
+        """Record that someone now waits for the run to change."""
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -355,7 +356,7 @@ class Run:
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
-        """Wait until the run needs somebody or has ended, for at most `seconds` seconds."""
+        """Wait until the run needs someone or has ended, for at most `seconds` seconds."""
         with anyio.move_on_after(seconds):
             while self.status == "running" or self.is_being_left:
                 await self.runner.wait_changed()
@@ -391,7 +392,7 @@ class Run:
             self.active_seconds += seconds
             most = self.machine.settings.wall_seconds
             if self.active_seconds > most:
-                self.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
+                self.runner.end_at_limit(f"{most:g} seconds, which is the limit of a run")
 
     @contextlib.contextmanager
     def watching(
@@ -421,8 +422,8 @@ class Run:
         """Yield the events of the run's journal until the run has ended or cannot continue in this
         process.
 
-        While the run waits for somebody, the iteration waits too. The body of the loop may settle
-        an approval or submit a solution.
+        While the run waits for someone, the iteration waits too. The body of the loop may settle an
+        approval or submit a solution.
 
         Args:
             from_now: skip the events so far. By default, each iteration begins with the run's first
@@ -473,8 +474,7 @@ class Run:
 
         Raises:
             RunFailedError: the run has no output, it needed none but calls failed, or it waits for
-                somebody.
-            OutputTypeError: the output does not fit the model.
+                someone. OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
         check_type("model", model)
@@ -541,7 +541,8 @@ class Run:
             if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(
-                f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}"
+                f"turn {turn} is settled by another solution; the current turn is "
+                f"{self._turn_now()}"
             )
 
         self._expect_open(turn)
@@ -592,9 +593,7 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease, and release the lease if the run then waits for
-        somebody.
-        """
+        """Post an event under the lease, and release the lease if the run then waits for someone."""
         if self._is_blocked:
             self._host.journal_alone(self, event)
             return
@@ -623,8 +622,8 @@ class Run:
         """A sentence that says which decisions still work for a run that cannot continue here."""
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
-            return f"What still works: deny (or skip) what it asks, or end it: {end}"
-        return f"What still works: end it by {end}"
+            return f"You can still deny (or skip) what it asks, or end it: {end}"
+        return f"You can still end it: {end}"
 
     def block(self, why: str) -> None:
         """Record that the run cannot continue here. `_RUN_NOTHING` lists the decisions that still
@@ -639,7 +638,7 @@ class Run:
         self.runner.lost = None
 
     def hold(self) -> None:
-        """Take the lease if it is free, because a room of the run is at work here."""
+        """Take the lease if it is free, because a room of the run is active here."""
         with contextlib.suppress(InterruptedRunError):
             if not self.machine.ended and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
@@ -662,7 +661,7 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Release the lease if the run waits for somebody. The runner calls this when no effect is
+        """Release the lease if the run waits for someone. The runner calls this when no effect is
         due.
         """
         if self.runner.lost is not None:
@@ -695,14 +694,16 @@ class Run:
         self._expect_alive()
         machine = self.machine
         if not machine.awaits_mind or turn != machine.step:
-            raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
+            raise SettledTurnError(
+                f"turn {turn} is not open; the current turn is {self._turn_now()}"
+            )
 
     def _expect_alive(self) -> None:
         if self.runner.lost is not None:
-            raise InterruptedRunError(f"run {self.id} cannot go on here: {self.runner.lost}")
+            raise InterruptedRunError(f"run {self.id} cannot continue here: {self.runner.lost}")
         if self.machine.ended:
             raise FinishedRunError(
-                f"run {self.id} has ended ({self.status}); nothing more can be handed in"
+                f"run {self.id} has ended ({self.status}); it accepts no more solutions"
             )
 
     @property
@@ -837,25 +838,25 @@ class Run:
         rules = self._host.standing_rules
         tool = standing_tool(self.machine.history[event.call])
         if rules is None or tool is None:
-            raise DecisionError("no tool can be allowed always here; approve this call alone")
+            raise DecisionError("no tool can be allowed always here; approve only this call")
         if not rules.is_bound(tool, self.bound):
             raise DecisionError(
                 f"{tool.label} cannot be allowed always here: its server starts differently here "
-                "than in the run that asks; approve this call alone"
+                "than in the run that asks; approve only this call"
             )
 
         owner = person_of(self.caller)
         if event.by.user != owner:
             raise DecisionError(
                 f"only {owner}, to whom the run belongs, can allow a tool always for it; approve "
-                "this call alone"
+                "only this call"
             )
 
         try:
             return rules.rule_for(self.caller, tool, event.by)
         except (StandingRuleError, StoreError) as error:
             raise DecisionError(
-                f"the tool cannot be allowed always: {error}. Approve this call alone"
+                f"the tool cannot be allowed always: {error}. Approve only this call"
             ) from None
 
     def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
@@ -1227,8 +1228,8 @@ class Run:
         if trouble is None:
             return "the last events of the run are being written into the store"
         return (
-            f"the store cannot be written right now ({trouble}). Everything that the calls returned "
-            "is kept in memory, and written as soon as that is possible; then the run continues"
+            f"the store cannot be written right now ({trouble}). Everything that the calls "
+            "returned is kept in memory and written as soon as possible; then the run continues"
         )
 
     def _expect_written(self) -> None:
@@ -1298,11 +1299,14 @@ class Run:
         spent = self.spent()
         if spent.requests > settings.requests:
             return (
-                f"{settings.requests:,} requests were made, the most a run and its rooms may make"
+                f"{settings.requests:,} requests were made, which is the limit of a run and its "
+                "rooms"
             )
 
         if spent.calls > settings.calls:
-            return f"{settings.calls:,} calls were listed, the most a run and its rooms may list"
+            return (
+                f"{settings.calls:,} calls were listed, which is the limit of a run and its rooms"
+            )
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
@@ -1319,7 +1323,7 @@ class Run:
             return None
         return (
             f"the next request has at least {request.least_tokens:,} tokens (an estimate from "
-            f"{request.text_size:,} bytes of text), and {max(left, 0):,} of {most:,} are "
+            f"{request.text_size:,} bytes of text), but only {max(left, 0):,} of {most:,} are "
             f"left; {request.largest()}"
         )
 

@@ -189,7 +189,7 @@ class Runner:
         kept_bytes: limits the size of the results. A room shares it with its parent.
         sandbox: runs programs.
         queue: decides whether this process performs the effects.
-        mind: answers the Requests, or None if somebody submits the Solutions turn by turn.
+        mind: answers the Requests, or None if someone submits the Solutions turn by turn.
 
     Attributes:
         request: the Request that is waiting for an answer or was answered last.
@@ -553,7 +553,7 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while a part of the run is at work here that cannot be interrupted without loss."""
+        """True while a part of the run is active here that cannot be interrupted without loss."""
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
@@ -623,9 +623,8 @@ class Runner:
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
                 f"a handler of messages asks for the model {wanted!r}, but the run is answered "
-                "turn "
-                "by turn, by the model of whoever submits solutions: configure a model, or leave "
-                "draft.model['model'] out"
+                "turn by turn, by the model of whoever submits solutions: configure a model, or "
+                "leave out draft.model['model']"
             )
 
     def _finish_step(self, outcome: str) -> None:
@@ -1036,7 +1035,7 @@ class RunningCalls:
             if not self._runner.wanted or not self._runner.machine.is_current(index):
                 # The activity kept its context after it had returned, or left a thread running.
                 raise ActivityError(
-                    "add_message: the solution of this call has ended; the message comes too late"
+                    "add_message: the solution of this call has ended; the message is too late"
                 )
             self._runner.post(added)
 
@@ -1187,7 +1186,7 @@ class CallAsker:
                     "cancel",
                     MODULE,
                     question.item,
-                    reason="it took its question back",
+                    reason="it withdrew its question",
                 )
             )
 

@@ -11,7 +11,7 @@ so each look-up compares the run in memory with the store:
 
 Three tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what
 other processes request for runs driven here: a cancellation or a decision. `follow` reads the
-journals of runs that another process drives and that somebody here waits for.
+journals of runs that another process drives and that someone here waits for.
 """
 
 from __future__ import annotations
@@ -210,9 +210,9 @@ def _why_set_aside(run: Run, times: int) -> str:
     calls = [progress.call.label for progress, _ in in_flight(run.machine.history)]
     at_work = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
     return (
-        f"it is set aside: it was resumed {times} times without progress; {at_work} was "
-        f"running. `ideabridge resume {run.id}` tries again, `ideabridge runs "
-        f"cancel {run.id}` ends it"
+        f"it is set aside: it was resumed {times} times without progress, while {at_work} was "
+        f"running. `ideabridge resume {run.id}` tries again, `ideabridge runs cancel {run.id}` "
+        "ends it"
     )
 
 
@@ -312,7 +312,7 @@ class Runs:
             room: for a room, its id and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user has reached the limit on runs at work, or the caller's
+            LimitExceededError: a named user has reached the limit on active runs, or the caller's
                 runs take too much memory.
             StoreError: the run could not be stored, and has not begun.
         """
@@ -367,7 +367,7 @@ class Runs:
             self._runs.pop(run_id, None)
             self._kept.pop(run_id, None)
             self._drivers.pop(run_id, None)
-            run.runner.interrupt("it could not be kept")
+            run.runner.interrupt("it could not be stored")
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
@@ -378,7 +378,7 @@ class Runs:
         return run
 
     def _expect_place(self, caller: str) -> None:
-        """Raise `LimitExceededError` if the caller has reached the limit on runs at work."""
+        """Raise `LimitExceededError` if the caller has reached the limit on active runs."""
         if self.queue.role == "front":
             # Workers enforce a user's limit themselves: runs beyond it wait in the queue.
             self.queue.expect_place(caller)
@@ -391,7 +391,7 @@ class Runs:
             )
             if busy >= self.users.runs:
                 raise LimitExceededError(
-                    f"you have {busy} runs at work, the most that one user may have: wait for one "
+                    f"you have {busy} active runs, which is the limit for one user: wait for one "
                     "(check_run), or cancel one"
                 )
 
@@ -404,10 +404,9 @@ class Runs:
         total = memory + self._beside(caller, None)
         if total > CALLER_MEMORY:
             raise LimitExceededError(
-                f"the context and the calls of this run take about {memory >> 20:,} MB "
-                f"of memory, and with them your runs would take {total >> 20:,} MB; at "
-                f"most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait until "
-                "runs end, or cancel some"
+                f"the context and the calls of this run take about {memory >> 20:,} MB of memory, "
+                f"and with them your runs would take {total >> 20:,} MB; the limit for one caller "
+                f"is {CALLER_MEMORY >> 20:,} MB. Wait until runs end, or cancel some"
             )
 
     def hand_over_all(self) -> None:
@@ -514,7 +513,7 @@ class Runs:
         return self._reach(record, parent)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
-        """Load a run and continue it here, unless it waits for somebody: then it is returned
+        """Load a run and continue it here, unless it waits for someone: then it is returned
         unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
@@ -533,9 +532,9 @@ class Runs:
             )
 
         if run.runner.lost is not None:
-            raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
+            raise InterruptedRunError(f"run {run_id} cannot continue: {run.runner.lost}")
         if run.status == "running" and run.driver.epoch is None:
-            raise InterruptedRunError(f"run {run_id} is driven by another process right now")
+            raise InterruptedRunError(f"run {run_id} is currently driven by another process")
         return run
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
@@ -585,14 +584,16 @@ class Runs:
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
                 await run.runner.wait_written()
             if run.unwritten is not None:
-                raise InterruptedRunError(f"run {run_id}: {run.unwritten}; then it is cancelled")
+                raise InterruptedRunError(
+                    f"run {run_id}: {run.unwritten}; it will then be cancelled"
+                )
             if record.parent or run.machine.ended:
                 return run
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
-                    f"run {run_id}: {_who(record)} is at work on it and has not cancelled it "
-                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads "
-                    "the request, or when another process takes over the run"
+                    f"run {run_id}: {_who(record)} is working on it and has not cancelled it "
+                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process reads the "
+                    "request, or when another process takes over the run"
                 )
             await anyio.sleep(LISTENS_SECONDS / 2)
 
@@ -701,7 +702,7 @@ class Runs:
                             "it has begun to process the decision; check_run shows what was decided"
                         )
                     raise InterruptedRunError(
-                        f"run {run.id}: {_who(record)} is at work on it and has not taken the "
+                        f"run {run.id}: {_who(record)} is working on it and has not accepted the "
                         f"decision within {ANSWERS_SECONDS:g} s; {end}"
                     )
 
@@ -730,7 +731,7 @@ class Runs:
             await run.runner.wait_written()
             error = run.runner.lost
         except JournalError:
-            error = "no such approval is pending any more; check_run shows what was decided"
+            error = "this approval is no longer pending; check_run shows what was decided"
         except IdeabridgeError as refusal:
             error = str(refusal)
         except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
@@ -839,7 +840,7 @@ class Runs:
         if run.driver.epoch is not None:
             # Calls that still run for the old `Run` object would otherwise notice this only when
             # they end.
-            run.runner.abandon("another process has gone on with it")
+            run.runner.abandon("another process has continued it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
             return self._load(record, parent, purpose)
@@ -895,7 +896,7 @@ class Runs:
         return listed
 
     def note_waiting(self, run: Run) -> None:
-        """Record that somebody now waits for a run to change."""
+        """Record that someone now waits for a run to change."""
         self.following.note_waiting(run)
 
     def read_on(self, run: Run) -> bool:
@@ -964,7 +965,7 @@ class Runs:
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
-        """Count the runs at work here, of one caller or of all callers. Rooms do not count."""
+        """Count the active runs here, of one caller or of all callers. Rooms do not count."""
         return sum(
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
         )
@@ -1086,7 +1087,7 @@ class Runs:
                 registry.pop(record.id, None)
             raise JournalError(
                 f"the journal of run {record.id} does not fit this version of ideabridge "
-                f"({error}). The run cannot go on here; nothing of it is lost, and `ideabridge "
+                f"({error}). The run cannot continue here; nothing of it is lost, and `ideabridge "
                 f"runs show {record.id}` lists its events"
             ) from None
 

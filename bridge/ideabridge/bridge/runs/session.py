@@ -207,7 +207,7 @@ class Session:
         run = self.underlying
         machine = run.machine
         if run.runner.lost is None and machine.phase == "solving" and machine.step == turn:
-            run.drive(SolutionCancelled("nobody waits for it any more"))
+            run.drive(SolutionCancelled("nobody waits for it any longer"))
 
     async def _end_of(self, turn: int) -> None:
         """Wait until the calls of a turn have ended.
@@ -273,7 +273,7 @@ class Session:
     def _unfinished(self) -> IdeabridgeError:
         run = self.underlying
         if run.runner.lost is not None:
-            return InterruptedRunError(f"run {run.id} cannot go on here: {run.runner.lost}")
+            return InterruptedRunError(f"run {run.id} cannot continue here: {run.runner.lost}")
         reason = f": {run.machine.reason}" if run.machine.reason else ""
         text = f"run {run.id} ended ({run.status}){reason}"
         return RunFailedError(text, run.id, run.status, [dict(error) for error in run.errors()])

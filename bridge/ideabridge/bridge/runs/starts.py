@@ -230,7 +230,7 @@ def program_of_mind(
         )
     if len(program) > LONGEST:
         raise RejectedSolutionError(
-            f"program: {len(program):,} characters; at most {LONGEST:,} are allowed"
+            f"program: {len(program):,} characters; the limit is {LONGEST:,}"
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)
@@ -253,7 +253,7 @@ def start_solve(
     """Create the start of the agent loop with a context. Without `output_schema`, the output is
     text.
 
-    `idea` is the id of an idea that is solved anew. It becomes the parent of the run's first idea.
+    `idea` is the id of an idea that is solved again. It becomes the parent of the run's first idea.
 
     Raises:
         MessageError: a message is malformed, or its value does not satisfy its schema.
@@ -362,7 +362,7 @@ def settings_under(
         if name not in _LIMITS:
             limits_text = ", ".join(_LIMITS)
             raise PlanError(
-                f"limits: unknown limit {name[:100]!r}; there are "
+                f"limits: unknown limit {name[:100]!r}; the limits are "
                 f"{limits_text}.{did_you_mean(name, _LIMITS)}"
             )
 

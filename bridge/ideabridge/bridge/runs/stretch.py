@@ -125,7 +125,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     Args:
         calls: the calls. No parameter may have the name of a meta-property.
         settings: the settings of the run. Every call is allowed, whatever their approval rules say.
-        task: what somebody asked for, or "" if that is unknown.
+        task: what someone asked for, or "" if that is unknown.
         why: the reason, for `RunStarted`, why nobody answers its Requests.
 
     Raises:
@@ -159,7 +159,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
             output = f"†results.{place}"
         elif calls[place].error is None:
             reason = (progress.error or {}).get("message")
-            unkept[place] = f"it ran, but no run can make it again: {reason}"
+            unkept[place] = f"it ran, but a run cannot make it again: {reason}"
 
     if output is not None:
         writing.propose_output(output)
@@ -319,7 +319,7 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
     run = read_run(store, run_id)
     if run is None:
         raise PublicationError(
-            f"run {run_id} is {record.status}, not done: no part of it can be published"
+            f"run {run_id} is {record.status}, not done, so no part of it can be published"
         )
 
     count = len(run.machine.history)

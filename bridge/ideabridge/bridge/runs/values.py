@@ -165,7 +165,7 @@ def short_printed(text: str) -> str:
     most = INLINE * 4
     if len(text) <= most:
         return text
-    return f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
+    return f"{text[:most]}... ({len(text):,} characters; to read all of it, make it the output)"
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
@@ -330,7 +330,7 @@ def _adapter(model: type[T]) -> TypeAdapter[T]:
         return TypeAdapter(model)
     except PydanticUserError as error:
         raise OutputTypeError(
-            f"{_name(model)} is not a type of JSON: {str(error).splitlines()[0]}"
+            f"{_name(model)} is not a JSON type: {str(error).splitlines()[0]}"
         ) from None
 
 
@@ -366,4 +366,6 @@ def typed(value: JSON, model: type[T]) -> T:
         for fault in error.errors()[:5]:
             place = ".".join(map(str, fault["loc"])) or "the output"
             faults.append(f"{place}: {fault['msg']}")
-        raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None
+        raise OutputTypeError(
+            f"the output is not a valid {_name(model)}: {'; '.join(faults)}"
+        ) from None

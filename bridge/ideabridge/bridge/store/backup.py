@@ -48,7 +48,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
             _name(part, target)
     except FileExistsError:
         raise StoreAccessError(
-            f"{target}: the file exists already; nothing is overwritten"
+            f"{target}: the file already exists and is not overwritten"
         ) from None
     except OSError as error:
         raise StoreAccessError(

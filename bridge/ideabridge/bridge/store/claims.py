@@ -17,7 +17,7 @@ _WAYS: Final = {
     "recorded": "It gives the answer recorded for its one input; nothing runs.",
     "plan": "It replays a saved plan with your input.",
     "program": "It runs a saved program with your input.",
-    "solve": "It asks a model to solve it anew with your input.",
+    "solve": "It asks a model to solve the task again with your input.",
 }
 UNCHECKED: Final = "not here"
 """The value of `lifting.checked` in an imported plan."""
@@ -69,7 +69,7 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Remove from a publication the ids of the runs that its plan was made from, for somebody who
+    """Remove from a publication the ids of the runs that its plan was made from, for someone who
     may not see these runs.
     """
     plan = publication.plan or {}

@@ -3,9 +3,10 @@ direction.
 
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last
-row. Each attempt clears all other tables of the target and copies them anew. At the end, the target
-is compared with the source: the number of rows of each table, and the id of each idea, recomputed
-from the content that the target returns. The indexes of words, tools and shapes are rebuilt.
+row. Each attempt clears all other tables of the target and copies them again. At the end, the
+target is compared with the source: the number of rows of each table, and the id of each idea,
+recomputed from the content that the target returns. The indexes of words, tools and shapes are
+rebuilt.
 
 Until then, the counter `copying` marks the target, so that an unfinished copy is not mistaken for a
 store.
@@ -144,8 +145,8 @@ def expect_whole(database: Database) -> None:
         mark = database.counter(MARK)
     if mark:
         raise StoreCopyError(
-            f"{database.path}: it is the unfinished copy of another store; `ideabridge store "
-            "copy` goes on with it if it is called again"
+            f"{database.path}: it is the unfinished copy of another store; run `ideabridge store "
+            "copy` again to continue"
         )
 
 
@@ -168,8 +169,8 @@ def _claim(source: Database, target: Database) -> None:
             used = [table.name for table in _TABLES if _count(target, table.name)]
             if used:
                 raise StoreCopyError(
-                    f"{target.path}: it is not empty (it has {', '.join(used)}); a store "
-                    "is copied into a new one"
+                    f"{target.path}: it is not empty (it has {', '.join(used)}); expected a new "
+                    "store"
                 )
 
             target.set_counter(MARK, origin)
@@ -251,7 +252,7 @@ def _compare(source: Database, target: Database) -> None:
             theirs, ours = _count(source, table.name), _count(target, table.name)
             if theirs != ours:
                 raise StoreCopyError(
-                    f"{target.path}: {table.name} has {ours:,} rows, and {theirs:,} in "
-                    f"{source.path}: rows were deleted there since the copy began; delete "
-                    "the copy and begin again"
+                    f"{target.path}: {table.name} has {ours:,} rows, but {source.path} has "
+                    f"{theirs:,}: rows were deleted there since the copy began; delete the copy "
+                    "and start again"
                 )

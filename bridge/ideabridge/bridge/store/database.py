@@ -66,13 +66,13 @@ def check_store_place(place: str) -> None:
     """
     expected = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
     if place == ":memory:":
-        raise StorePlaceError(f"{place} keeps nothing after the command has ended; {expected}")
+        raise StorePlaceError(f"{place} would lose everything when the command ends; {expected}")
     if "\0" in place:
         raise StorePlaceError(f"the path contains a NUL character; {expected}")
 
     scheme = _SCHEME.match(place)
     if scheme is not None and not is_address(place):
-        raise StorePlaceError(f"{scheme[1]}:// is no kind of store; {expected}")
+        raise StorePlaceError(f"{scheme[1]}:// is not a kind of store; {expected}")
 
 
 # -- times -----------------------------------------------------------------------------------------

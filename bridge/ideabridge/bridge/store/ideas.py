@@ -516,7 +516,8 @@ class Ideas:
                     stored = self.read(number, SEES_ALL)
                     if stored.idea.id != stored.id:
                         raise StoreCopyError(
-                            f"{self._database.path}: the content of idea {stored.id} has another id"
+                            f"{self._database.path}: the content of idea {stored.id} has a "
+                            "different id"
                         )
             if len(rows) < BATCH:
                 return

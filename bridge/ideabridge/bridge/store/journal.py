@@ -119,7 +119,7 @@ class Journal:
             (run_id, kind, caller, title, fingerprint, parent, now, now),
         )
         if cursor.rowcount != 1:
-            raise RunExistsError(f"a run {run_id[:64]!r} exists already")
+            raise RunExistsError(f"run {run_id[:64]!r} already exists")
 
     def append(
         self,
@@ -182,7 +182,7 @@ class Journal:
             reason = "was released, or never acquired"
 
         return StaleDriverError(
-            f"run {run_id[:64]!r} {reason}: nothing of epoch {epoch} is taken any more"
+            f"run {run_id[:64]!r} {reason}: events of epoch {epoch} are no longer accepted"
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
@@ -462,7 +462,7 @@ class Journal:
         """Return a run that the caller has started.
 
         Raises:
-            UnknownRunError: no run has this id, or it belongs to somebody else. The message is the
+            UnknownRunError: no run has this id, or it belongs to someone else. The message is the
                 same for both.
         """
         record = self.get(run_id)

@@ -84,9 +84,9 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
 
     listed = "\n".join(lines)
     raise SecretInIdeaError(
-        "it contains secrets, so it is not exported. An idea never changes: make it "
-        "again with the secret in the configuration of its server, or as an input that each "
-        f"call passes.\n{listed}"
+        "it contains secrets, so it is not exported. An idea never changes: create it again with "
+        "the secret in the configuration of its server, or as an input that each call "
+        f"passes.\n{listed}"
     )
 
 

@@ -323,8 +323,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
-                "digest: missing, so nobody can tell whether the document is as it was exported. "
-                "Export it again, or look at it and take it as edited (`ideas import --edited`)"
+                "digest: missing, so nobody can tell whether the document has changed since its "
+                "export. Export it again, or review it and import it as edited (`ideas import "
+                "--edited`)"
             )
 
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
@@ -340,9 +341,7 @@ def _checked_object(raw: JSON) -> JSONObject:
 
     size = len(encode(document))
     if size > MAX_DOCUMENT_BYTES:
-        raise IdeaDocumentError(
-            f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken"
-        )
+        raise IdeaDocumentError(f"the idea has {size:,} bytes; the limit is {MAX_DOCUMENT_BYTES:,}")
 
     version = document.get("ideabridge", FORMAT)
     if version != FORMAT or isinstance(version, bool):
@@ -404,8 +403,8 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
         raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {show(named)}")
     if named != real:
         raise TamperedIdeaError(
-            f"{member}: the document says {named[:64]!r}, but its content has {real}: it "
-            "was changed after export"
+            f"{member}: the document says {named[:64]!r}, but its content has {real}: it was "
+            "changed after the export"
         )
 
 
@@ -415,6 +414,6 @@ def _moment(text: str) -> str:
         moment = read_time(text)
     except ValueError:
         raise IdeaDocumentError(
-            f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {show(text)}"
+            f"meta.time: expected a time such as 2026-11-21T10:00:00Z, found {show(text)}"
         ) from None
     return moment.isoformat(timespec="milliseconds")

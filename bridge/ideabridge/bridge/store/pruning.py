@@ -944,6 +944,6 @@ def told_of(done: tuple[str, int]) -> str:
     if outcome == "found":
         return (
             f"up to {count} will be deleted in {EVERY / DAY:g} days, unless published or tagged; "
-            "`retention` in your own configuration keeps them (docs/store.md)"
+            "to keep them, set `retention` in your own configuration (docs/store.md)"
         )
-    return f"{count} deleted, as `retention` says" if runs else ""
+    return f"{count} deleted, in accordance with `retention`" if runs else ""

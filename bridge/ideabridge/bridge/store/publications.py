@@ -266,7 +266,7 @@ class Publications:
         name = new.name
         publisher = new.owner or ""
         taken = NameTakenError(
-            f"the name {name!r} is published by another owner; choose another name"
+            f"another owner has published the name {name!r}; choose another name"
         )
         row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
         if row is not None:
@@ -276,8 +276,8 @@ class Publications:
                 raise taken
             if not is_own and shares:
                 raise NameTakenError(
-                    f"{name!r} belongs to another owner, who decides with whom it is "
-                    "shared: publish without sharing"
+                    f"{name!r} belongs to another owner, who decides who it is shared with: "
+                    "publish without sharing"
                 )
             # A new version does not change the owner of the name.
             return owner or None
@@ -645,12 +645,12 @@ class Publications:
 
         if new.answer in PLANNED and new.plan is None:
             raise PublicationContentError(
-                f"{new.name!r} is to be answered by its plan, but there is none"
+                f"{new.name!r} should be answered by its plan, but has none"
             )
 
         if new.answer == "program" and new.program is None:
             raise PublicationContentError(
-                f"{new.name!r} is to be answered by its program, but its plan has none"
+                f"{new.name!r} should be answered by its program, but its plan has none"
             )
 
         if new.answer == "auto" and new.plan is None and new.guide is None:
@@ -755,7 +755,7 @@ class Publications:
 
         if latest:
             return UnknownPublicationError(
-                f"{name!r} is not published any more; its last version was {latest}"
+                f"{name!r} is no longer published; its last version was {latest}"
             )
 
         near = nearest(name, self.names(caller))

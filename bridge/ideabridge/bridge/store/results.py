@@ -2,7 +2,7 @@
 
 The context of the first Request comes from its author. Each later context also has what was added
 since: the state that calls wrote, the results of calls, the output of programs, errors,
-corrections, and messages that activities returned. Somebody who exports or shares an idea does not
+corrections, and messages that activities returned. Someone who exports or shares an idea does not
 intend to disclose these: they may be the content of private files and mailboxes. So they are left
 out unless a person asks for them, and the document lists what is missing.
 

@@ -70,15 +70,15 @@ BY_ASSISTANT: Final = (
     "you may decide with decide_approval; ask the person first. The journal then names the "
     "assistant as the one who decided. A person decides {}"
 )
-IN_THE_FORM: Final = "only the person decides: in the form, which check_run shows again, or {}"
+IN_THE_FORM: Final = "only the person can decide: in the form, which check_run shows again, or {}"
 ELSEWHERE: Final = (
-    "only the person decides: in the form, because this run belongs to a "
-    "client that shows forms, or {}"
+    "only the person can decide: in the form, because this run belongs to a client that shows "
+    "forms, or {}"
 )
-BY_CONFIGURATION: Final = "only the person decides (approval.by in the configuration), {}"
+BY_CONFIGURATION: Final = "only the person can decide (approval.by in the configuration), {}"
 NOBODY_ASKED: Final = (
     "nobody was asked: the client declined the form at once, without showing it to a person. "
-    "Nothing is denied, and the question still waits for an answer"
+    "Nothing was denied, and the question still waits for an answer"
 )
 
 _REMEMBERED: Final = 10_000

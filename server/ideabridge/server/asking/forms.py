@@ -130,7 +130,8 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
                 "type": "string",
                 "title": _clipped(assumption.at, _TITLE),
                 "description": _clipped(
-                    f"If it runs. It is assumed, because {assumption.why}.", _DESCRIPTION
+                    f"Used if the call runs. The value is assumed, because {assumption.why}.",
+                    _DESCRIPTION,
                 ),
                 "enum": [*texts],
                 "default": next(iter(texts)),
@@ -140,7 +141,7 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
         fields["value"] = {
             "type": "string",
             "title": "Result",
-            "description": "If it worked: JSON; anything else is text.",
+            "description": "If it worked: the result as JSON; anything else is read as text.",
         }
 
     fields["reason"] = {
@@ -260,8 +261,8 @@ def publication_form(
         del meanings["approve"]
         text += [
             (
-                "Some do not fit here, so you can only refuse in this form. Show all of them "
-                "and decide at a terminal:"
+                "Some of them do not fit here, so you can only refuse in this form. To see all of "
+                "them and decide, run in a terminal:"
             ),
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
@@ -297,7 +298,7 @@ def marked_question(
         for line in params.message.split("\n"):
             lines += _marked(visible(line))
 
-        lines += ["", "The address is the server's own. ideabridge does not know what is there."]
+        lines += ["", "The server chose the address. ideabridge does not know what is there."]
         return types.ElicitRequest(params=params.model_copy(update={"message": "\n".join(lines)}))
 
     if isinstance(params, types.CreateMessageRequestParams):
@@ -387,8 +388,8 @@ def message(
         lines += [
             "",
             (
-                "Some of it does not fit here, so you can only refuse in this form. Show "
-                "all of it at a terminal:"
+                "Some of it does not fit here, so you can only refuse in this form. To see all of "
+                "it, run in a terminal:"
             ),
             f"  {commands.show} {request.run}",
             "and decide:",
@@ -406,8 +407,7 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
         yield from _marked(visible(line))
     yield ""
     yield (
-        f"What you fill in goes to server {visible(str(question['module']))}, "
-        "and approves nothing here."
+        f"Your answer goes to server {visible(str(question['module']))} and approves nothing here."
     )
     yield "Do not write a password or a token into it."
 

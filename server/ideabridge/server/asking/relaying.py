@@ -80,8 +80,8 @@ _RESPONSE: Final[TypeAdapter[types.InputResponse]] = TypeAdapter(types.InputResp
 
 
 _ENDED: Final = (
-    "the call that asked this has ended: nobody answered in time, or the server was "
-    "restarted. It may have taken effect: look before you call it again"
+    "the call that asked this has ended: nobody answered in time, or the server was restarted. It "
+    "may have taken effect: check before you call it again"
 )
 
 
@@ -203,7 +203,7 @@ class RelayedClient:
             return await session.send_request(redacted, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
             raise MCPError(
-                types.INVALID_REQUEST, f"the client's answer to {question.method} is not one"
+                types.INVALID_REQUEST, f"the client's answer to {question.method} is not valid"
             ) from None
 
 
@@ -253,7 +253,7 @@ class _ParkedCall:
                 self._error = error
 
         if self.scope.cancelled_caught:
-            self._error = ParkedCallError("the call was given up")
+            self._error = ParkedCallError("the call was abandoned")
 
         self._ended = True
         self._moved.set()
@@ -270,7 +270,7 @@ class _ParkedCall:
                     await self._answered.wait()
                     self._answered = anyio.Event()
         except TimeoutError:
-            reason = f"{NOBODY} any more: the client did not come again within {ANSWER_SECONDS:g} s"
+            reason = f"{NOBODY} any more: the client did not return within {ANSWER_SECONDS:g} s"
             raise MCPError(types.INVALID_REQUEST, reason) from None
         finally:
             self._questions.pop(name, None)
@@ -536,7 +536,7 @@ class Relaying:
         count = sum(1 for call in self._parked.values() if call.caller == caller and call.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(
-                f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time"
+                f"{count} of your calls wait for answers; the limit is {MOST_PARKED}"
             )
 
         parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client, self._secrets)

@@ -121,9 +121,9 @@ def _question(
     size = len(encode(params))
     if size > MAX_PARAMS:
         raise SampleError(
-            f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; "
+            f"the request has {size:,} bytes, but the limit for a client is {MAX_PARAMS:,}; "
             f"{request.largest()}; start the task again with less, or with `tools`: names or "
-            "patterns of those it needs"
+            "patterns of the tools that it needs"
         )
 
     return params
@@ -139,7 +139,7 @@ _LEAD_TOOL: Final = (
 )
 _ASK_TEXT: Final = "Answer with the next solution: one JSON object that satisfies this JSON Schema."
 _ASK_TOOL: Final = f"Give the next solution by calling {_TOOL}, once."
-_ABOUT_TOOL: Final = "Hand in the next solution."
+_ABOUT_TOOL: Final = "Submit the next solution."
 _AGAIN: Final = (
     "That is malformed, so nothing in it was run:\n{errors}\nWrite the whole solution again."
 )
@@ -216,7 +216,7 @@ def _solution_in(result: _Result) -> JSONObject:
         raise SampleError(f"{_CUT}{error}" if cut else str(error)) from None
 
     if cut and not solution["calls"] and solution["output"] is None and "program" not in solution:
-        raise SampleError(f"{_CUT}nothing of it is left")
+        raise SampleError(f"{_CUT}nothing usable remains")
     return solution
 
 
@@ -224,9 +224,7 @@ def _blocks(result: _Result) -> list[Any]:
     return result.content if isinstance(result.content, list) else [result.content]
 
 
-_CUT: Final = (
-    "the answer was cut off at its limit of tokens (write fewer calls, or shorter values): "
-)
+_CUT: Final = "the answer was cut off at its token limit (write fewer calls, or shorter values): "
 
 
 def _raw(blocks: list[Any]) -> JSON:
@@ -253,8 +251,8 @@ def _raw(blocks: list[Any]) -> JSON:
 def _expect_fits(size: int, unit: str) -> None:
     if size > MAX_ANSWER:
         raise SampleError(
-            f"the answer has {size:,} {unit}; at most {MAX_ANSWER:,} are taken (write fewer "
-            "calls, or shorter values)"
+            f"the answer has {size:,} {unit}; the limit is {MAX_ANSWER:,} (write fewer calls, or "
+            "shorter values)"
         )
 
 
@@ -315,7 +313,7 @@ MALFORMED: Final = 3
 """
 
 _AT_ONCE: Final = 8
-_HAND_IN: Final = "hand the solution in with solve"
+_HAND_IN: Final = "submit the solution with solve"
 _Key: TypeAlias = tuple[str, int]
 """A run's id and turn."""
 _Sent: TypeAlias = tuple[Sample, str]
@@ -355,11 +353,11 @@ class Sampler:
             return
 
         if not request.samples:
-            obstacle = "this client declares no sampling"
+            obstacle = "this client does not declare sampling"
         elif seconds <= 0:
-            obstacle = "nobody is asked without waiting (wait_s)"
+            obstacle = "without waiting (wait_s), nobody can be asked"
         else:
-            obstacle = f"its answer did not come within {seconds:g} s"
+            obstacle = f"its answer did not arrive within {seconds:g} s"
 
         request.notes.append(
             f"the run is answered by the client's model, but {obstacle}: "
@@ -421,7 +419,7 @@ class Sampler:
         earlier rounds.
         """
         waiting = _waiting(run)
-        # A client that refused is not asked again just because somebody looks at the run. The
+        # A client that refused is not asked again just because someone looks at the run. The
         # Requests that this request sent itself do not count: the client has come back with their
         # answers.
         if request.round is not None:
@@ -637,7 +635,7 @@ class Sampler:
                 response, types.CreateMessageResult | types.CreateMessageResultWithTools
             ):
                 self._halt(
-                    request, f"the client came back without an answer of its model: {_HAND_IN}"
+                    request, f"the client returned without an answer from its model: {_HAND_IN}"
                 )
                 continue
 
@@ -665,8 +663,8 @@ class Sampler:
         if again or any(_repeats(result, rejected) for rejected in run.turns.rejected):
             asked_again = "; the client's model has been asked again" if again else ""
             raise SettledTurnError(
-                f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and "
-                f"was malformed{asked_again}"
+                f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) has already "
+                f"arrived and was malformed{asked_again}"
             )
 
     @staticmethod
@@ -706,8 +704,8 @@ def _unanswered_note(sent: Sequence[_Sent]) -> str:
     turns = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
     more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
     return (
-        f"the client's model was asked ({turns}{more}) and no answer has come: the person may "
-        "have refused, the client may have ended the call, or the model is still working. The "
-        "run waits; the model is not asked for this again. If the person refused, cancel the run "
-        f"with check_run; otherwise {_HAND_IN}"
+        f"the client's model was asked ({turns}{more}) but no answer has arrived: the person may "
+        "have refused, the client may have ended the call, or the model is still working. The run "
+        "waits; the model is not asked for this again. If the person refused, cancel the run with "
+        f"check_run; otherwise {_HAND_IN}"
     )

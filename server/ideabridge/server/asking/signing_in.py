@@ -77,7 +77,8 @@ class BrowserPerson:
                 )
             else:
                 text = (
-                    "ideabridge has the answer. You can close this page, and look at the terminal."
+                    "ideabridge has received the answer. You can close this page and return to "
+                    "the terminal."
                 )
                 await _respond(stream, "200 OK", text)
                 self._state = ""
@@ -137,7 +138,7 @@ async def browser_person(
         listener = await anyio.create_tcp_listener(local_host=host, local_port=parts.port or 0)
     except OSError as error:
         raise SignInError(
-            f"{redirect_uri or host}: cannot listen there: {error.strerror or error}"
+            f"{redirect_uri or host}: cannot listen on this address: {error.strerror or error}"
         ) from None
 
     async with listener, anyio.create_task_group() as group:

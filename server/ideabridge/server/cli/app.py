@@ -375,8 +375,8 @@ def _first_sentence(command: Any) -> str:
 app = typer.Typer(
     name="ideabridge",
     help=(
-        "One MCP server between your assistants and all their tools: plans run by data "
-        "flow, runs become tools."
+        "One MCP server between your assistants and all their tools: plans run by data flow, and "
+        "runs become tools."
     ),
     epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store "
     "error, 4 a run waits, 130 stopped by Ctrl-C.",

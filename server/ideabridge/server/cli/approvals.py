@@ -104,7 +104,7 @@ def list_approvals(
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
         say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
     elif chosen is not None:
-        say(f"run {chosen.id} waits for no decision ({status_text(chosen)})")
+        say(f"run {chosen.id} does not wait for a decision ({status_text(chosen)})")
     else:
         say("nothing waits for a decision")
 
@@ -154,7 +154,10 @@ def _show(
         write(f"    {line}", None)
 
     if pending.question.asked is not None:
-        write(f"    server {pending.question.asked.module} asks; these are its words:", None)
+        write(
+            f"    server {pending.question.asked.module} asks the following, in its own words:",
+            None,
+        )
 
     width = console.width - 4 if console.is_terminal else None
     for line in _content_lines(pending.question, width):
@@ -193,8 +196,8 @@ async def decide(
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
         typer.Argument(
             help="approve, deny or edit: for a call or a plan. retry, skip or value: for an "
-            "unknown outcome. value, deny or skip: for a server's question. Without it you "
-            "are asked for each decision, at a terminal."
+            "unknown outcome. value, deny or skip: for a server's question. Without it, you "
+            "are asked for each decision at a terminal."
         ),
     ] = None,
     targets: Annotated[
@@ -209,21 +212,23 @@ async def decide(
         str | None, typer.Option("--reason", help="The reason, which a mind sees.")
     ] = None,
     call: Annotated[
-        str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call to run.")
+        str | None, typer.Option("--call", metavar="JSON|@FILE", help="With edit: the call to run.")
     ] = None,
     plan: Annotated[
         str | None,
-        typer.Option("--plan", metavar="JSON|@FILE", help="For edit of a plan: {calls, output}."),
+        typer.Option("--plan", metavar="JSON|@FILE", help="With edit of a plan: {calls, output}."),
     ] = None,
     value: Annotated[
         str | None,
-        typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer."),
+        typer.Option(
+            "--value", metavar="JSON|@FILE", help="With value: the result, or the answer."
+        ),
     ] = None,
     for_run: Annotated[
         bool,
         typer.Option(
             "--for-run",
-            help="For approve of a call: allow further calls of its tool in this run, too.",
+            help="With approve of a call: also allow further calls of its tool in this run.",
         ),
     ] = False,
     most: Annotated[
@@ -242,8 +247,8 @@ async def decide(
         bool,
         typer.Option(
             "--always",
-            help="For approve of a call, at a terminal: allow its tool in this workspace from now "
-            "on; see `approvals rules`.",
+            help="With approve of a call, at a terminal: allow its tool in this workspace from "
+            "now on; see `approvals rules`.",
         ),
     ] = False,
 ) -> int:
@@ -260,8 +265,8 @@ async def decide(
     if decision is None:
         if not at_terminal() or options.json:
             raise UsageError(
-                "which decision? Nobody is at a terminal to be asked: ideabridge approvals "
-                "decide approve|deny|... RUN|APPROVAL..."
+                "which decision? There is no terminal to ask at: ideabridge approvals decide "
+                "approve|deny|... RUN|APPROVAL..."
             )
 
         return await _decide(options, None, _by_run(options, None))
@@ -289,7 +294,7 @@ async def decide(
     # A person who allows a tool always has seen the call.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
-        # The questions of a run may have changed since somebody looked at them.
+        # The questions of a run may have changed since someone looked at them.
         _show_all(unnamed, say, err())
         objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
@@ -313,12 +318,12 @@ def _check_contents(
         ("--value", value, "value"),
     ):
         if text is not None and decision != expected:
-            raise UsageError(f"{option} goes with {expected}, not with {decision}")
+            raise UsageError(f"{option} requires {expected}, not {decision}")
 
     if decision == "edit" and (call is None) == (plan is None):
-        raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
+        raise UsageError("edit needs --call (or --plan, for a plan) with what should run instead")
     if decision == "value" and value is None:
-        raise UsageError("value needs --value: the result of the call, or the answer")
+        raise UsageError("value needs --value with the result of the call, or the answer")
 
 
 @app.command("rules")
@@ -398,12 +403,12 @@ def _check_always(decision: str, options: Options, *, always: bool, for_run: boo
     if not always:
         return
     if decision != "approve":
-        raise UsageError(f"--always goes with approve, not with {decision}")
+        raise UsageError(f"--always requires approve, not {decision}")
     if for_run:
         raise UsageError("--always and --for-run: expected one of them")
     if not at_terminal() or options.json:
         raise UsageError(
-            "--always: only a person allows a tool always, and nobody is at a terminal to be asked"
+            "--always: only a person can allow a tool always, but there is no terminal to ask at"
         )
 
 
@@ -413,13 +418,13 @@ def _grant(
     """Return the grant that `--for-run`, `--max` and `--parameters` describe."""
     if not for_run:
         if most is not None:
-            raise UsageError("--max goes with --for-run")
+            raise UsageError("--max requires --for-run")
         if parameters is not None:
-            raise UsageError("--parameters goes with --for-run")
+            raise UsageError("--parameters requires --for-run")
         return None
 
     if decision != "approve":
-        raise UsageError(f"--for-run goes with approve, not with {decision}")
+        raise UsageError(f"--for-run requires approve, not {decision}")
 
     grant: JSONObject = {"for": "run"}
     if most is not None:
@@ -440,13 +445,13 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
     if len(approvals) > 1 and for_one in ("--for-run", "--always", "edit", "value"):
         names = ", ".join(approval.approval for approval in approvals)
-        raise UsageError(f"{for_one} is for one approval; these are {names}")
+        raise UsageError(f"{for_one} applies to one approval; these are {names}")
 
     for approval in approvals:
         choices = approval.question.choices
         if decision not in choices:
             raise UsageError(
-                f"{approval.approval} of run {approval.record.id} takes {', '.join(choices)}; "
+                f"{approval.approval} of run {approval.record.id} accepts {', '.join(choices)}; "
                 f"found {decision}"
             )
 
@@ -516,22 +521,24 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
     ]
     if len(matches) > 1:
         names = ", ".join(f"{decision.record.id}:{decision.approval}" for decision in matches[:5])
-        raise UsageError(f"{word[:80]!r} is the start of several approvals; write one of {names}")
+        raise UsageError(
+            f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
+        )
 
     if matches:
         return matches
     if colon:
         open_approvals = ", ".join(decision.approval for decision in candidates) or "none"
         raise UsageError(
-            f"{word[:80]!r}: run {run[:80]} has no such approval pending; "
-            f"pending are {open_approvals}"
+            f"{word[:80]!r}: run {run[:80]} has no such approval pending; the pending ones are "
+            f"{open_approvals}"
         )
 
     try:
         record = resolve_run(store, word)
     except UnknownRunError as error:
         raise UsageError(
-            f"{word[:80]!r} is no approval that is pending, and no run: {error}"
+            f"{word[:80]!r} is neither a pending approval nor a run: {error}"
         ) from None
 
     matches = [
@@ -540,7 +547,7 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
         if record.id in (decision.record.id, decision.record.parent)
     ]
     if not matches:
-        raise UsageError(f"run {record.id} waits for no decision ({status_text(record)})")
+        raise UsageError(f"run {record.id} does not wait for a decision ({status_text(record)})")
     return matches
 
 

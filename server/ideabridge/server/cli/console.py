@@ -251,8 +251,8 @@ def _note_escapes(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         say(
-            f"standard output has the encoding {encoding}, which lacks characters of this result; "
-            "they are printed as escapes. PYTHONIOENCODING=utf-8 prints them",
+            f"standard output has the encoding {encoding}, which lacks characters of this result, "
+            "so they are printed as escapes. Set PYTHONIOENCODING=utf-8 to print them",
             "yellow",
         )
 

@@ -62,7 +62,7 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
 
         record.add(
             RemainingStep(
-                text=f"runs imported from logs are in {bridge.configuration.store}, and stay there"
+                text=f"runs imported from logs are in {bridge.configuration.store} and stay there"
             )
         )
         await stack.enter_async_context(connected(bridge))
@@ -152,7 +152,10 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
         name = publication.name
         record.add(
             RemainingStep(
-                text=f"the tool {name} is published; `ideabridge ideas unpublish {name}` ends that"
+                text=(
+                    f"the tool {name} is published; to withdraw it, run `ideabridge ideas "
+                    f"unpublish {name}`"
+                )
             )
         )
         _tell(f"{name} is a tool now: {publication.description}", "green")
@@ -235,7 +238,7 @@ async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -
     for tool in tools:
         rule = allow_always(tool, configuration, AT_TERMINAL)
         record.add(RuleStep(id=rule.id, tool=rule.tool.label))
-    _tell("`ideabridge approvals rules` lists them, and --remove withdraws one", "green")
+    _tell("`ideabridge approvals rules` lists them; --remove withdraws one", "green")
 
 
 def _is_approved(tool: Tool, approved: dict[str, tuple[str, ...]]) -> bool:

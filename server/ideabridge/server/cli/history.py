@@ -76,7 +76,7 @@ async def import_history(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be taken.")
+        bool, typer.Option("--dry-run", help="Only show what would be imported.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Read the logs without asking.")] = False,
 ) -> int:
@@ -92,7 +92,7 @@ async def import_history(
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("nobody can be asked whether the logs may be read: add --yes")
+        raise UsageError("there is no terminal to ask whether the logs may be read: add --yes")
 
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))
@@ -100,8 +100,8 @@ async def import_history(
         logs = HostLogs(host, store, modules, caller=LOCAL, renamed=names)
         if not logs.modules:
             raise UsageError(
-                "no servers are configured, so there is nothing to take "
-                "(`ideabridge servers import HOST`)"
+                "no servers are configured, so there is nothing to import (`ideabridge servers "
+                "import HOST`)"
             )
 
         if not logs.inventory.files:
@@ -178,7 +178,7 @@ def _saying_what_stays(history: HistoryImport) -> Generator[None]:
     except BaseException:
         saved = [run for run in history.report.runs if run.run is not None]
         if saved:
-            say(f"saved before: {counted(len(saved), 'run')}; the next import goes on there")
+            say(f"saved before: {counted(len(saved), 'run')}; the next import continues there")
         raise
 
 
@@ -205,7 +205,7 @@ def _may_read(logs: HostLogs) -> bool:
         "bold",
     )
     say(
-        f"taken are calls of {', '.join(logs.modules)}, their results, and what you had asked "
+        f"ideabridge imports calls of {', '.join(logs.modules)}, their results, and what you asked "
         "for; they stay in your store"
     )
     return confirm("Read the logs?")
@@ -320,8 +320,8 @@ def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
         else:
             more = ""
         lines.append(
-            f"not taken: calls of {most}{more}, which are not servers here "
-            "(--server LOGNAME=SERVER)"
+            f"not imported: calls of {most}{more}, which are not servers here (--server "
+            "LOGNAME=SERVER)"
         )
 
     for count, text in (

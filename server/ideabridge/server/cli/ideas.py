@@ -288,7 +288,7 @@ def show_idea(
     request: Annotated[
         bool,
         typer.Option(
-            "--request", help="Show the Request that it answers, as its mind was sent it."
+            "--request", help="Show the Request that it answers, as it was sent to the mind."
         ),
     ] = False,
 ) -> None:
@@ -378,11 +378,18 @@ async def suggest_ideas(
     least: Annotated[
         int,
         typer.Option(
-            "--least", metavar="N", min=2, max=1000, help="Only what was done at least N times."
+            "--least",
+            metavar="N",
+            min=2,
+            max=1000,
+            help=("Only work that was done at least N times."),
         ),
     ] = 2,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="How many at most.")
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="N", min=1, max=100, help=("The maximum number to show.")
+        ),
     ] = 10,
 ) -> int:
     """Show what was done repeatedly in your runs, sessions and imported histories, and the tools
@@ -430,7 +437,7 @@ async def suggest_ideas(
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
-        say("nothing was done repeatedly that is not a tool already")
+        say("nothing that was done repeatedly is not already a tool")
 
     return 0 if suggestions else 1
 
@@ -498,7 +505,7 @@ def prune_ideas(
     from ideabridge.bridge.store.ideas import past_time
 
     if not (dry_run or yes or at_terminal()):
-        raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
+        raise UsageError("there is no terminal to ask at: add --yes, or check first with --dry-run")
     past_time(older_than, "--older-than")
     with open_store(options) as store:
         with working("looking for old runs", quiet=options.json):
@@ -532,7 +539,7 @@ def prune_ideas(
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
     if not options.json:
-        say("the file keeps its size until `ideabridge store vacuum`", "dim")
+        say("the file keeps its size until you run `ideabridge store vacuum`", "dim")
 
 
 def _print_prunable(prunable: Prunable) -> None:
@@ -682,7 +689,7 @@ def _table_lines(publication: Publication) -> list[Line]:
 
     lines: list[Line] = []
     if publication.is_by_assistant:
-        lines.append(("  names and descriptions are the assistant's words", "yellow"))
+        lines.append(("  an assistant wrote the names and descriptions", "yellow"))
     return [*lines, *table_lines(publication_rows(publication), terminal_width())]
 
 
@@ -725,7 +732,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
         recorded["solve"] = written.guide(list[JSON](written.tools or ()))
 
     publication: JSONObject = {
-        "name": written.name or "(no name, so no tool)",
+        "name": written.name or "(it has no name, so it is not a tool)",
         "answer": written.answer,
         "description": written.description or written.title,
         "input_schema": written.input_schema,

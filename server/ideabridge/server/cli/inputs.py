@@ -190,7 +190,7 @@ def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> N
 
 
 def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> None:
-    """Raise a `UsageError` if a member of the input is no parameter of this schema."""
+    """Raise a `UsageError` if a member of the input is not a parameter of this schema."""
     declared = all_parameters(schema)
     if declared is not None:
         expect_names(arguments, declared, taker)
@@ -278,7 +278,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
         match await _choose(
             "answer it? y(es), n(o) [reason], s(kip)",
             ("yes", "no", "skip"),
-            "y fills in its form, n (and a reason) tells it no, s tells it nothing",
+            "y fills in its form, n (with a reason) declines, s gives no answer",
         ):
             case "yes", _:
                 content = await _fields(object_or_empty(question.get("schema")))
@@ -388,7 +388,7 @@ def _described(name: str, field: JSONObject) -> str:
     is_list = keywords.items is not None
     choices = _choices(read_as(SchemaKeywords, keywords.items) if is_list else keywords)
     if choices and is_list:
-        parts.append(f"[{' | '.join(choices)}], several with commas")
+        parts.append(f"[{' | '.join(choices)}], separated by commas if several")
     elif choices:
         parts.append(f"[{' | '.join(choices)}]")
     elif field.get("type") not in (None, "string"):
@@ -445,9 +445,10 @@ async def decline_all(run: Run) -> bool:
     for entry in entries:
         module = object_or_empty(entry["question"]).get("module")
         report(
-            f"server {module!r} asks something, and is declined: nobody is at a terminal to answer"
+            f"server {module!r} asked something and was declined, because there is no terminal to "
+            "answer at"
         )
-        reason = "nobody is at a terminal to answer"
+        reason = "there is no terminal to answer at"
         await run.patiently(
             partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason)
         )
@@ -463,7 +464,7 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
     while _is_pending(run, approval):
         decision = await _while_pending(run, approval, entry)
         if decision is None:
-            report("this call is settled already; nobody needs to decide on it any more")
+            report("this call is already settled; no decision is needed any more")
             return
         try:
             await run.patiently(partial(run.settle, approval, replace(decision, by=AT_TERMINAL)))
@@ -630,24 +631,24 @@ def _question_whether(
     """Return (prompt, choices, help) for asking whether a call or a plan may run."""
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
-    hint = f"y runs the {kind}, n (and a reason) does not, e lets you change it first"
+    hint = f"y runs the {kind}, n (with a reason) does not, e lets you change it first"
     if kind == "call":
         prompt = "run it? y(es), n(o) [reason], r(un) [N], e(dit)"
         words = (*words, "run")
         hint += (
-            "\nr runs it, and further calls of its tool in this run, without asking"
-            "\nr N SCHEMA: at most N, and only those whose parameters match the JSON schema"
+            "\nr runs it, and runs further calls of its tool in this run without asking\nr N "
+            "SCHEMA: at most N, and only those whose parameters match the JSON schema"
         )
 
     if always:
         prompt = prompt.replace("r(un)", "a(lways), r(un)")
         words = (*words, "always")
-        hint += "\na runs it, and its tool in this workspace from now on, without asking"
+        hint += "\na runs it, and from now on runs its tool in this workspace without asking"
 
     if takes:
         prompt += ", t(ake) NUMBER..."
         words = (*words, "take")
-        hint += "\nt and numbers runs it with these values instead"
+        hint += "\nt with numbers runs it with these values instead"
 
     return prompt, words, hint
 
@@ -726,8 +727,8 @@ async def _ask_outcome() -> Decision:
     from ideabridge.bridge.runs.people import Decision
 
     hint = (
-        "r runs the call again, s (and a reason) lets it fail as unknown, v "
-        "and JSON sets its result"
+        "r runs the call again, s (with a reason) lets it fail as unknown, v with JSON sets its "
+        "result"
     )
     while True:
         match await _choose(

@@ -38,8 +38,8 @@ ScopeOption = Annotated[
         "--scope",
         "-s",
         metavar="SCOPE",
-        help="project: this project's file, which a team may share. local: this project, for you "
-        "alone. user: everywhere you work.",
+        help="project: this project's file, which a team may share. local: this project, only for "
+        "you. user: everywhere you work.",
     ),
 ]
 
@@ -49,7 +49,7 @@ def install(
     options: Options,
     host: HostArgument,
     write: Annotated[
-        bool, typer.Option("--write", help="Write it to the client's file; a backup is kept.")
+        bool, typer.Option("--write", help="Write it to the client's file, and keep a backup.")
     ] = False,
     scope: ScopeOption = None,
     http: Annotated[
@@ -177,7 +177,7 @@ def _install(
         return ExitCode.DONE
 
     if is_there:
-        say(f"{host.title}: {file.path} has it already", "green")
+        say(f"{host.title}: {file.path} already has it", "green")
     elif write:
         _say_written(host, file, result, replaces=SERVER_NAME in before.entries(file.keys))
     else:
@@ -216,7 +216,7 @@ def _say_written(host: Host, file: HostFile, result: JSONObject, *, replaces: bo
     say(
         f"Restart {host.title} or reload its MCP servers. `ideabridge servers import {host.name} "
         f"--move` moves its other servers behind ideabridge; `ideabridge install {host.name} "
-        "--undo` takes this back."
+        "--undo` undoes this."
     )
 
 
@@ -298,7 +298,7 @@ def undo_last(
             print_undone(options, host, undone)
             return ExitCode.DONE
 
-    raise UsageError(f"no `ideabridge {command_line}` is noted that could be taken back here")
+    raise UsageError(f"there is no `ideabridge {command_line}` here to undo")
 
 
 def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> None:
@@ -314,16 +314,16 @@ def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> N
     for file in files:
         match file.how:
             case "restored":
-                say(f"{file.path}: every byte is as it was before", "green")
+                say(f"{file.path}: restored byte for byte", "green")
             case "deleted":
                 say(f"{file.path}: removed, because there was no such file before", "green")
             case "entries":
                 say(
-                    f"{file.path}: has changed since, so only the entries were taken back",
+                    f"{file.path}: has changed since, so only the entries were removed",
                     "yellow",
                 )
             case "nothing":
-                say(f"{file.path}: has nothing to take back", "yellow")
+                say(f"{file.path}: has nothing to undo", "yellow")
 
         for name in file.left:
-            say(f"{file.path}: {name!r} stays, because another entry has this name now", "yellow")
+            say(f"{file.path}: {name!r} stays, because another entry now has this name", "yellow")

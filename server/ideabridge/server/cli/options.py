@@ -74,7 +74,10 @@ InputOption = Annotated[
     ),
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")
+    int,
+    typer.Option(
+        "--limit", "-n", metavar="N", min=1, max=500, help=("The maximum number to show.")
+    ),
 ]
 AfterOption = Annotated[
     str | None, typer.Option("--after", metavar="CURSOR", help="Continue after this cursor.")
@@ -88,11 +91,9 @@ ScopeOption = Annotated[
         help="user: your own configuration, for all projects. project: this project's file.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
-UndoOption = Annotated[
-    bool, typer.Option("--undo", help="Take back what this command has done last.")
-]
+UndoOption = Annotated[bool, typer.Option("--undo", help="Undo what this command did last.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "config": (ConfigOption, None),

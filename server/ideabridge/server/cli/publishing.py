@@ -67,7 +67,7 @@ ToOption = Annotated[
     typer.Option(
         "--to",
         metavar="me|all|USER,...",
-        help="Who gets it. Default: as before; for a new name, everybody.",
+        help="Who can use it. Default: as before; for a new name, everybody.",
     ),
 ]
 TakeOption = Annotated[
@@ -87,11 +87,11 @@ RenameOption = Annotated[
 ]
 MergeOption = Annotated[
     list[str] | None,
-    typer.Option("--merge", metavar="NAME=OTHER", help="Fill what NAME fills with OTHER."),
+    typer.Option("--merge", metavar="NAME=OTHER", help="Use OTHER in place of NAME."),
 ]
 FixOption = Annotated[
     list[str] | None,
-    typer.Option("--fix", metavar="NAME", help="No parameter: the recorded value stays."),
+    typer.Option("--fix", metavar="NAME", help="Not a parameter: keep the recorded value."),
 ]
 DescribeOption = Annotated[
     list[str] | None, typer.Option("--describe", metavar="NAME=TEXT", help="Describe a parameter.")
@@ -114,13 +114,13 @@ OrSolveOption = Annotated[
 StrictOption = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Ask before any assumed value is used, also in calls that only read."
+        "--strict", help="Ask before any assumed value is used, even in calls that only read."
     ),
 ]
 WithOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--with", metavar="RUN", help="Another run of the same task, or session; may be repeated."
+        "--with", metavar="RUN", help="Another run of the same task, or a session; may be repeated."
     ),
 ]
 
@@ -140,9 +140,9 @@ ProgramOption = Annotated[
     typer.Option(
         "--program",
         metavar="FILE|ask|show",
-        help="A program that does what the run did, also for other input. ask: the "
-        "configured model writes it, in at most three tries. show: print what it must "
-        "do, and publish nothing.",
+        help="A program that does what the run did, also for different input. ask: the configured "
+        "model writes it, in at most three attempts. show: print what it must do, and "
+        "publish nothing.",
     ),
 ]
 InputsOption = Annotated[
@@ -185,11 +185,11 @@ def _read_program(
     """
     if program is None:
         if inputs is not None:
-            raise UsageError("--inputs: it goes with --program FILE")
+            raise UsageError("--inputs requires --program FILE")
         return None
 
     if no_program:
-        raise UsageError("--no-program: it does not go with --program")
+        raise UsageError("--no-program excludes --program")
 
     listed = decode(inputs, what="--inputs") if inputs is not None else None
     if listed is not None and (not isinstance(listed, list) or program in (_ASK, _SHOW)):
@@ -363,7 +363,7 @@ async def lift_run(
             if why is not None:
                 result = f"not run: {why}"
             else:
-                result = different or "run again, it gives the same"
+                result = different or "when run again, it gives the same result"
 
             lines.append(
                 (
@@ -409,7 +409,7 @@ async def verify_ideas(
     else:
         for verdict in verdicts:
             notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
-            mark, style = ("does not hold", "red") if verdict.faults else ("holds", "green")
+            mark, style = ("fails the check", "red") if verdict.faults else ("holds", "green")
             show_line(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
             for fault in verdict.faults:
                 show_line(f"  {fault}")
@@ -502,7 +502,9 @@ async def publish_idea(
     calls: CallsOption = None,
     program: ProgramOption = None,
     inputs: InputsOption = None,
-    no_program: Annotated[bool, typer.Option("--no-program", help="No program is wanted.")] = False,
+    no_program: Annotated[
+        bool, typer.Option("--no-program", help="Do not ask for a program.")
+    ] = False,
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant
     connected to this store.
@@ -570,7 +572,7 @@ async def publish_idea(
 
         if not publication.live:
             say(
-                f"{name} is pinned to another version and still means that one (`ideas unpin`)",
+                f"{name} is pinned to another version and still refers to it (`ideas unpin`)",
                 "yellow",
             )
 
@@ -623,7 +625,7 @@ def _say_open(publication: Publication, ref: str) -> None:
     points = read_open((publication.report or {}).get("open"))
     if not points:
         return
-    say("this works, but the run leaves open what it does for other input:", "yellow")
+    say("this works, but the run leaves open what it does for different input:", "yellow")
     for point in points[:_OPEN]:
         say(f"  {point.line}", "yellow")
 
@@ -663,7 +665,7 @@ def share_idea(
         typer.Option(
             "--to",
             metavar="me|all|USER,...",
-            help="Who gets it: only its owner, everybody, or users.",
+            help="Who can use it: only its owner, everybody, or users.",
         ),
     ],
 ) -> None:
@@ -876,7 +878,8 @@ def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
     name, _, version = ref.partition("@")
     if not (version.isascii() and version.isdigit()):
         raise UsageError(
-            f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}"
+            "NAME@VERSION: expected a name and a version, such as weekly_report@2, found "
+            f"{ref[:80]!r}"
         )
     with open_store(options) as store:
         publication = store.publications.stand_for(name, int(version), pinned=pinned)

@@ -120,8 +120,8 @@ async def run(
         code = print_result(outcome, options)
         if code == ExitCode.WAITING:
             report(
-                f"not published as {save_as!r} yet: after its end, `ideabridge ideas "
-                f"publish {run.id} {save_as}`"
+                f"not published as {save_as!r} yet: after it ends, run `ideabridge ideas publish "
+                f"{run.id} {save_as}`"
             )
         else:
             report(f"not published as {save_as!r}: the run did not end without errors")
@@ -191,7 +191,7 @@ async def _print_and_publish(
         return ExitCode.FAILED
 
     say(
-        f"published as {name}; every assistant connected to this store has it as a tool now",
+        f"published as {name}; it is now a tool of every assistant connected to this store",
         "green",
     )
     return code
@@ -412,7 +412,7 @@ async def solve(
         typer.Option(
             "--context",
             metavar="FILE",
-            help="Messages that precede the task: JSON or YAML; - is standard input.",
+            help="Messages that precede the task, as JSON or YAML; - is standard input.",
         ),
     ] = None,
     output_schema: Annotated[
@@ -484,8 +484,8 @@ async def solve(
             "--shown",
             metavar="NAME=BYTES",
             help=(
-                "How much of results the mind is shown: value=8192 of one, request=65536 "
-                "of all; may be repeated."
+                "How many bytes of results the mind sees: value=8192 of one, request=65536 of "
+                "all; may be repeated."
             ),
         ),
     ] = None,
@@ -505,7 +505,7 @@ async def solve(
     if task is None and context is None:
         raise UsageError("expected a TASK, or --context FILE with messages that say what to do")
     if context == "-" and mind == "turns":
-        raise UsageError("--context -: standard input gives the solutions; name a file")
+        raise UsageError("--context -: standard input is used for the solutions; name a file")
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay excludes --mind and --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():

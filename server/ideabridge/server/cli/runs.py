@@ -104,10 +104,10 @@ def list_runs(
 def _empty_list(status: ListedStatus | None, after: str | None) -> str:
     """Return the text that `runs list` prints if it finds no runs."""
     if after is None:
-        return "no runs yet" if status is None else f"no run is {status}"
+        return "no runs yet" if status is None else f"no run has the status {status}"
     if status is None:
         return f"no run comes after {after}"
-    return f"no run that is {status} comes after {after}"
+    return f"no run with the status {status} comes after {after}"
 
 
 def status_text(record: RunRecord) -> str:
@@ -188,8 +188,8 @@ def next_step(run: str, status: str) -> str | None:
     match status:
         case "queued":
             return (
-                "queued: `ideabridge worker` continues it, under the configuration "
-                "of the server that left it"
+                "queued: `ideabridge worker` continues it, under the configuration of the server "
+                "that queued it"
             )
         case "interrupted":
             return f"interrupted: `ideabridge resume {run}` continues it"
@@ -200,8 +200,8 @@ def next_step(run: str, status: str) -> str | None:
             )
         case "needs_solution":
             return (
-                f"needs_solution: `ideabridge resume {run}` takes it from you, or "
-                "from the configured model"
+                f"needs_solution: `ideabridge resume {run}` gets it from you or from the "
+                "configured model"
             )
         case _:
             return None
@@ -543,8 +543,8 @@ async def fork_run(
             "--solution",
             metavar="FILE",
             help=(
-                "Another solution for that step: solution.json or program.py; - reads "
-                "JSON from standard input."
+                "A different solution for that step: solution.json or program.py; - reads JSON "
+                "from standard input."
             ),
         ),
     ] = None,

@@ -94,7 +94,10 @@ def set_value(options: Options, name: NameArgument) -> None:
         return
 
     if len(value) < MIN_LENGTH:
-        say(f"values under {MIN_LENGTH} characters are not hidden in results and logs", "yellow")
+        say(
+            f"values with fewer than {MIN_LENGTH} characters are not hidden in results and logs",
+            "yellow",
+        )
     if not uses:
         say(f"write ${{secret:{name}}} where a server of yours needs the value", "dim")
 
@@ -141,7 +144,7 @@ def list_secrets(options: Options) -> int:
         {"secrets": listed},
         ("secret", "belongs to", "place", "used by"),
         rows,
-        empty="no secrets are stored, and no server names one",
+        empty="no secrets are stored, and no server names any",
     )
     if not options.json:
         _say_commands(listed)
@@ -183,7 +186,7 @@ def allow_servers(options: Options, name: NameArgument) -> int:
     uses = _uses(_configuration(owner), name, None)
     _check_named(owner, name, uses)
     if not at_terminal():
-        raise UsageError(f"nobody is at a terminal to look at it. Run: {owner.allow_command(name)}")
+        raise UsageError(f"there is no terminal to review it at. Run: {owner.allow_command(name)}")
 
     _say_uses(uses)
     if not confirm(f"Let them use the secret {name}?"):
@@ -298,8 +301,8 @@ def _say_uses(uses: Iterable[_Use]) -> None:
     """
     for use in uses:
         places = ", ".join(use.places)
-        # The words come from the file, which may be somebody else's.
-        say(visible(f"{use.server} gets it, in {places}: {_target(use.entry)}"))
+        # The words come from the file, which may be someone else's.
+        say(visible(f"{use.server} receives it, in {places}: {_target(use.entry)}"))
         shown = _shown(use.entry)
         if "cwd" in shown:
             say(visible(f"  in the folder {shown['cwd']}"))
@@ -359,7 +362,11 @@ def _say_commands(listed: Iterable[JSON]) -> None:
         if entry["state"] == "missing":
             say(f"{name} is not stored; run: {owner.set_command(name)}", "yellow")
         elif entry["state"] == "not allowed":
-            say(f"{name} is not for all who name it; run: {owner.allow_command(name)}", "yellow")
+            say(
+                f"{name} is not allowed for all servers that name it; run: "
+                f"{owner.allow_command(name)}",
+                "yellow",
+            )
 
 
 def _uses_json(uses: Iterable[_Use]) -> list[JSON]:

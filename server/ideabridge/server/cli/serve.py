@@ -120,7 +120,7 @@ async def serve(
         }
         for setting, value in settings.items():
             if value:
-                raise UsageError(f"{setting} goes with --http")
+                raise UsageError(f"{setting} requires --http")
 
     place = read_host_and_port(address or DEFAULT_ADDRESS)
     configuration = options.configuration(tolerant=True)
@@ -185,7 +185,7 @@ async def work(
         ),
     ] = None,
     most: Annotated[
-        int, typer.Option("--runs", min=1, max=1000, help="The most runs at once.")
+        int, typer.Option("--runs", min=1, max=1000, help="The maximum number of runs at once.")
     ] = 32,
     drain: Annotated[
         float,
@@ -218,7 +218,7 @@ async def work(
 
     if configuration.store == ":memory:":
         raise UsageError(
-            "a worker needs the store of the servers; this configuration keeps it in memory"
+            "a worker needs the store of the servers, but this configuration keeps it in memory"
         )
 
     from ideabridge.server.serve import run_worker
@@ -244,7 +244,7 @@ async def show_ui(
         ),
     ] = None,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+        bool, typer.Option("--no-browser", help="Print the address, and do not open a browser.")
     ] = False,
     link: Annotated[
         bool,
@@ -378,7 +378,9 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
         say("no servers are configured", "dim")
 
 
-_OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once, within 10 minutes"
+_OWNER_LINK: Final = (
+    "To sign in to the page as the owner, open this link within 10 minutes; it works only once"
+)
 
 
 def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
@@ -415,7 +417,10 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
         _tell_owner(ready.owner_link, as_command=configuration.store != ":memory:")
 
-    say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
+    say(
+        "Requests under other names are refused (421); to allow a name, use `--allow-host NAME`.",
+        "dim",
+    )
 
 
 def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
@@ -426,7 +431,7 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
         say(f"{_OWNER_LINK}:")
         sys.stderr.write(f"  {link.make()}\n")
     elif as_command:
-        say("The owner gets a link for signing in with this command, on this machine:")
+        say("To get a sign-in link, the owner runs this command on this machine:")
         sys.stderr.write(f"  {link.command}\n")
 
 
@@ -451,7 +456,7 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Report, in one line for a log, why a module cannot start until somebody changes something."""
+    """Report, in one line for a log, why a module cannot start until someone changes something."""
     if status.state == "unusable":
         report(status.why)
 
@@ -485,7 +490,7 @@ def read_host_and_port(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise UsageError(f"--http: an IPv6 address goes into brackets: [{host}]:{port}")
+        raise UsageError(f"--http: write an IPv6 address in brackets: [{host}]:{port}")
 
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise UsageError(

@@ -210,7 +210,7 @@ def add_server(
         typer.Option(
             "--cwd",
             metavar="DIR",
-            help="The folder in which it runs. Default: the project folder.",
+            help="The folder that it runs in. Default: the project folder.",
         ),
     ] = None,
 ) -> int:
@@ -226,7 +226,7 @@ def add_server(
 
     if name in file.servers:
         raise UsageError(
-            f"{file.path} has a server {name!r} already; `ideabridge servers remove {name}` "
+            f"{file.path} already has a server {name!r}; `ideabridge servers remove {name}` "
             "removes it"
         )
 
@@ -250,7 +250,7 @@ def add_server(
     if stored_in is not None:
         _tell(f"  stored in {stored_in}")
     if left:
-        _tell(f"  {', '.join(left)}: in plain text in that file, and never shown", "yellow")
+        _tell(f"  {', '.join(left)}: in plain text in that file, but never shown", "yellow")
 
     _say_unfound(entry)
     _say_namesake(options, name, file)
@@ -272,7 +272,7 @@ def _say_namesake(options: Options, name: str, file: EntryFile) -> None:
         return
     if project.path != file.path and name in project.servers:
         _tell(
-            f"  {project.title}, has a server of this name, too; once it is trusted, that one is "
+            f"  {project.title}, also has a server with this name; once it is trusted, that one is "
             "used in this project",
             "yellow",
         )
@@ -299,7 +299,7 @@ def _new_entry(words: list[str], url: str | None, env: list[str], header: list[s
     if url is not None:
         entry: JSONObject = {"url": url}
         if env:
-            raise UsageError("--env goes with a command: an address gets headers, by --header")
+            raise UsageError("--env requires a command: for an address, use --header")
         headers: JSONObject = dict(_header(text) for text in header)
         if headers:
             entry["headers"] = headers
@@ -307,7 +307,7 @@ def _new_entry(words: list[str], url: str | None, env: list[str], header: list[s
         arguments: list[JSON] = [*words[1:]]
         entry = {"command": words[0], "args": arguments} if arguments else {"command": words[0]}
         if header:
-            raise UsageError("--header goes with --url: a program gets variables, by --env")
+            raise UsageError("--header requires --url: for a program, use --env")
     else:
         raise UsageError(
             "give the command after --, or the address: `ideabridge servers add NAME -- npx -y "
@@ -324,7 +324,7 @@ def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         # The text may be a secret.
-        raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes a variable of yours on")
+        raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes on one of your variables")
     return name, value
 
 
@@ -394,8 +394,8 @@ def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
     if places and file.in_repository:
         holds = "holds" if len(places) == 1 else "hold"
         raise UsageError(
-            f"{', '.join(places)} {holds} what looks like a secret, and a repository may hold "
-            f"{file.path}. Write ${{VAR}} in its place, and set the variable"
+            f"{', '.join(places)} {holds} what looks like a secret, and {file.path} may be in a "
+            "repository. Write ${VAR} in its place, and set the variable"
         )
     return places
 
@@ -477,7 +477,7 @@ def _switch(options: Options, name: str, *, is_on: bool) -> int:
         if options.json:
             print_json(_Outcome(file, None, changed=False).to_json(name, before))
         else:
-            _tell(f"{name} is {state} already in {file.title}")
+            _tell(f"{name} is already {state} in {file.title}")
         return ExitCode.DONE
 
     entry: JSONObject = {key: value for key, value in before.items() if key not in _OFF}
@@ -590,7 +590,7 @@ def _say_trust(outcome: _Outcome) -> None:
     if not outcome.is_trusted:
         file = outcome.file.path
         _tell(
-            f"  the file is not trusted; to look at it and trust it: {trust_command(file)}",
+            f"  the file is not trusted; to review and trust it: {trust_command(file)}",
             "yellow",
         )
 

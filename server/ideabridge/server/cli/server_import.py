@@ -41,16 +41,16 @@ def import_servers(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")
+        bool, typer.Option("--write", help="Copy them into ideabridge.json, and keep a backup.")
     ] = False,
     move: Annotated[
         bool,
         typer.Option(
-            "--move", help="Copy them, then remove them from the host's file; a backup is kept."
+            "--move", help="Copy them, then remove them from the host's file, and keep a backup."
         ),
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace servers of the same name.")
+        bool, typer.Option("--replace", help="Replace servers with the same name.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
 ) -> int:
@@ -224,11 +224,9 @@ def _undo(options: Options, host_name: str) -> int:
     project = options.folder()
     edits = [edit for edit in recorded_edits(_undone_as(host)) if edit.project == project]
     if not edits:
-        raise UsageError(
-            f"no `ideabridge {_undone_as(host)}` is noted that could be taken back in {project}"
-        )
+        raise UsageError(f"there is no `ideabridge {_undone_as(host)}` in {project} to undo")
 
-    # A file that the import has trusted stays trusted, unless somebody has changed it since.
+    # A file that the import has trusted stays trusted, unless someone has changed it since.
     trusted = [file for file in edits[0].trusted if may_be_trusted(file)]
     undone = undo_edit(edits[0])
     for file in trusted:
@@ -332,7 +330,7 @@ def _left_to_project(adoption: Adoption) -> Adoption:
     named it.
     """
     if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
-        reason = "it is the project's; name it to have it in your own configuration"
+        reason = "it belongs to the project; name it to import it into your own configuration"
         return dataclasses.replace(adoption, verdict="unusable", why=reason)
     return adoption
 
@@ -424,7 +422,7 @@ def _say_result(
 ) -> None:
     """Report what was found and what was done. A person who was asked has seen the servers."""
     for problem in steps.problems:
-        say(f"{problem}; what can be read of it is below", "yellow")
+        say(f"{problem}; the readable part is below", "yellow")
 
     if not steps.files or not steps.adoptions:
         _say_nothing_found(steps)
@@ -439,7 +437,7 @@ def _say_result(
 
     _say_removed(steps, removed)
     if written:
-        say(f"`ideabridge {_undone_as(steps.host)} --undo` takes this back", "dim")
+        say(f"`ideabridge {_undone_as(steps.host)} --undo` undoes this", "dim")
 
 
 def _say_nothing_found(steps: _Import) -> None:
@@ -455,7 +453,7 @@ def _say_nothing_found(steps: _Import) -> None:
 def _say_unwritten(steps: _Import) -> None:
     """Report what `--write` and `--move` would change."""
     counts = [f"{len(steps.received_by(target))} to {target.file}" for target in steps.receiving]
-    say(f"Nothing is changed yet. --write copies {' and '.join(counts)};")
+    say(f"Nothing has changed yet. --write copies {' and '.join(counts)};")
     say("--move also removes what it copies from the host's file.")
 
 
@@ -477,7 +475,7 @@ def _say_written(steps: _Import, edits: list[EditedFile]) -> None:
         say(f"{written}. `ideabridge servers list` connects to them", "green")
         if not target.is_own and file not in steps.trusted:
             say(
-                f"{file} is not trusted; to look at it and trust it: {trust_command(file)}",
+                f"{file} is not trusted; to review and trust it: {trust_command(file)}",
                 "yellow",
             )
 
@@ -490,7 +488,7 @@ def _say_removed(steps: _Import, edits: list[EditedFile]) -> None:
         say(f"  backup: {edit.backup}", "dim")
 
     if edits:
-        say(f"`ideabridge install {steps.host.name} --write` puts ideabridge in their place", "dim")
+        say(f"`ideabridge install {steps.host.name} --write` replaces them with ideabridge", "dim")
 
 
 def _near(file: Path) -> str:

@@ -39,15 +39,17 @@ async def show_logs(
     name: ServerArgument,
     lines: Annotated[
         int,
-        typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="How many at most."),
+        typer.Option(
+            "--lines", "-n", metavar="N", min=1, max=100_000, help=("The maximum number to show.")
+        ),
     ] = 50,
     level: Annotated[
         str | None,
         typer.Option(
             "--level",
             metavar="LEVEL",
-            help="Only log messages of this level or a more serious one: debug, info, notice, "
-            "warning, error, critical, alert, emergency.",
+            help="Only log messages of this level or higher: debug, info, notice, warning, error, "
+            "critical, alert, emergency.",
         ),
     ] = None,
     follow: Annotated[

@@ -45,14 +45,15 @@ async def log_in(
         bool,
         typer.Option(
             "--no-browser",
-            help="Print the address, and read the one where the browser ends up from stdin.",
+            help=(
+                "Print the address, and read the address that the browser ends up at from "
+                "standard input."
+            ),
         ),
     ] = False,
     device: Annotated[
         bool,
-        typer.Option(
-            "--device", help="Print an address and a code, to enter with a browser on any device."
-        ),
+        typer.Option("--device", help="Print an address and a code, for a browser on any device."),
     ] = False,
 ) -> int:
     """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
@@ -65,7 +66,9 @@ async def log_in(
     from ideabridge.server.asking.signing_in import SECONDS
 
     if device and no_browser:
-        raise UsageError("give --device or --no-browser: with --device, no address is pasted")
+        raise UsageError(
+            "give --device or --no-browser, not both: with --device, there is no address to paste"
+        )
 
     configuration = options.configuration()
     entry = Modules(configuration)[name].configuration
@@ -99,7 +102,7 @@ async def log_in(
     elif signed_in:
         say(f"{_subject(user)}signed in to {name}; the tokens are in {token_place}", "green")
     else:
-        say(f"{name} asks for no sign-in")
+        say(f"{name} does not require a sign-in")
 
     return ExitCode.DONE if signed_in else ExitCode.FAILED
 
@@ -107,15 +110,16 @@ async def log_in(
 def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
     """Raise `UsageError` if a person, or this user, cannot sign in to a server."""
     if entry.url is None:
-        raise UsageError(f"{name} is a program: it signs in by itself")
+        raise UsageError(f"{name} is a program, which signs in by itself")
     if any(header.lower() == "authorization" for header in entry.headers):
         raise UsageError(
-            f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it"
+            f"mcpServers.{name}.headers has the token for {name}, so no sign-in is needed"
         )
 
     if entry.auth is not None and entry.auth.grant == "client_credentials":
         raise UsageError(
-            f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client"
+            f"{name} needs no person to sign in: mcpServers.{name}.auth has the credentials of a "
+            "client"
         )
 
     if user is not None and not entry.has_sign_ins:
@@ -166,7 +170,7 @@ async def _person(
 
 
 def _show_address(url: str) -> None:
-    say("open this address in a browser on this machine, if none opens:")
+    say("if no browser opens, open this address in a browser on this machine:")
     # The link stays on one line for copying, however wide the terminal is.
     sys.stderr.write(f"  {printable(url)}\n")
 
@@ -175,7 +179,8 @@ def _show_address_to_paste(url: str) -> None:
     say("open this address in a browser:")
     sys.stderr.write(f"  {printable(url)}\n")
     say(
-        "After that the browser is sent to an address that it cannot open. Paste that address here:"
+        "After that, the browser is sent to an address that it cannot open. Paste that address "
+        "here:"
     )
 
 
@@ -194,7 +199,7 @@ def _show_code(code: DeviceCode) -> None:
         )
 
     say(
-        f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s",
+        f"waiting until someone has signed in there; the code is valid for {code.seconds:.0f} s",
         "dim",
     )
 

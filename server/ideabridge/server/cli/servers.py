@@ -326,7 +326,10 @@ async def check_server(
     # `--arguments` is the earlier name of --input.
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Call a tool that may change something unasked.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help=("Call the tool without asking, even if it may change something.")
+        ),
     ] = False,
 ) -> int:
     """Connect to one server, say how long that took, and list its tools or call one of them.
@@ -338,7 +341,7 @@ async def check_server(
 
     words = [*(input or ()), *(arguments or ())]
     if tool is None and words:
-        raise UsageError("--input goes with a TOOL")
+        raise UsageError("--input requires a TOOL")
 
     parameters = read_input(words or None) or {}
     configuration = options.configuration()
@@ -438,7 +441,7 @@ async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
     except ModuleError as error:
         _say_notes(module.status())
         if error.sent is not None:
-            say(f"sent, and checked by nobody: {encode_text(error.sent)}")
+            say(f"sent the following, which nobody checked: {encode_text(error.sent)}")
         raise
 
 

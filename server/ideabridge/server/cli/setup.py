@@ -39,7 +39,7 @@ _STYLES: Final = {"restored": "green", "edited": "yellow", "left": "yellow", "fa
 async def setup(
     options: Options,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Put everything back as it was before.")
+        bool, typer.Option("--undo", help="Restore everything to the state before the setup.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
@@ -49,7 +49,7 @@ async def setup(
         typer.Option(
             "--yes",
             "-y",
-            help="Do not ask. Changes your own files only, and reads no histories.",
+            help="Do not ask. Changes only your own files and does not read histories.",
         ),
     ] = False,
 ) -> int:
@@ -160,7 +160,7 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
         write(line)
     if of_project:
         write("")
-        write("Servers of this project, chosen by whoever wrote its files:")
+        write("Servers of this project, chosen by the author of its files:")
         for line in wrapped_table(pages.TITLES, of_project, width):
             write(line)
 
@@ -171,7 +171,7 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
     _section("Notes:", pages.difference_lines(plan), write, width)
     _section("What changes:", pages.change_lines(plan), write, width)
     _section(
-        "Rules of your clients that name these servers. They hold for the calls that a client "
+        "Rules of your clients that name these servers. They apply to the calls that a client "
         "makes itself, as long as the servers stay there. Calls through ideabridge follow the "
         "rules of ideabridge, which asks before a call that may change something:",
         pages.habit_lines(plan),
@@ -208,8 +208,9 @@ async def _ask(plan: SetupPlan) -> Choice | None:
 
     say("")
     _tell(
-        "Copied servers stay in their clients, too. Each then starts twice there: for the client, "
-        "and behind ideabridge. Moved servers are removed from your own files of the clients."
+        "Copied servers also stay in their clients. Each of them then starts twice: for the "
+        "client, and behind ideabridge. Moved servers are removed from your own files of the "
+        "clients."
     )
     await let_read()
     while True:
@@ -228,7 +229,7 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
 
     if plan.changes_nothing:
         code = ExitCode.DONE
-        text = "everything of yours is set up already; nothing was changed"
+        text = "everything is already set up; nothing was changed"
     elif dry_run:
         code = ExitCode.DONE
         text = "nothing was changed"
@@ -238,8 +239,8 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
     else:
         code = ExitCode.USAGE
         text = (
-            "nothing was changed, because nobody was asked. A person runs `ideabridge setup` at a "
-            "terminal; `ideabridge setup --yes` changes your own files"
+            "nothing was changed, because there is no terminal to ask at. Run `ideabridge setup` "
+            "at a terminal; `ideabridge setup --yes` changes your own files"
         )
 
     if options.json:
@@ -287,13 +288,13 @@ def _say_next(plan: SetupPlan) -> None:
     if titles:
         _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   ")
     else:
-        _tell("1. No client is here yet. `ideabridge install HOST` prints what a client needs.")
+        _tell("1. No client was found yet. `ideabridge install HOST` prints what a client needs.")
     _tell(
         "2. `ideabridge servers list` shows which servers can be reached, and why others cannot.",
         further="   ",
     )
     _tell('3. Ask one of the clients: "Which tools can ideabridge call?"')
-    _tell("4. `ideabridge setup --undo` puts everything back.")
+    _tell("4. `ideabridge setup --undo` restores everything.")
 
 
 def _tell(text: str, style: str | None = None, further: str = "") -> None:
@@ -343,13 +344,13 @@ def _undo_refusal(
     if yes:
         return None
     if options.json or not at_terminal():
-        why = "nothing was changed, because nobody was asked; --yes does not ask"
+        why = "nothing was changed, because there is no terminal to ask at; --yes does not ask"
         return why, ExitCode.USAGE
 
-    say("These are put back:")
+    say("These will be restored:")
     for line in lines:
         _tell(f"  {line}", further="    ")
-    return None if confirm("Put them back?") else ("nothing was changed", ExitCode.FAILED)
+    return None if confirm("Restore them?") else ("nothing was changed", ExitCode.FAILED)
 
 
 def _report_not_undone(options: Options, lines: list[str], why: str, code: ExitCode) -> int:

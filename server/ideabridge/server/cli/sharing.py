@@ -63,7 +63,7 @@ def export_ideas(
     results: Annotated[
         bool,
         typer.Option(
-            "--results", help="Also what ideas have from results of calls, which may be private."
+            "--results", help="Also export values from results of calls, which may be private."
         ),
     ] = False,
 ) -> int:
@@ -138,7 +138,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
     others.
     """
     if not refs:
-        raise UsageError("REF: nothing to export: name ideas, or publish some")
+        raise UsageError("REF: nothing to export: name some ideas, or publish some first")
     from ideabridge.bridge.trust import link_out
 
     link = link_out(folder, Path.cwd())
@@ -151,7 +151,9 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--folder: {folder} cannot be made: {error.strerror or error}") from None
+        raise UsageError(
+            f"--folder: {folder} cannot be created: {error.strerror or error}"
+        ) from None
 
     refused = 0
     for ref in refs:
@@ -284,8 +286,8 @@ async def import_ideas(
         typer.Option(
             "--edited",
             help=(
-                "Accept documents that were changed after export, or have no digest: you "
-                "see each, and are asked."
+                "Accept documents that were changed after the export or have no digest: you see "
+                "each one and are asked."
             ),
         ),
     ] = False,
@@ -301,11 +303,12 @@ async def import_ideas(
 
     if edited and (options.json or not at_terminal()):
         raise UsageError(
-            "--edited: a person looks at the documents, which takes a terminal, and not --json"
+            "--edited: a person must review the documents, so it requires a terminal and excludes "
+            "--json"
         )
 
     if replace and not publish:
-        raise UsageError("--replace goes with --publish")
+        raise UsageError("--replace requires --publish")
 
     files = list_files(paths)
     names = tuple(replace or ())
@@ -375,7 +378,7 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
     before = saved.before
     line = f"{where}idea {saved.idea_id[:12]}"
     if new is not None and saved.is_unchanged:
-        line += f" is published as {new.name} already, version {new.version}; nothing changed"
+        line += f" is already published as {new.name}, version {new.version}; nothing changed"
         say(line, "dim")
         return
 
@@ -410,7 +413,7 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
-                    say(f"{visible(str(file))} is a link, and is not followed", "yellow")
+                    say(f"{visible(str(file))} is a link, which is not followed", "yellow")
 
             plain = [
                 (str(file), False) for file in inside if file.is_file() and not file.is_symlink()
@@ -452,7 +455,7 @@ async def _import_document(
                 say(line, style)
 
         say(f"{error}", "yellow")
-        if not confirm("Take it as it is shown?"):
+        if not confirm("Accept it as shown?"):
             raise
 
     try:

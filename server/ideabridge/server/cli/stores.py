@@ -63,8 +63,8 @@ def with_existing_store(options: Options) -> Configuration:
     configuration = options.configuration()
     if not store_exists(str(configuration.store)):
         raise StoreAccessError(
-            f"{configuration.store}: there is no store here yet; the first run creates it, "
-            "and --store names another"
+            f"{configuration.store}: there is no store here yet; the first run creates it. To name "
+            "another, use --store"
         )
     return configuration
 
@@ -283,7 +283,7 @@ def query_store(
         ),
     ] = None,
     csv: Annotated[
-        bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")
+        bool, typer.Option("--csv", help="Print comma-separated values with a header line.")
     ] = False,
     table: Annotated[
         bool, typer.Option("--table", help="Print a table, which is the default.")
@@ -319,7 +319,10 @@ def query_store(
         _print_cut(result.columns, rows)
 
     if result.bound:
-        say(f"only the first {result.bound} were read: LIMIT and OFFSET read the others", "yellow")
+        say(
+            f"only the first {result.bound} were read: use LIMIT and OFFSET to read the others",
+            "yellow",
+        )
 
 
 def _read_parameters(words: list[str]) -> dict[str, str]:
@@ -373,7 +376,9 @@ def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
     print_rows(columns, lines)
     if count:
-        say(f"{counted(count, 'value')} shortened: --csv and --json print them whole", "dim")
+        say(
+            f"{counted(count, 'value')} shortened: use --csv or --json to print them in full", "dim"
+        )
 
 
 @app.command("vacuum")

@@ -63,9 +63,9 @@ async def accept_changes(
         via: Via = "command"
         if changed and not yes and not options.json:
             if not at_terminal():
-                raise UsageError("nothing was accepted: look at the differences, then add --yes")
+                raise UsageError("nothing was accepted: review the differences, then add --yes")
 
-            accepted = confirm("Let them call it as it is now?")
+            accepted = confirm("Allow calls of the tool as it is now?")
             via = "terminal"
 
         if accepted:

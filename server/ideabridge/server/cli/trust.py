@@ -31,7 +31,7 @@ def trust(
         bool,
         typer.Option(
             "--show",
-            help="Only show what it would do, and what changed. Exit code 0: it is trusted.",
+            help="Only show what it would do and what has changed. Exit code 0: it is trusted.",
         ),
     ] = False,
     hash_to_trust: Annotated[
@@ -45,7 +45,9 @@ def trust(
     env: Annotated[
         list[str] | None,
         typer.Option(
-            "--env", metavar="NAME", help="Let it use this environment variable; may be repeated."
+            "--env",
+            metavar="NAME",
+            help=("Allow it to use this environment variable; may be repeated."),
         ),
     ] = None,
     data: Annotated[
@@ -53,7 +55,7 @@ def trust(
         typer.Option(
             "--data",
             metavar="FILE",
-            help="This file is only data, whose content may change; may be repeated.",
+            help="This file is only data, so its content may change; may be repeated.",
         ),
     ] = None,
     remove: Annotated[
@@ -126,7 +128,7 @@ def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> No
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
         raise UsageError(
-            "--remove revokes everything; --data goes with --show, --hash or a terminal"
+            "--remove revokes everything; --data requires --show, --hash or a terminal"
         )
 
 
@@ -161,8 +163,8 @@ def _ask(
         # A script that could trust the current content would also trust the next change, which
         # nobody has seen.
         raise UsageError(
-            "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
-            "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
+            "there is no terminal to review it at. `ideabridge trust --show` shows what it would "
+            "do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
         )
 
     return ask(standing, parsed, user, confirmed)
@@ -190,8 +192,8 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
 
     if shown_hash.strip().lower() != standing.found.hash(confirmed):
         raise UsageError(
-            f"--hash: {standing.found.file} is not what was shown; look at it again with "
-            "--show, and the same --data"
+            f"--hash: {standing.found.file} has changed since it was shown; review it again with "
+            "--show and the same --data"
         )
 
     keep_trusted(standing.found, confirmed)

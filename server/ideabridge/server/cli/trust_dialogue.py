@@ -35,7 +35,7 @@ _NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?=\}|:-)")
 _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
 _STORED: Final = "stored for this server, as it is"
-_ALL_HEAD: Final = "In all, it would do this:"
+_ALL_HEAD: Final = "Altogether, it would do this:"
 _MOST_COMPARED_LINES: Final = 2000
 """Maximum number of lines of a file that is compared. Repeated lines take long to compare."""
 
@@ -94,8 +94,8 @@ def ask(
                 return False
             case _:
                 say(
-                    "y trusts exactly this content, n does not use it, s shows the file "
-                    "itself, without its secrets"
+                    "y trusts exactly this content, n does not use it, s shows the file itself "
+                    "without its secrets"
                 )
 
 
@@ -124,7 +124,7 @@ def _is_only_data(standing: ProjectTrust, path: str) -> bool:
     file.
     """
     places = ", ".join(standing.found.data_files[path].named_by)
-    text = f"{path}: {places} names it. If it is data, trust does not end when it changes."
+    text = f"{path}: {places} names it. If it is data, it stays trusted when it changes."
     _put(text, say, err().width, first="data?".ljust(_INDENT), further=" " * _INDENT)
     return _typed("Is it only data, and never code? y(es), n(o): ") in ("y", "yes")
 
@@ -237,9 +237,7 @@ def _difference(
             lines += _line_changes(before.texts.get(path), now.texts.get(path))
 
     if not lines:
-        lines.append(
-            ("changed", "only the order or the spaces of the file, or what is ignored in it")
-        )
+        lines.append(("changed", "only the order or spacing of the file, or ignored parts of it"))
 
     data = standing.data
     return [
@@ -309,10 +307,10 @@ def _line_changes(before: list[str] | None, now: list[str] | None) -> list[tuple
         if change[0] != "@"
     ]
     if any(_hides(change) for change in changes if change[0] in "+-"):
-        lines.append(("", "(••• hides a secret. Lines that look alike differ in it.)"))
+        lines.append(("", "(••• hides a secret. Lines that look the same differ in the secret.)"))
     if len(lines) > _MOST_CHANGED_LINES:
         more = len(lines) - _MOST_CHANGED_LINES
-        lines = [*lines[:_MOST_CHANGED_LINES], ("", f"... and {more} more lines; look at the file")]
+        lines = [*lines[:_MOST_CHANGED_LINES], ("", f"... and {more} more lines; see the file")]
 
     return lines
 
@@ -400,7 +398,7 @@ def _effects(
 
     lines += [("note", line) for line in parsed.notes]
     if parsed.store is not None and Path(parsed.store).exists():
-        text = f"{parsed.store} exists already: its runs and published ideas are used as they are"
+        text = f"{parsed.store} already exists: its runs and published ideas are used as they are"
         lines.append(("warning", text))
 
     for name, places in variables_named(parsed).items():

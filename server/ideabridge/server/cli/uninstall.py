@@ -140,8 +140,8 @@ def _print_removed(
     if removed:
         say(
             f"Restart {host.title} or reload its MCP servers. `ideabridge uninstall {host.name} "
-            "--undo` takes this back."
+            "--undo` undoes this."
         )
     elif not problems:
         paths = ", ".join(dict.fromkeys(str(file.path) for file in files))
-        say(f"{host.title} has no entry 'ideabridge'; looked into {paths}")
+        say(f"{host.title} has no entry 'ideabridge'; looked in {paths}")

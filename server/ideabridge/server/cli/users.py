@@ -141,7 +141,7 @@ def _change(
 @command("config", "project", "store", "json")
 def disable_user(options: Options, name: NameArgument) -> None:
     """Refuse a user until `users enable`. Their runs and ideas stay."""
-    _change(options, name, f"{name} is refused until `users enable`", state="disabled")
+    _change(options, name, f"{name} is refused until you run `users enable`", state="disabled")
 
 
 @app.command("enable")

@@ -1,4 +1,4 @@
-"""`ideabridge ideas add`: saves ideas that somebody wrote by hand in files."""
+"""`ideabridge ideas add`: saves ideas that someone wrote by hand in files."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def add_ideas(
         typer.Option(
             "--name",
             metavar="NAME",
-            help="The name of the tool. Default: as in the file, or as the file.",
+            help="The name of the tool. Default: the name in the file, or the name of the file.",
         ),
     ] = None,
     replace: Annotated[
@@ -94,7 +94,7 @@ async def add_ideas(
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; everything is still shown.")
+        bool, typer.Option("--yes", "-y", help="Do not ask, but still show everything.")
     ] = False,
 ) -> int:
     """Save ideas that were written by hand, and publish each as a tool.
@@ -108,13 +108,13 @@ async def add_ideas(
     from ideabridge.server.cli.connecting import connected
 
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("there is nobody to ask: look at the files, and add --yes")
+        raise UsageError("there is no terminal to ask at: review the files, and add --yes")
 
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:
-        raise UsageError(f"FILE: {len(files):,} files; at most {_MAX_FILES:,} are accepted at once")
+        raise UsageError(f"FILE: {len(files):,} files; the limit is {_MAX_FILES:,}")
     if name is not None and len(files) != 1:
-        raise UsageError("--name goes with one file")
+        raise UsageError("--name requires exactly one file")
 
     refused: list[JSON] = []
 
@@ -268,8 +268,8 @@ def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
     if first.lines != idea.lines:
         raise UsageError(
-            f"name: {idea.name!r} is the name of {visible(first.file)}, too; give "
-            "one of them another name"
+            f"name: {idea.name!r} is also the name of {visible(first.file)}; give one of them "
+            "another name"
         )
 
 

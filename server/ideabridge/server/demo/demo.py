@@ -45,7 +45,7 @@ MOST: Final = 500
 NAME: Final = "git_activity"
 RECORDED_NAME: Final = "git_activity_recorded"
 DESCRIPTION: Final = (
-    "Who committed to a git repository and when, told for a time zone, with the newest change."
+    "Who committed to a git repository and when, in a time zone, with the newest change."
 )
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
@@ -245,7 +245,7 @@ def check_answer(
     change = answer["change"]
     expected_change = repository.newest_change()
     if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
-        check = f"{who}: the plan reports that git cannot make the patch, and goes on"
+        check = f"{who}: the plan reports that git cannot make the patch, and continues"
         checks.holds(check, "message" in change, encode_text(change)[:200])
     else:
         check = f"{who}: lines the newest commit changes, as git counts them"
@@ -347,7 +347,7 @@ class Demo:
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
             differs = second["content"]["report"] != first["output"]["report"]
             self.checks.holds(
-                "assistant B: other input, other answer", differs, "the answer is the same"
+                "assistant B: different input, different answer", differs, "the answer is the same"
             )
             recorded = await self._recorded(client, first, for_a, for_b)
 
@@ -364,7 +364,7 @@ class Demo:
         plan = {**PLAN, "input": arguments}
         calls = PLAN["calls"]
         self.say(
-            f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:",
+            f"It submits one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:",
             None,
         )
         for step in calls:
@@ -487,9 +487,9 @@ class Demo:
             await call(client, RECORDED_NAME, changed)
         except CheckFailedError as error:
             refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
-            self.say(f"Other input is refused: {refused}", "dim")
+            self.say(f"Different input is refused: {refused}", "dim")
 
-        self.checks.holds("recorded: other input is refused", bool(refused), "it was answered")
+        self.checks.holds("recorded: different input is refused", bool(refused), "it was answered")
         return {"seconds": reply.seconds, "refused": refused}
 
     def _head(self, text: str) -> None:
@@ -533,7 +533,8 @@ class Demo:
             )
         else:
             self.say(
-                f"All {len(self.checks.found)} checks hold. {seconds:.1f} s in all.", "bold green"
+                f"All {len(self.checks.found)} checks passed. {seconds:.1f} s in total.",
+                "bold green",
             )
 
 

@@ -1,7 +1,7 @@
 """Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
 
 Such a client reads the resource `ui://ideabridge/run`, a page that loads nothing from elsewhere. It
-shows the page beside the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and
+shows the page next to the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and
 passes on the calls that the page makes. The view calls `view_run`, a tool only for views that is
 not shown to models. Other clients see neither.
 

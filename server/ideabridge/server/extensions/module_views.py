@@ -51,8 +51,8 @@ class ModuleViews:
         self.module = next(iter(allowed), None)
         for name in allowed[1:]:
             problem = (
-                "its views are not passed on: clients cannot keep the views of two servers "
-                f"apart, and {self.module!r} has 'views', too"
+                "its views are not passed on: clients cannot tell the views of two servers apart, "
+                f"and {self.module!r} also has 'views'"
             )
             bridge.modules[name].note([problem])
 

@@ -274,7 +274,7 @@ class _Search:
         servers = place.servers(content)
         if len(servers) > _MOST_SERVERS:
             self._problems.append(
-                f"{file.path}: has {len(servers):,} servers; at most {_MOST_SERVERS:,} are read"
+                f"{file.path}: has {len(servers):,} servers; the limit is {_MOST_SERVERS:,}"
             )
 
         inputs = read_host_inputs(content, place.keys)
@@ -291,8 +291,7 @@ class _Search:
                 translation.notes.append("has its name twice in the file; the last one counts")
             if place.keys != file.keys:
                 translation.notes.append(
-                    f"{self._host.title} does not look for it where it is; it reads "
-                    f"{'.'.join(file.keys)}"
+                    f"{self._host.title} does not look for it there; it reads {'.'.join(file.keys)}"
                 )
 
             self._adoptions.append(
@@ -454,7 +453,8 @@ def _settle_folder(
             if command.startswith(("./", "../")):
                 entry["command"] = str(Path(folder) / command)
         translation.notes.append(
-            "the host has it in this project only; in your own configuration every project has it"
+            "the host has it only in this project; in your own configuration, every project would "
+            "have it"
         )
     elif (
         scope == "user"
@@ -462,7 +462,7 @@ def _settle_folder(
         and str(project) not in json.dumps(raw)
     ):
         translation.notes.append(
-            f"it is fixed to this project, {project}; the host uses the project of each session"
+            f"it always uses this project, {project}; the host uses the project of each session"
         )
     elif scope == "project" and is_program and target.file.parent == project:
         folder = Path(str(entry.get("cwd") or ""))
@@ -490,8 +490,8 @@ def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> 
 
     has = "has a relative path" if len(places) == 1 else "have relative paths"
     return (
-        f"{', '.join(places)} {has}: the host starts it in each project's "
-        f"folder, ideabridge in {folder}"
+        f"{', '.join(places)} {has}: the host starts it in each project's folder, but ideabridge "
+        f"starts it in {folder}"
     )
 
 
@@ -576,8 +576,8 @@ def store_secrets(adoption: Adoption) -> list[str]:
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
     """Return why a server with a secret stays where it is, and what the user can do."""
     place_list = _line(", ".join(places), _MOST_REASON)
-    holds = f"{place_list} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
-    problem = f"{holds}, and a repository may hold {adoption.target.file}"
+    holds = f"{place_list} {'contains' if len(places) == 1 else 'contain'} what looks like a secret"
+    problem = f"{holds}, and {adoption.target.file} may be in a repository"
     return f"{problem}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 
 
@@ -634,7 +634,7 @@ def movable(
             and adoption.name not in named_set
         ):
             staying.append(
-                f"{where}, where every project has it; `--move {adoption.name}` moves it anyway"
+                f"{where}, which applies to every project; `--move {adoption.name}` moves it anyway"
             )
         else:
             moving.append(adoption)
@@ -642,8 +642,8 @@ def movable(
     names = {adoption.name for adoption in moving}
     staying += [
         (
-            f"{adoption.shown_name}: the host starts the one of {adoption.file} "
-            f"({adoption.scope}) from now on"
+            f"{adoption.shown_name}: from now on, the host starts the one in {adoption.file} "
+            f"({adoption.scope})"
         )
         for adoption in adoptions
         if adoption.verdict == "shadowed" and adoption.name in names

@@ -251,7 +251,7 @@ def _json_document(path: Path, text: str) -> HostDocument:
 
 def _toml_document(path: Path, text: str) -> HostDocument:
     if len(text) > MAX_TOML:
-        damage = f"has {len(text):,} characters of TOML; at most {MAX_TOML:,} are read"
+        damage = f"has {len(text):,} characters of TOML; the limit is {MAX_TOML:,}"
         return HostDocument(path, text, {}, damage=damage)
 
     try:

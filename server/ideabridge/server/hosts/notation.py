@@ -90,7 +90,7 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
 
     Args:
         content: the content of the file.
-        keys: the keys that lead to the servers. The inputs are beside the servers, or at the top.
+        keys: the keys that lead to the servers. The inputs are next to the servers, or at the top.
     """
     parent: JSON = content
     for key in keys[:-1]:
@@ -184,7 +184,7 @@ class HostVariables:
         if "braces" not in self.notations:
             if is_argument:
                 return self._passed_on(written)
-            self._note(f"{written} is a variable here; {self.title} passes it on as it is written")
+            self._note(f"{written} is a variable here; {self.title} passes it on unchanged")
 
         return f"${{{inside}}}"
 
@@ -225,7 +225,7 @@ class HostVariables:
         what = _KINDS[kind].format(name=repr(name))
         note = f"{self.title} {what}{prompt}: set the variable {variable} instead"
         if given.default:
-            note += f"; without it, {given.default!r} counts"
+            note += f"; without it, {given.default!r} is used"
 
         self._note(note)
         default = f":-{given.default}" if given.default else ""

@@ -79,8 +79,8 @@ def lasting_program(*, shared: bool) -> Program:
     return Program(
         (_NAME,),
         "`ideabridge` is not on your PATH, so the client cannot start it yet. A team shares this "
-        "file, so it names no path of this machine: install ideabridge with `pipx install "
-        "ideabridge`, or use --scope user",
+        "file, so it must not contain a path of this machine: install ideabridge with `pipx "
+        "install ideabridge`, or use --scope user",
     )
 
 

@@ -371,7 +371,7 @@ HOSTS: Final = (
         "claude-desktop",
         "Claude Desktop",
         (Place("user", "{apps}/Claude/claude_desktop_config.json"),),
-        unsure="There is no file on Linux in its documentation.",
+        unsure="Its documentation names no file for Linux.",
     ),
     Host(
         "codex",
@@ -426,7 +426,7 @@ HOSTS: Final = (
             Place("user", "{apps}/Code/User/profiles/*/mcp.json", _VSCODE, "jsonc"),
         ),
         _TYPED,
-        unsure="Its documentation names your profile, not the path of its file.",
+        unsure="Its documentation names your profile, but not the path of its file.",
         folder="${workspaceFolder}",
         address=_TYPED_ADDRESS,
     ),
@@ -564,7 +564,7 @@ HOSTS: Final = (
             Place("user", f"{{apps}}/Code - Insiders/{_ROO}", format="jsonc"),
         ),
         timeouts=_SECONDS,
-        unsure="Its documentation opens your own file by a button, and does not say where it is.",
+        unsure="Its documentation opens your own file with a button, and does not say where it is.",
     ),
     Host(
         "continue",
@@ -598,7 +598,10 @@ HOSTS: Final = (
         ),
         notations=_BRACES,
         timeouts=MappingProxyType({"connectionTimeout": ("connect_timeout", 1000)}),
-        unsure="`.continue/config.yaml` of a project is in public files, not in its documentation.",
+        unsure=(
+            "`.continue/config.yaml` of a project occurs in public files, but not in its "
+            "documentation."
+        ),
     ),
     Host(
         "goose",
@@ -735,5 +738,5 @@ def find_host(name: str, *, otherwise: str = "") -> Host:
     similar = did_you_mean(name, list(hosts))
     if similar:
         raise UnknownHostError(f"unknown client {name[:40]!r}.{similar}")
-    known = f"unknown client {name[:40]!r}; known are {', '.join(hosts)}"
+    known = f"unknown client {name[:40]!r}; the known ones are {', '.join(hosts)}"
     raise UnknownHostError(f"{known}. {otherwise}" if otherwise else known)

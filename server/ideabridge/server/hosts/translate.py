@@ -128,7 +128,9 @@ def translate_server(
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
     if _is_partial(raw):
-        return Translation({}, problem="is malformed in the file, or the file breaks off in it")
+        return Translation(
+            {}, problem=("is malformed in the file, or the file ends in the middle of it")
+        )
 
     translator = _Translator(host, environment, inputs, scope)
     try:
@@ -183,7 +185,7 @@ class _Translator:
         if "shell" in self._host.notations and "$(" in json.dumps(raw):
             raise UnusableEntryError("has a command in a value, $(...); ideabridge never runs it")
         if isinstance(raw, ReadObject):
-            self.notes += [f"has {key!r} twice; the last one counts" for key in raw.repeated]
+            self.notes += [f"has {key!r} twice; the last one is used" for key in raw.repeated]
 
         for key, value in _flat(raw):
             if value is not None:
@@ -208,7 +210,7 @@ class _Translator:
     def _refuse_own_kind(self, raw: JSONObject) -> None:
         kind = raw.get("type", raw.get("source"))
         if isinstance(kind, str) and kind in self._host.own_kinds:
-            raise UnusableEntryError(f"is a part of {self._host.title} ({kind}), not a server")
+            raise UnusableEntryError(f"is part of {self._host.title} ({kind}), not a server")
         for key, hint in HINTS.items():
             if key != "envFile" and raw.get(key) is not None:
                 raise UnusableEntryError(f"{key}: {hint}")
@@ -355,7 +357,9 @@ class _Translator:
 
             name = item.get("name") if isinstance(item, dict) else item
             if not isinstance(name, str) or not _VARIABLE_NAME.fullmatch(name):
-                self._note(f"'{key}' has an item that is no name of a variable; it is left out")
+                self._note(
+                    f"'{key}' has an item that is not the name of a variable; it is left out"
+                )
             else:
                 names[name] = f"${{env:{name}}}"
 
@@ -388,7 +392,9 @@ class _Translator:
         if is_shared:
             real = Path(os.path.realpath(path))
             if not real.is_relative_to(os.path.realpath(self._environment.project)):
-                raise UnusableEntryError(f"envFile: {path} is outside the project, and is not read")
+                raise UnusableEntryError(
+                    f"envFile: {path} is outside the project, so it is not read"
+                )
 
         try:
             text = read_plain(path, _MAX_ENV_FILE).decode("utf-8-sig")
@@ -403,7 +409,7 @@ class _Translator:
         names = ", ".join(values) or "no variables"
         if is_shared:
             members = {name: f"${{env:{name}}}" for name in values}
-            self._note(f"'envFile' ({path}) holds {names}: set these variables")
+            self._note(f"'envFile' ({path}) contains {names}: set these variables")
         else:
             members = {name: as_written(text) for name, text in values.items()}
             self._note(f"the values of {names} are copied from 'envFile' ({path})")
@@ -490,20 +496,20 @@ class _Translator:
             self._note(f"'{place}' has no meaning here and is left out")
             return
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            self._note(f"'{place}' is no time; it is left out")
+            self._note(f"'{place}' is not a time; it is left out")
             return
 
         units = self._units(key, value)
         if units is None:
             self._note(
                 f"'{place}' is left out, because the documentation of {self._host.title} does not "
-                "say in which unit it is"
+                "state its unit"
             )
             return
 
         seconds = min(value, 2 * MAX_SECONDS * units) / units
         if not seconds <= MAX_SECONDS:
-            self._note(f"'{place}' is longer than {MAX_SECONDS} s, which is the longest time here")
+            self._note(f"'{place}' is longer than {MAX_SECONDS} s, which is the limit here")
             seconds = float(MAX_SECONDS)
 
         self.entry.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
@@ -550,7 +556,7 @@ class _Translator:
             case "callbackPort" if isinstance(item, int) and not isinstance(item, bool):
                 auth["redirect_uri"] = f"http://localhost:{item}/callback"
             case "redirect_uri" if not _is_loopback(item):
-                self._note(f"'{place}' is not on this machine, and is left out")
+                self._note(f"'{place}' is not on this machine; it is left out")
             case None | "callbackPort":
                 if member != "enabled":
                     self._note(f"'{place}' has no meaning here and is left out")
@@ -593,7 +599,7 @@ class _Translator:
 
         for key in keys:
             if self.entry.pop(key, None):
-                self._note(f"'{key}' does not go with {what}, and is left out")
+                self._note(f"'{key}' is not allowed with {what}; it is left out")
 
     def _fill_headers(self) -> None:
         """Fill variables of the entry's own environment into headers, as Goose does."""
@@ -670,7 +676,7 @@ class _Translator:
         if isinstance(value, list):
             value = dict(self._pairs(place, value, separator))
         if not isinstance(value, dict):
-            raise UnusableEntryError(f"{place}: expected an object of names and texts")
+            raise UnusableEntryError(f"{place}: expected an object that maps names to texts")
         return {
             name: self._text(f"{place}.{name}", item)
             for name, item in value.items()

@@ -47,7 +47,7 @@ class Health:
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:
-            reasons.append("the server is ending")
+            reasons.append("the server is shutting down")
 
         try:
             bridge.store.data_version()

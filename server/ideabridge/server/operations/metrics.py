@@ -76,24 +76,27 @@ class Metrics:
                 f"ideabridge_{name}", text, labels, registry=registry, buckets=_SECONDS
             )
 
-        Gauge("ideabridge_info", "The version; always 1.", ["version"], registry=registry).labels(
-            version
-        ).set(1)
-        self._requests = counter("requests", "Requests of MCP.", "method", "tool", "status")
+        Gauge(
+            "ideabridge_info",
+            "The version, as a label; the value is always 1.",
+            ["version"],
+            registry=registry,
+        ).labels(version).set(1)
+        self._requests = counter("requests", "MCP requests.", "method", "tool", "status")
         self._request_seconds = histogram(
-            "request_seconds", "Seconds from a request of MCP to its answer.", "method"
+            "request_seconds", "Seconds from an MCP request to its answer.", "method"
         )
         self._responses = counter("http_responses", "Answers over HTTP.", "code")
         self._calls = counter(
             "calls", "Calls of tools, within runs and direct ones.", "module", "tool", "outcome"
         )
         self._call_seconds = histogram(
-            "call_seconds", "Seconds that calls of tools took.", "module"
+            "call_seconds", "Duration of tool calls, in seconds.", "module"
         )
         self.ended = counter(
             "runs_ended", "Runs that ended in this process, without rooms.", "kind", "status"
         )
-        self.asked = counter("approvals_asked", "Calls and plans about which people were asked.")
+        self.asked = counter("approvals_asked", "Calls and plans that people were asked about.")
         self.decided = counter("approvals_decided", "Decisions about calls and plans.", "decision")
         self.tokens = counter("tokens", "Tokens of the models that answered Requests.", "direction")
         ProcessCollector(registry=registry)
@@ -115,13 +118,13 @@ class Metrics:
         yield up
         at_work = bridge.runs_at_work(SEES_ALL)
         yield GaugeMetricFamily(
-            "ideabridge_runs_at_work", "Runs that this process drives now.", at_work
+            "ideabridge_runs_at_work", "Runs that this process is driving.", at_work
         )
         # If the store cannot be read, this number is unknown, and the next metric is 0.
         with suppress(StoreError):
             queued = bridge.store.queue.count(most=MOST_QUEUED)
             yield GaugeMetricFamily(
-                "ideabridge_runs_queued", "Runs on the store that wait for a worker.", queued
+                "ideabridge_runs_queued", "Runs in the store that wait for a worker.", queued
             )
 
         writable = bridge.obstacle is None
@@ -131,9 +134,7 @@ class Metrics:
         path = Path(bridge.store.path)
         if bridge.store.is_file and path.exists():
             size = path.stat().st_size
-            yield GaugeMetricFamily(
-                "ideabridge_store_bytes", "The size of the file of the store.", size
-            )
+            yield GaugeMetricFamily("ideabridge_store_bytes", "The size of the store's file.", size)
 
     def text(self) -> bytes:
         """Return all metrics in the text format that Prometheus reads."""

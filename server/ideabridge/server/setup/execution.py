@@ -26,7 +26,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class SetupError(IdeabridgeError):
-    """A setup cannot go on. The message says why; what was done is in its record."""
+    """A setup cannot continue. The message says why; what was done is in its record."""
 
 
 @dataclass(slots=True)
@@ -105,8 +105,8 @@ def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
 
 def _changed_file(file: Path) -> SetupError:
     return SetupError(
-        f"{file}: was changed by another program just now, so it is not trusted; look at it with "
-        "`ideabridge trust`, and run the setup again"
+        f"{file}: another program has just changed it, so it is not trusted; review it with "
+        "`ideabridge trust`, then run the setup again"
     )
 
 

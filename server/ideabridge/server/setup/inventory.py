@@ -158,7 +158,7 @@ def _project_problem(targets: Destinations, project: Path) -> str:
         return str(error)
     if may_be_trusted(file):
         return ""
-    return f"{file} is not trusted; to look at it and trust it first: {trust_command(file)}"
+    return f"{file} is not trusted; to review and trust it first: {trust_command(file)}"
 
 
 def _is_project(environment: HostEnvironment) -> bool:

@@ -310,7 +310,7 @@ def _planned_host(host: HostInventory, inventory: Inventory, command: list[str])
         # It connects to the service of the user, as they chose.
         return replace(planned, state="present")
     if not isinstance(present, dict) or not starts_ideabridge(present):
-        why = f"{place.path} has another server with the name {SERVER_NAME!r}"
+        why = f"{place.path} has another server named {SERVER_NAME!r}"
         return replace(planned, state="blocked", why=why)
     own_keys = {key: value for key, value in present.items() if key in entry}
     return replace(planned, state="present" if own_keys == entry else "replaced")
@@ -405,7 +405,7 @@ class _Merging:
                 [source for source in sources if source.adoption.target is group.target]
             )
             if not group.target.is_own and name in present[own_file]:
-                notes = (*notes, "in this project it replaces your own server of this name")
+                notes = (*notes, "in this project, it replaces your own server with this name")
             extracted = extraction.extracted(group.target, name, merged)
             if extracted.left and not group.target.is_own:
                 self.refused.append(_with_secret(sources[0], extracted.left))
@@ -431,8 +431,9 @@ class _Merging:
 
 def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
     why = (
-        f"{', '.join(places)} may be executed and hold what looks like a secret, and a repository "
-        f"may hold {source.adoption.target.file}. Write ${{VAR}} there, and set the variable"
+        f"{', '.join(places)} may be executed and contain what looks like a secret, and "
+        f"{source.adoption.target.file} may be in a repository. Write ${{VAR}} there, and set the "
+        "variable"
     )
     return RefusedServer(source.adoption.shown_name, source.host, why)
 
@@ -491,7 +492,7 @@ def _restrictions(entry: JSONObject, sources: Sequence[JSONObject]) -> Iterator[
     allowed = _names(entry, "allow")
     if allowed is not None and any(_names(source, "allow") != allowed for source in sources):
         names = ", ".join(map(str, allowed)) or "none"
-        yield f"not all its clients allow all tools; ideabridge calls only these: {names}"
+        yield f"some of its clients do not allow all tools; ideabridge calls only these: {names}"
 
     denied = _names(entry, "deny")
     if denied is not None and any(_names(source, "deny") != denied for source in sources):

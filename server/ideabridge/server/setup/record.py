@@ -190,6 +190,6 @@ def _read(path: Path) -> SetupRecord:
         raise SetupRecordError(str(error)) from None
     except ValidationError:
         raise SetupRecordError(
-            f"{path}: is not what ideabridge wrote there; expected the steps of a setup. Copies of "
-            f"the files as they were are in {backup_folder()}"
+            f"{path}: was not written by ideabridge; expected the steps of a setup. Copies of the "
+            f"original files are in {backup_folder()}"
         ) from None

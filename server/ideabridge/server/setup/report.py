@@ -70,8 +70,8 @@ def refused_lines(plan: SetupPlan) -> list[str]:
     """Return a line for each server that cannot be taken over, and for each malformed file."""
     lines = [f"{server.name} ({server.host.title}): {server.why}" for server in plan.refused]
     lines += [
-        f"{server.name} ({', '.join(server.titles)}): is the project's; it needs a person at a "
-        "terminal, by `ideabridge setup` without --yes"
+        f"{server.name} ({', '.join(server.titles)}): belongs to the project; to set it up, run "
+        "`ideabridge setup` without --yes at a terminal"
         for server in plan.asks_person
     ]
     problems = [problem for host in plan.inventory.hosts for problem in host.problems]
@@ -91,8 +91,8 @@ def difference_lines(plan: SetupPlan) -> list[str]:
     """
     lines = [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
     lines += [
-        f"{server.name}: a secret of your entry cannot be read, so it does not move out of "
-        f"{listed_words(server.titles)}; `ideabridge secrets list` says more"
+        f"{server.name}: a secret of your entry cannot be read, so it stays in "
+        f"{listed_words(server.titles)}; for details, run `ideabridge secrets list`"
         for server in plan.servers
         if not server.is_certain
     ]
@@ -106,13 +106,13 @@ def change_lines(plan: SetupPlan) -> list[str]:
         servers = counted(len(change.edits), "server")
         line = f"{servers} into {change.title}, {near(change.path)}"
         if change.project is not None:
-            line += ", which is trusted then, as it is shown here"
+            line += ", which will then be trusted as shown here"
         lines.append(line)
 
     secrets = [secret.name for secret in plan.secrets]
     if secrets:
         lines.append(
-            f"{counted(len(secrets), 'secret')} ({', '.join(secrets)}) into the keyring or, where "
+            f"{counted(len(secrets), 'secret')} ({', '.join(secrets)}) into the keyring or, if "
             "there is none, into a file that only you can read"
         )
 

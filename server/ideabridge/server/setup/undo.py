@@ -120,24 +120,24 @@ def _undo_file(step: FileStep) -> UndoneStep:
         case "restored":
             if step.mode is not None:
                 Path(os.path.realpath(file.path)).chmod(step.mode)
-            return UndoneStep(path, "restored", f"{path} has its former bytes")
+            return UndoneStep(path, "restored", f"{path} is restored byte for byte")
         case "deleted":
-            return UndoneStep(path, "restored", f"{path} did not exist, and is removed")
+            return UndoneStep(path, "restored", f"{path} did not exist before, so it is removed")
         case "nothing" if not file.path.exists():
             return UndoneStep(path, "restored", f"{path} does not exist")
         case "nothing":
-            return UndoneStep(path, "restored", f"{path} is as it was")
+            return UndoneStep(path, "restored", f"{path} is unchanged")
         case "entries":
             stay = f"; {', '.join(undone.left)} stay" if undone.left else ""
             return UndoneStep(
                 path,
                 "edited",
-                f"{path}: has changed since, so only the entries of the setup were put back{stay}",
+                f"{path}: has changed since, so only the entries of the setup were restored{stay}",
             )
 
 
 def _remove_staged(file: EditedFile) -> None:
-    """Remove the new files that a setup or its undo had written beside a file when they were
+    """Remove the new files that a setup or its undo had written next to a file when they were
     killed.
     """
     target = Path(os.path.realpath(file.path))
@@ -184,9 +184,9 @@ def _undo_trust(step: TrustStep) -> UndoneStep:
     if step.was_trusted:
         command = trust_command(step.file, anywhere=True)
         return UndoneStep(
-            what, "left", f"{step.file} is not trusted now; to look at it and trust it: {command}"
+            what, "left", f"{step.file} is not trusted now; to review and trust it: {command}"
         )
-    return UndoneStep(what, "restored", f"{step.file} is not trusted any more")
+    return UndoneStep(what, "restored", f"{step.file} is no longer trusted")
 
 
 def _undo_rule(step: RuleStep) -> UndoneStep:
@@ -199,4 +199,4 @@ def _undo_rule(step: RuleStep) -> UndoneStep:
                     rules.withdraw(listed.rule)
     except StandingRuleError as error:
         return UndoneStep(what, "failed", str(error))
-    return UndoneStep(what, "restored", f"{step.tool} is not allowed always any more")
+    return UndoneStep(what, "restored", f"{step.tool} is no longer always allowed")

@@ -125,8 +125,8 @@ class Connections:
             oldest = next(arriving, None)
             if oldest is None:
                 raise QuotaError(
-                    f"you have {own:,} connections with a request in progress; one "
-                    f"caller may have {share:,} now"
+                    f"you have {own:,} connections with a request in progress; the current limit "
+                    f"for one caller is {share:,}"
                 )
 
             oldest.drop()

@@ -12,7 +12,7 @@
    body.
 
 If the token or the session of a request becomes invalid, the gate ends the request within about a
-second. A page that somebody loads ends when the browser disconnects.
+second. A page that someone loads ends when the browser disconnects.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Admission:
     """The sender of a request, as identified by a door.
 
     Attributes:
-        caller: whose shares the request uses, or None for somebody unknown, who gets only what is
+        caller: whose shares the request uses, or None for someone unknown, who gets only what is
             needed to sign in.
         token: the token that the caller presented, now or when the session began, or None if no
             token was needed.
@@ -229,8 +229,8 @@ class TokenDoor:
             return self._admitted(scope, access, token, profile)
 
         problem = (
-            "expected the header Authorization: Bearer TOKEN with a valid token; "
-            "`ideabridge users add` makes one"
+            "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge "
+            "users add` creates one"
         )
         return _refusal(401, "invalid_token", problem, self._challenge("invalid_token"))
 

@@ -98,8 +98,9 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
     """
     if not is_loopback(host) and not token and not guarded:
         raise ServeError(
-            f"{host} can be reached from other machines: make a token with `ideabridge users add "
-            f"NAME`, or set {TOKEN_VARIABLE} to one that clients must send, or bind to 127.0.0.1"
+            f"{host} can be reached from other machines: create a token with `ideabridge users add "
+            f"NAME`, or set {TOKEN_VARIABLE} to a token that clients must send, or bind to "
+            "127.0.0.1"
         )
 
     if token is not None and not 16 <= len(token) <= 4096:
@@ -247,9 +248,9 @@ def _too_late(data: bytes) -> bytes:
     """Return the event with the error that replaces a large answer after notifications."""
     answer = orjson.loads(data)
     problem = (
-        f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP "
-        "after a notification or 15 s. Call it without a progress token, or within "
-        "run_plan with an _outputPath"
+        f"the answer has {len(data):,} bytes; the limit over HTTP after a notification or 15 s is "
+        f"{_MAX_EVENT:,}. Call the tool without a progress token, or within run_plan with an "
+        "_outputPath"
     )
     result: dict[str, Any] = {"error": {"code": types.INTERNAL_ERROR, "message": problem}}
     if "content" in answer.get("result", ()):
@@ -363,10 +364,10 @@ class _Messages:
         caller = caller_in(scope)
         if session in self._crowded_out:
             problem = (
-                f"the session was ended: you opened more than {_MOST_SESSIONS}, and this "
-                "one was unused for longest"
+                f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one had "
+                "been unused for the longest time"
             )
-            await _refuse(send, _GONE, f"{problem}; begin a new one")
+            await _refuse(send, _GONE, f"{problem}; start a new one")
             return
 
         if (
@@ -422,8 +423,8 @@ class _Messages:
         sessions = self._sessions_of(caller)
         if len(sessions) >= _MOST_SESSIONS and not self._unused(sessions):
             raise QuotaError(
-                f"you have {len(sessions)} sessions in use; one caller may have "
-                f"{_MOST_SESSIONS} at a time"
+                f"you have {len(sessions)} sessions in use; the limit for one caller is "
+                f"{_MOST_SESSIONS}"
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:

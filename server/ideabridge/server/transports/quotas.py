@@ -63,7 +63,7 @@ class Quotas:
         if count + amount > most:
             more = "" if amount == 1 else f" and ask for {amount:,} more"
             raise QuotaError(
-                f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time"
+                f"you have {count:,} {kind}{more}; the limit for one caller is {most:,}"
             )
 
         self._amounts[key] = count + amount
@@ -89,8 +89,8 @@ class Quotas:
             self._left[key] = left, now
             wait = (1 - left) * seconds / most
             raise QuotaError(
-                f"too many {kind}: one caller may make {most:,} in {seconds:g} s; "
-                f"try again in {wait:.1f} s",
+                f"too many {kind}: the limit for one caller is {most:,} in {seconds:g} s; try "
+                f"again in {wait:.1f} s",
                 retry_after=wait,
             )
 
@@ -122,7 +122,7 @@ _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 # The pattern includes what follows the id, because an integer that is cut off would be a different
 # id.
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
-# An `id` belongs to the message itself only if all members beside it are members of the envelope.
+# An `id` belongs to the message itself only if all members next to it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
 _METHOD: Final = re.compile(
@@ -136,8 +136,8 @@ def problem(message: bytes) -> str | None:
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (
-            f"the message holds more than {MAX_MESSAGE_VALUES:,} JSON values "
-            "(numbers, texts, lists, ...)"
+            f"the message contains more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, texts, "
+            "lists, ...)"
         )
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
         return (
@@ -194,4 +194,4 @@ def _read_id(text: bytes) -> int | str | None:
 
 def size_problem(size: int) -> str:
     """Return why a message of `size` bytes is refused."""
-    return f"the message has {size:,} bytes; at most {MAX_MESSAGE:,} are taken"
+    return f"the message has {size:,} bytes; the limit is {MAX_MESSAGE:,}"

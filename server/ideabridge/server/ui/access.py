@@ -58,7 +58,7 @@ MOST_FIELDS: Final = 1000
 """Maximum number of fields in a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
-"""Maximum size, in bytes, of the form that somebody unknown sends to sign in."""
+"""Maximum size, in bytes, of the form that someone unknown sends to sign in."""
 
 _MOST_SIGN_INS: Final = 60
 """How many times per minute one caller may sign in, and how many sign-ins from one address may
@@ -99,7 +99,7 @@ Note = tuple[Literal["good", "bad"], str]
 
 @dataclass(slots=True)
 class Visitor:
-    """Somebody who looks at the page.
+    """Someone who looks at the page.
 
     Attributes:
         caller: the caller whose runs the visitor sees: `local`, `user:NAME` or `token_HASH`.

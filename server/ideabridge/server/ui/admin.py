@@ -56,7 +56,7 @@ class AdminPages:
     def _guarded(handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:
             if not visitor_of(request).manages:
-                raise NotAnAdminError("only the owner of the store and admins see this page")
+                raise NotAnAdminError("only the owner of the store and admins can see this page")
             return await handler(request)
 
         return guarded
@@ -169,7 +169,9 @@ class AdminPages:
 
     def _show_token(self, request: Request, sentence: str, token: str) -> Response:
         return self._site.back(
-            request, f"{PREFIX}/admin", f"{sentence}. The token, which is shown only now:\n{token}"
+            request,
+            f"{PREFIX}/admin",
+            f"{sentence}. Copy the token now, because it is not shown again:\n{token}",
         )
 
     async def back_up(self, request: Request) -> Response:
@@ -177,8 +179,8 @@ class AdminPages:
         store = self._bridge.store
         if not store.is_file:
             raise StoreAccessError(
-                "only a store in a file is copied here; for PostgreSQL use "
-                "`ideabridge store backup`"
+                "only a store in a file can be copied here; for PostgreSQL, use `ideabridge store "
+                "backup`"
             )
 
         path = Path(store.path)
@@ -193,16 +195,16 @@ def _limits(configuration: Configuration) -> list[tuple[str, str]]:
     limits = configuration.limits
     users = configuration.users
     return [
-        ("Calls of a run at once", f"{limits.parallel_calls:,}"),
+        ("Calls of a run at the same time", f"{limits.parallel_calls:,}"),
         ("Calls of a run", f"{limits.calls:,}"),
         ("Requests of a run to a model", f"{limits.requests:,}"),
         ("Tokens of a run", "any number" if limits.tokens is None else f"{limits.tokens:,}"),
         ("Cost of a run", "any" if limits.cost is None else f"${limits.cost:g}"),
-        ("Time in which a run works", duration(limits.wall_seconds)),
+        ("Time that a run may take", duration(limits.wall_seconds)),
         ("A result", f"{limits.result_bytes / 2**20:g} MB"),
         ("All results of a run", f"{limits.run_bytes / 2**20:g} MB"),
-        ("Runs of a user at once", f"{users.runs:,}"),
-        ("Requests of a user in a minute", f"{users.requests_per_minute:,}"),
+        ("Runs of a user at the same time", f"{users.runs:,}"),
+        ("Requests of a user per minute", f"{users.requests_per_minute:,}"),
         ("Who may share tools", users.share),
     ]
 

@@ -164,7 +164,7 @@ class DecisionRow:
 
     @classmethod
     def of(cls, card: Card) -> DecisionRow:
-        """Return the row of an open decision before somebody chooses or writes anything."""
+        """Return the row of an open decision before someone chooses or writes anything."""
         pending = card.pending
         if pending.question.kind == "call" and card.seal:
             text = as_json(card.editable)
@@ -181,7 +181,7 @@ class DecisionRow:
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has changed the call."""
+        """Whether someone has changed the call."""
         if self.pending is None or self.text is None:
             return False
         shown = as_json(self.shown)
@@ -269,7 +269,7 @@ class ApprovalPages:
             )
 
         await compute_in_thread(rules.withdraw, chosen)
-        visitor.notes.append(("good", f"{chosen.tool.label} asks again from now on."))
+        visitor.notes.append(("good", f"From now on, {chosen.tool.label} asks again."))
         return self._site.back(request, f"{PREFIX}/approvals")
 
     async def show_whole(self, request: Request) -> Response:
@@ -347,7 +347,7 @@ class ApprovalPages:
         instead of approved.
 
         All decisions are checked before any is made. If one of them cannot be made, nothing is
-        decided, and the page shows why beside its field, and keeps everything that was written.
+        decided, and the page shows why next to its field, and keeps everything that was written.
         """
         form = form_of(request)
         visitor = visitor_of(request)
@@ -364,7 +364,7 @@ class ApprovalPages:
                 if row.chosen:
                     ready.append(await self._checked(request, row))
                 elif row.is_changed:
-                    fault = "it is changed, but not chosen: choose it, or undo the change"
+                    fault = "it was changed but not selected: select it, or undo the change"
             except IdeabridgeError as error:
                 fault = self._bridge.secrets.mask(str(error))
 
@@ -374,7 +374,7 @@ class ApprovalPages:
             visitor.notes.append(("bad", "Nothing was decided."))
             return await self._list(request, checked)
         if not ready:
-            visitor.notes.append(("bad", "Nothing was decided: choose at least one call first."))
+            visitor.notes.append(("bad", "Nothing was decided: select at least one call first."))
             return await self._list(request, checked)
 
         faults = await self._take_several(ready, visitor)
@@ -476,7 +476,7 @@ def _row(decided: Decided) -> JSONObject:
 
 
 def _waits_no_longer(key: str) -> str:
-    return f"{key[:200]} waits for no decision; it may have been settled"
+    return f"{key[:200]} does not wait for a decision; it may already be settled"
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
@@ -491,8 +491,8 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{pending.key} was not shown whole, or the question has changed since it was shown: "
-        "open it with `Show all`, and decide there. You can deny it anywhere"
+        f"{pending.key} was not shown in full, or the question has changed since it was shown: "
+        "open it with `Show all` and decide there. You can deny it anywhere"
     )
 
 
@@ -521,7 +521,7 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
 
     if name == "edit":
         if not text:
-            raise ArgumentError("write what runs instead, as JSON")
+            raise ArgumentError("write what should run instead, as JSON")
         edited = decode(text, what="the value")
         if plan:
             return Decision(name, plan=edited, reason=reason)

@@ -1,4 +1,4 @@
-"""Forms: makes fields from a JSON Schema, reads the object that somebody filled in, and reads
+"""Forms: makes fields from a JSON Schema, reads the object that someone filled in, and reads
 numbers from outside.
 """
 
@@ -110,8 +110,8 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """Read the object that somebody filled in. Empty fields are left out. `raw` contains the
-    members that have no field.
+    """Read the object that someone filled in. Empty fields are left out. `raw` contains the members
+    that have no field.
 
     Raises:
         ArgumentError: a field does not contain a value of its type.

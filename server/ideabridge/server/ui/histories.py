@@ -203,7 +203,7 @@ class Histories:
                     # The questions of other runs are still listed. The page of this run says why it
                     # cannot be shown.
                     logger.warning(
-                        "the list of decisions lacks those of run %s: %s", root.id, error
+                        "the decisions of run %s are missing from the list: %s", root.id, error
                     )
 
                 if len(own) >= most:

@@ -53,7 +53,7 @@ VERSIONS: Final = 20
 
 _EVIDENCE: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
-    ("auto", "by the plan where there is one, otherwise by a model"),
+    ("auto", "by the plan if there is one, otherwise by a model"),
     ("plan", "by the plan: its calls run again, without a model"),
     ("program", "by the program: it runs again, without a model"),
     ("recorded", "by the recording: the same output, for the same input only"),
@@ -226,14 +226,14 @@ class IdeaPages:
         """Return the publication, if the visitor may change what its name means.
 
         Raises:
-            PublicationError: the publication belongs to somebody else.
+            PublicationError: the publication belongs to someone else.
         """
         publication = self._publication(request)
         visitor = visitor_of(request)
         if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
             owner = person_of(publication.owner or LOCAL)
             raise PublicationError(
-                f"{publication.name} belongs to {owner}, who chooses its version"
+                f"{publication.name} belongs to {owner}; only the owner can choose its version"
             )
         return publication
 
@@ -337,7 +337,7 @@ class IdeaPages:
         notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
         tool = f"{verdict.name}, version {verdict.version}"
         if verdict.faults:
-            raise PublicationError("\n".join([f"{tool} does not hold{notes}:", *verdict.faults]))
+            raise PublicationError("\n".join([f"{tool} fails the check{notes}:", *verdict.faults]))
 
         path = f"{PREFIX}/ideas/{publication.name}"
         return self._site.back(request, path, f"{tool} holds{notes}.")
@@ -483,11 +483,11 @@ class IdeaPages:
         return EarlierDecisions(origin.parameters, origin.choices)
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that the run to publish does not belong to somebody else: the tool would belong to
+        """Check that the run to publish does not belong to someone else: the tool would belong to
         that person.
 
         Raises:
-            PublicationError: the run belongs to somebody else.
+            PublicationError: the run belongs to someone else.
         """
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
@@ -496,7 +496,8 @@ class IdeaPages:
             return
         if not sees_run_of(visitor.caller, record.caller):
             raise PublicationError(
-                f"run {record.id} belongs to {person_of(record.caller)}, who alone publishes it"
+                f"run {record.id} belongs to {person_of(record.caller)}; only the owner can "
+                "publish it"
             )
 
     async def publish(self, request: Request) -> Response:
@@ -547,7 +548,7 @@ class IdeaPages:
 
         self._site.front.announcements.poke()
         tool = f"{publication.name}, version {publication.version}"
-        message = f"{tool}, is a tool now, answered by {answered(publication)}."
+        message = f"{tool}, is now a tool, answered by {answered(publication)}."
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", message)
 
 

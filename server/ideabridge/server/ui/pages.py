@@ -1,4 +1,4 @@
-"""Pages: the routes of every page of the site, and the site's door beside the MCP server."""
+"""Pages: the routes of every page of the site, and the site's door next to the MCP server."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _CONTEXT: Final = """[
 """
 _EXAMPLES: Final = {"plan": _PLAN, "program": _PROGRAM, "context": _CONTEXT}
 _MOST: Final = 60
-"""Maximum number of characters of the description beside a completion."""
+"""Maximum number of characters of the description next to a completion."""
 
 
 class Playground:
@@ -163,7 +163,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
-    """Read the plan that somebody wrote, with the input beside it."""
+    """Read the plan that someone wrote, with the input next to it."""
     plan: JSON = {"program": text}
     if kind != "program":
         plan = decode(text, what="the plan")
@@ -177,7 +177,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
 
 
 def _input(form: FormFields) -> JSONObject | None:
-    """Read the input beside the text. Return None if the field is empty."""
+    """Read the input next to the text. Return None if the field is empty."""
     written = form.get("input").strip()
     if not written:
         return None
@@ -189,7 +189,7 @@ def _input(form: FormFields) -> JSONObject | None:
 
 
 def _read_context(text: str) -> list[Message]:
-    """Read the messages of a context that somebody wrote, and the names of their instances."""
+    """Read the messages of a context that someone wrote, and the names of their instances."""
     messages, _ = read_context_document(read_written(text, what="the context"), "the context")
     read = read_context(with_instances(messages))
     initial_documents(read)

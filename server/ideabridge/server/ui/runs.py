@@ -257,14 +257,14 @@ class RunPages:
         solution.
 
         Raises:
-            ForkError: the run belongs to somebody else, so its calls would run in that person's
+            ForkError: the run belongs to someone else, so its calls would run in that person's
                 name.
         """
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
         if not sees_run_of(visitor.caller, record.caller):
             raise ForkError(
-                f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it"
+                f"run {record.id} belongs to {person_of(record.caller)}; only the owner can fork it"
             )
 
         form = form_of(request)

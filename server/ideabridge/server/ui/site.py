@@ -155,7 +155,7 @@ class Site:
         """Return a run that the visitor may see.
 
         Raises:
-            UnknownRunError: there is no such run, or it belongs to somebody else.
+            UnknownRunError: there is no such run, or it belongs to someone else.
         """
         return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 
@@ -204,7 +204,7 @@ class Site:
                     wrong = ""
                 else:
                     wrong = (
-                        "This link was already used, or is older than 10 minutes: create another."
+                        "This link was already used, or is older than 10 minutes: create a new one."
                     )
         except MissingScopeError as error:
             wrong = f"This token cannot be used: {error}."
@@ -274,7 +274,7 @@ class Site:
             request,
             "refused.html",
             code=status,
-            title="There is no such page",
+            title="This page does not exist",
             why=request.url.path,
         )
 

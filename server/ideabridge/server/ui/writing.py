@@ -55,7 +55,7 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # Nobody can save what they have not seen, because the text may come from somebody
+                # Nobody can save what they have not seen, because the text may come from someone
                 # else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
@@ -68,9 +68,9 @@ class WritingPage:
                     )
                     name = written.name or ""
                     self._site.front.announcements.poke()
-                    note = f"{name} is a tool now."
+                    note = f"{name} is now a tool."
                     if saved.is_unchanged:
-                        note = f"{name} is exactly this already."
+                        note = f"{name} is already exactly this."
                     for line in saved.missing:
                         note += f" Missing here: {line}."
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", note)
@@ -86,7 +86,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
     document = read_written(text, what="the idea")
     if not isinstance(document, dict):
         raise ArgumentError(
-            "the idea: expected an object with context, and perhaps schema and solution"
+            "the idea: expected an object with context and, optionally, schema and solution"
         )
     return document, read_idea(document)
 

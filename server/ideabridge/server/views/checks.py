@@ -31,7 +31,7 @@ class CheckResult:
     Attributes:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
-        is_wrong: whether somebody has to fix it.
+        is_wrong: whether someone has to fix it.
         is_warning: whether what was checked works, but differently from what a file says.
         hint: what a person can do, or details, in one or more lines.
     """
@@ -100,7 +100,7 @@ def check_interpreter(findings: Findings) -> None:
             "interpreter",
             str(error),
             wrong=True,
-            hint="`pip install pydantic-monty`; plans that do not use compute run without it",
+            hint="`pip install pydantic-monty`; only plans that use compute need it",
         )
 
 
@@ -113,8 +113,8 @@ def check_sqlite(findings: Findings) -> None:
         return
     findings.add(
         "sqlite",
-        f"{described()}, which has the WAL-reset bug; ideabridge works around it, but "
-        "some writes wait longer",
+        f"{described()}, which has the WAL-reset bug; ideabridge works around it, but some writes "
+        "take longer",
         hint=(
             f"for a fixed version (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python "
             "with one"
@@ -128,7 +128,8 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
     if configuration.source is None and configuration.untrusted is None:
         hint = (
-            "`ideabridge servers import HOST --write` makes one from the servers a host has already"
+            "`ideabridge servers import HOST --write` creates one from the servers that a host "
+            "already has"
         )
         findings.add(
             "configuration",
@@ -285,7 +286,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
         .date()
         .isoformat()
     )
-    return f"{rule}; up to {counted(due.runs, 'run')} from {when} on"
+    return f"{rule}; up to {counted(due.runs, 'run')} from {when}"
 
 
 def check_tool_files(findings: Findings, configuration: Configuration) -> None:
@@ -358,16 +359,16 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
     if asked != alone:
         findings.add(
             "mind",
-            f"{asked.name} in clients that declare it, else {alone.name}: no "
-            "model is configured here",
+            f"{asked.name} in clients that declare it, otherwise {alone.name}: no model is "
+            "configured here",
         )
         return
 
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
         hint = (
-            "limits.cost bounds nothing unless the address is that of a "
-            "provider whose prices are known"
+            "limits.cost has no effect unless the address belongs to a provider whose prices are "
+            "known"
         )
 
     text = alone.why if model is None else f"{model} is configured here"
@@ -381,7 +382,7 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
 
         text += _listed(mind.configuration.name.partition(":")[2], names)
     elif model is not None:
-        text += " (it was not asked now)"
+        text += " (it was not asked)"
 
     findings.add("mind", f"{alone.name}: {text}", hint=hint)
 
@@ -442,8 +443,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
         findings.add(
             "clients",
             f"not checked: {', '.join(shown[:5])}{more}",
-            hint="a server over HTTP, or a program whose place depends on variables or on the "
-            "folder in which the client starts it",
+            hint="a server over HTTP, or a program whose path depends on variables or on the "
+            "folder that the client starts it in",
         )
     if absent:
         hint = "`ideabridge install CLIENT` sets one up"
@@ -513,10 +514,10 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
         if server.name == SERVER_NAME:
             findings.add(
                 f"client {host.name}",
-                f"{server.file} starts ideabridge with {server.program}, which is not there, is "
+                f"{server.file} starts ideabridge with {server.program}, which does not exist, is "
                 "not executable, or is not on this PATH",
                 wrong=True,
-                hint=f"`ideabridge install {host.name} --write` names a program that is there",
+                hint=f"`ideabridge install {host.name} --write` names an existing program",
             )
 
     others = [server.shown for server in missing if server.name != SERVER_NAME]
@@ -524,7 +525,7 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         findings.add(
             f"client {host.name}",
-            f"has servers whose programs are not there: {', '.join(others[:5])}{more}",
+            f"has servers whose programs do not exist: {', '.join(others[:5])}{more}",
             warning=True,
         )
 

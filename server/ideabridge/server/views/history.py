@@ -204,7 +204,7 @@ def _question_line(event: Event, machine: Machine) -> Line:
         case events.QuestionRefused():
             label = _label(machine, event.call, event.item)
             asked = f"server {event.module} asked {shortened_json(event.message)}"
-            return f"! {label} {asked}, and was not answered: {event.why}", "red"
+            return f"! {label} {asked}, but got no answer: {event.why}", "red"
         case _:
             return event.name, None
 

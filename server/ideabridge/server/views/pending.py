@@ -110,8 +110,8 @@ class OpenQuestions:
     Attributes:
         asked: the (question, time at which it was asked) of each open question; see
             `Pending.asked`.
-        seconds: how long a question waits, in seconds, or None for ever.
-        grants, instances: see `Pending`.
+        seconds: how long a question waits, in seconds, or None forever. grants, instances: see
+            `Pending`.
         rooms: the executions that rooms are currently answering.
     """
 

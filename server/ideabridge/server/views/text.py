@@ -134,7 +134,10 @@ def error_line(entry: JSONObject) -> str:
     sent = read_failure(read.error).sent
     more = ""
     if sent is not None:
-        more = f"; sent, and checked by nobody: {shortened_json(without_payloads(sent), _SENT)}"
+        more = (
+            "; sent the following, which nobody checked: "
+            f"{shortened_json(without_payloads(sent), _SENT)}"
+        )
 
     return f"{name}{message_of(read.error)}{more}"
 

@@ -90,7 +90,7 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
     (errors.InsufficientPrivilege, StoreAccessError, "access is not permitted"),
     (errors.InvalidAuthorizationSpecification, StoreAccessError, "the server refuses the user"),
     (errors.InvalidCatalogName, StoreAccessError, "there is no such database"),
-    (errors.ReadOnlySqlTransaction, StoreAccessError, "the server only permits reading"),
+    (errors.ReadOnlySqlTransaction, StoreAccessError, "the server permits only reading"),
     (errors.DataCorrupted, StoreFormatError, "it is damaged"),
     (errors.IndexCorrupted, StoreFormatError, "it is damaged"),
 )
@@ -107,9 +107,9 @@ def read_address(text: str) -> tuple[str, str]:
     options = parse_qsl(parts.query, keep_blank_values=True)
     if parts.password is not None or any(key in _SECRETS for key, _ in options):
         raise StoreAccessError(
-            f"store: {parts.hostname or 'the address'}: a password does not belong into the "
-            "configuration; put it into the environment (PGPASSWORD), a password file "
-            "(~/.pgpass) or a service file (postgresql:///?service=NAME)"
+            f"store: {parts.hostname or 'the address'}: the configuration must not contain a "
+            "password; put it into the environment (PGPASSWORD), a password file (~/.pgpass) or a "
+            "service file (postgresql:///?service=NAME)"
         )
 
     name = dict(options).get("schema", "ideabridge")
@@ -346,7 +346,7 @@ class PostgresDatabase(Database):
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
-            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+            raise StoreBusyError(f"{self.path}: another thread is writing to it")
 
     def begin(self, kind: Kind) -> None:
         """Begin a transaction, or a nested one, in the thread that holds the lock."""
@@ -580,7 +580,7 @@ class PostgresDatabase(Database):
         if isinstance(error, psycopg.Error):
             raise self.translate(error) from error
         if isinstance(error, UnicodeEncodeError):
-            raise InvalidJSONError("text for the store holds half a surrogate pair") from error
+            raise InvalidJSONError("text for the store contains half a surrogate pair") from error
 
     def translate(self, error: psycopg.Error) -> StoreError:
         """Convert a PostgreSQL error to a store error."""

@@ -359,7 +359,7 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
 
     if format_name == "toml" and len(text) > MAX_TOML:
         raise HostFileError(
-            f"{path}: has {len(text):,} characters of TOML; at most {MAX_TOML:,} are read"
+            f"{path}: has {len(text):,} characters of TOML; the limit is {MAX_TOML:,}"
         )
 
     notation = _notation(format_name)

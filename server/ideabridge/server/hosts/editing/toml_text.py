@@ -343,7 +343,7 @@ def _toml_value(value: JSON) -> str:
     try:
         written.encode()
     except UnicodeEncodeError:
-        raise UneditableError("TOML cannot hold half of a surrogate pair") from None
+        raise UneditableError("TOML cannot contain half of a surrogate pair") from None
     return written
 
 

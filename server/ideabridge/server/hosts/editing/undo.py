@@ -73,7 +73,7 @@ class UndoneFile:
     Attributes:
         path: the file.
         how: see `UndoneHow`.
-        left: the names of entries that were left as they are, because somebody has put another
+        left: the names of entries that were left as they are, because someone has put another
             entry there since.
     """
 
@@ -131,7 +131,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
     if target != str(file.target):
         copied = "there was no file" if file.backup is None else f"its copy is {file.backup}"
         raise HostFileError(
-            f"{file.path}: leads to {target} now, and led to {file.target} when it was edited; "
+            f"{file.path}: now leads to {target}, but led to {file.target} when it was edited; "
             f"before the edit, {copied}"
         )
 
@@ -347,7 +347,7 @@ def _read() -> tuple[RecordedEdit, ...]:
         return ()
     except ValidationError:
         raise DamagedNotesError(
-            f"{path}: is damaged, so nothing can be undone by command; the backups are beside it"
+            f"{path}: is damaged, so no command can be undone; the backups are next to it"
         ) from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -89,8 +89,7 @@ def replace_file(
         raise HostFileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
     raise HostFileError(
-        f"{path}: another program writes it all the time; close that program, and run the command "
-        "again"
+        f"{path}: another program keeps writing it; close that program and run the command again"
     )
 
 

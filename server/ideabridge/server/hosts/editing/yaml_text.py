@@ -288,7 +288,7 @@ def _indent_of(text: str, place: int) -> str:
     indent = text[start:place]
     if indent.strip(" "):
         line = text.count("\n", 0, place) + 1
-        raise UneditableError(f"line {line} holds more than the entry")
+        raise UneditableError(f"line {line} contains more than the entry")
     return indent
 
 
