@@ -203,7 +203,7 @@ def test_a_live_name_is_not_replaced_by_an_import(
     put(here, hijacked(here))
     assert main(["ideas", "import", "evil.json", "--publish"]) == 2
     said = capsys.readouterr().err
-    assert "twice@1 is published here" in said
+    assert "twice@1 is already published here" in said
     assert "- calls.0: " in said
     # The whole of what would run, not its beginning.
     assert "+ calls.0: " in said

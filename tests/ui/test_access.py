@@ -440,10 +440,10 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     terminal = Terminal(
         here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200
     )
-    terminal.read_until("allows one")
+    terminal.read_until("to allow a name, use")
     shown = terminal.seen.replace("\r", "")
     link = re.search(
-        r"sign in to the page as the owner, .*once, within 10 minutes:\n  "
+        r"sign in to the page as the owner, .*within 10 minutes; it works only once:\n  "
         r"(\S+/ui/sign-in\?key=\S+)\n",
         shown,
     )
