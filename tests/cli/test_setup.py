@@ -237,7 +237,8 @@ def test_servers_of_the_project_need_a_person(
     shared = put(project / ".mcp.json", json.dumps({"mcpServers": {"build": entry("build")}}))
     # This is what an assistant shows before it runs the command without --dry-run.
     readme = Path(__file__).parents[2] / "README.md"
-    assert "`ideabridge setup\n> --yes --dry-run`" in readme.read_text(encoding="utf-8")
+    text = " ".join(readme.read_text(encoding="utf-8").replace("\n> ", "\n").split())
+    assert "`ideabridge setup --yes --dry-run`" in text
     assert main(["setup", "--yes", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert (
