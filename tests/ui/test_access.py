@@ -574,7 +574,7 @@ def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Clie
     with stranger(str(http.base_url)) as other:
         assert other.get("/ui/runs").url.path == "/ui/runs"
         answer = send(http, "/ui/admin/users", "/ui/admin", name="ann", action="add", role="member")
-        found = re.search(r"shown only now:\n(\S+)</p>", answer.text)
+        found = re.search(r"not shown again:\n(\S+)</p>", answer.text)
         assert found is not None
         assert other.get("/ui/runs").url.path == "/ui/sign-in"
         assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/home"

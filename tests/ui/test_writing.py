@@ -49,7 +49,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     assert changed.url.path == "/ui/write"
     saved = write(http, IDEA, action="save", seen=seen[1])
     assert saved.url.path == "/ui/ideas/page_double", saved.text
-    assert "page_double is a tool now" in saved.text
+    assert "page_double is now a tool" in saved.text
     assert "already exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
 
 
@@ -72,7 +72,7 @@ def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
         answer="auto",
     )
     assert answer.url.path == "/ui/ideas/say_number", answer.text
-    assert "is a tool now" in answer.text
+    assert "is now a tool" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
     [
         ("context: [", "line"),
         ("5", "expected an object"),
-        ("context: []", "says nothing"),
+        ("context: []", "has no content"),
         ("context: !!python/name:os.system x", "a tag"),
         ("context: [x]\ntitel: <script>", "&#39;titel&#39;|&#34;titel&#34;|titel"),
     ],
