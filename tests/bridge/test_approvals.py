@@ -217,8 +217,8 @@ async def test_an_error_about_an_approval_names_a_few_that_are_pending() -> None
         with pytest.raises(DecisionError) as refused:
             run.decide("none", "approve", by="somebody")
         names = ", ".join(one["approval"] for one in pending(run)[:5])
-        assert (
-            str(refused.value) == f"no approval 'none' is pending; pending are {names} and 95 more"
+        assert str(refused.value) == (
+            f"no approval 'none' is pending; the pending ones are {names} and 95 more"
         )
         with pytest.raises(DecisionError, match="no approval 'xxx") as refused:
             run.decide("x" * 100_000, "approve", by="somebody")

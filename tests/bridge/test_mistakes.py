@@ -351,7 +351,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert told == ["hello Ada", "Grace", {"result": "x"}, "hello Ada"]
         run = await bridge.run_plan({"calls": calls, "output": ["†state.hello.result"]})
         await run.wait(30)
-        assert "call 0 (greet) gives as 'result'; leave '.result' out" in str(run.errors())
+        assert "'result' of call 0 (greet); leave out '.result'" in str(run.errors())
         by_name = {one.name: one for one in bridge.modules.tools()}
         assert by_name["greet"].output == {"type": "string"}
         assert by_name["rows"].output is not None

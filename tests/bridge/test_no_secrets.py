@@ -152,7 +152,7 @@ async def test_an_answer_that_streams_in_breaks_off_where_one_stands_in_it(tmp_p
         assert await run.wait() == "done"
         assert [call.value for call in run.calls()] == ["A"]
 
-    assert "holds the secret API_TOKEN" in json.dumps(mind.asked[1].context_json)
+    assert "contains the secret API_TOKEN" in json.dumps(mind.asked[1].context_json)
     assert SECRET.encode() not in kept(tmp_path)
 
 

@@ -254,7 +254,7 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         told = await published(bridge, "describe", described)
         assert told.answer == "plan"
         assert "no model" not in told.description
-        assert "A model is asked for calls.0 (solve) alone" in told.description
+        assert "A model is asked only for calls.0 (solve)." in told.description
         replay = await bridge.start_idea("describe", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}

@@ -213,7 +213,7 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         [room] = bridge.store.runs.rooms(run.id)
         assert room.kind == "solve"
         told = await bridge.publish(run.id, "outer", answer="plan")
-        assert "A model is asked for calls.0 (see) alone" in told.description
+        assert "A model is asked only for calls.0 (see)." in told.description
         # A mind's own run offers it by name, and its rooms are answered by that mind.
 
         def thinks(text: str) -> JSONObject:

@@ -370,7 +370,7 @@ async def test_a_turn_that_is_not_written_yet_takes_no_solution() -> None:
         run = await bridge.solve("Look.")
         run.submit(0, {"calls": [{"_tool": "nothing"}], "output": None})
         if run.status == "running":
-            with pytest.raises(SettledTurnError, match="the turn now is none"):
+            with pytest.raises(SettledTurnError, match="no turn awaits a solution"):
                 run.submit(1, {"calls": [], "output": "done"})
         assert await run.wait(LIMIT_S) == "needs_solution"
         run.submit(1, {"calls": [], "output": "done"})

@@ -245,7 +245,7 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
 MALFORMED: list[tuple[Any, str]] = [
     (5, "expected an object"),
     ({}, "context: missing"),
-    ({"context": []}, "says nothing"),
+    ({"context": []}, "has no content"),
     ({"context": ["x"], "titel": 1}, "'titel'|titel"),
     ({"context": ["x"], "calls": []}, "write it inside the solution"),
     ({"context": ["x"], "ideabridge": 2}, "ideas import"),
@@ -508,7 +508,7 @@ async def test_a_run_that_was_cancelled_is_what_it_did() -> None:
         await run.wait()
         run.submit(0, {"calls": [DOUBLE], "output": None})
         assert await run.wait() == "needs_solution"
-        with pytest.raises(PublicationError, match="is needs_solution, and has not ended"):
+        with pytest.raises(PublicationError, match="is needs_solution and has not ended"):
             await bridge.publish(run.id, "early")
         run.cancel("enough")
         assert await run.wait() == "cancelled"

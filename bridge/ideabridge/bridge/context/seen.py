@@ -223,7 +223,7 @@ def _new_boolean(facts: JSONObject, value: bool) -> list[Novelty]:
 def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
     sign = _sign(number)
     if sign not in list_or_empty(facts.get("signs")):
-        return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no run had")]
+        return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no earlier run had")]
     match facts.get("range"):
         case [int() | float() as least, int() | float() as most] if not least <= number <= most:
             beyond = f"{show(number)}, but earlier runs had {show(least)} to {show(most)}"

@@ -197,7 +197,7 @@ def _check(schema: JSONObject) -> None:
         raise FormError("its form is not an object with properties")
     _known("its form", schema, _TOP)
     if len(fields) > FIELDS:
-        raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
+        raise FormError(f"its form has {len(fields)} fields; the limit is {FIELDS}")
     if any(
         name not in fields
         for name in list_or_empty(schema.get("required"))

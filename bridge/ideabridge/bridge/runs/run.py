@@ -541,8 +541,7 @@ class Run:
             if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(
-                f"turn {turn} is settled by another solution; the current turn is "
-                f"{self._turn_now()}"
+                f"turn {turn} is settled by another solution; {self._turn_now()}"
             )
 
         self._expect_open(turn)
@@ -687,16 +686,14 @@ class Run:
 
     def _turn_now(self) -> str:
         if self.status == "needs_solution":
-            return str(self.machine.step)
-        return f"none (the run is {self.status})"
+            return f"the current turn is {self.machine.step}"
+        return f"no turn awaits a solution (the run is {self.status})"
 
     def _expect_open(self, turn: int) -> None:
         self._expect_alive()
         machine = self.machine
         if not machine.awaits_mind or turn != machine.step:
-            raise SettledTurnError(
-                f"turn {turn} is not open; the current turn is {self._turn_now()}"
-            )
+            raise SettledTurnError(f"turn {turn} is not open; {self._turn_now()}")
 
     def _expect_alive(self) -> None:
         if self.runner.lost is not None:
