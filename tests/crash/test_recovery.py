@@ -159,7 +159,7 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         assert (record.status, record.driver) == ("interrupted", None)
         reason = record.summary.reason or ""
         assert "its tool 'work' has changed since it was started" in reason
-        assert f"end it by ideabridge runs cancel {run_id}" in reason
+        assert f"You can still end it: ideabridge runs cancel {run_id}" in reason
         with pytest.raises(
             InterruptedRunError, match="its tool 'work' has changed since it was started"
         ):

@@ -19,7 +19,6 @@ from ideabridge.bridge.lifting.evidence import learn, read_record
 from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.removed_kinds import NOT_CONVERTED, converted, has_removed
-from ideabridge.bridge.store.sqlite import schema
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
@@ -107,12 +106,19 @@ def publish(store: Store, plan: JSONObject, name: str = "letter") -> None:
     )
 
 
+AFTER = ("ALTER TABLE user_tokens DROP COLUMN profile", "DROP TABLE configuration_changes")
+"""Undo the migrations that follow the one that converts removed kinds."""
+
+
 def in_sqlite(folder: Path) -> tuple[str, Callable[[], None]]:
     path = folder / "ideas.sqlite"
 
     def set_back() -> None:
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"PRAGMA user_version={schema.VERSION - 1}")
+            for statement in AFTER:
+                connection.execute(statement)
+
+            connection.execute("PRAGMA user_version=26")
 
     return str(path), set_back
 
@@ -121,6 +127,9 @@ def in_postgres(_: Path) -> tuple[str, Callable[[], None]]:
     address = server().address()
 
     def set_back() -> None:
+        for statement in AFTER:
+            run_sql(address, statement)
+
         run_sql(address, "UPDATE counters SET value = 4 WHERE key = 'schema'")
 
     return address, set_back

@@ -120,7 +120,7 @@ def test_one_driver_at_a_time(store: Store) -> None:
     assert not store.leases.release("run", first)
     batches: list[list[JSONObject]] = [[{"n": 1}], [{"n": 1}, {"n": 2}], []]
     for batch in batches:
-        with pytest.raises(StaleDriverError, match="is at epoch 2: nothing of epoch 1"):
+        with pytest.raises(StaleDriverError, match="is at epoch 2: events of epoch 1"):
             store.runs.append("run", first, batch)
 
     with pytest.raises(StaleDriverError):

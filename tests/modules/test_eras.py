@@ -198,4 +198,4 @@ async def test_what_a_server_says_is_told_in_its_words_and_ours(tmp_path: Path) 
     async with modules_of({"m": Odd(tmp_path, "refuses").entry}) as modules:
         with pytest.raises(ModuleConnectError) as raised:
             await modules["m"].ready(30)
-        assert str(raised.value) == "server 'm' did not come up: no licence (-32603)"
+        assert str(raised.value) == "server 'm' did not start: no licence (-32603)"

@@ -145,7 +145,9 @@ def test_what_is_not_clear_makes_one_server_unusable(entry: Any, told: str) -> N
     [
         ({"aproval": "default"}, "Did you mean 'approval'? It may restrict something"),
         ({"deny": ["x"]}, "deny: unknown key"),
-        ({"profiles": {}}, "profiles: unknown key"),
+        ({"profile": {}}, "profile: unknown key. Did you mean 'profiles'?"),
+        ({"profiles": {"a": None}}, "profiles.a: expected"),
+        ({"profiles": {"a": {"deny": ["x"]}}}, "profiles.a.deny: unknown key"),
         ({"approval": {"by": None}}, "approval.by: expected a value, found null"),
         ({"approval": {"rules": [{"module": None, "then": "allow"}]}}, "rules.0.module: expected"),
         ({"limits": {"calls": None}}, "limits.calls: expected a whole number, found null"),

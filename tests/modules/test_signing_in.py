@@ -779,7 +779,7 @@ ODD: list[tuple[str, dict[str, Any], str | None]] = [
     (
         SERVER,
         {"scopes_supported": "read write", "strange": {"a": 1}},
-        "read 'scopes_supported' in the metadata of",
+        "accepted 'scopes_supported' in the metadata of",
     ),
     (
         SERVER,
@@ -816,12 +816,12 @@ ODD: list[tuple[str, dict[str, Any], str | None]] = [
     (
         "/token",
         {"token_type": "BEARER", "expires_in": 3600.5},
-        "read 'expires_in' in the tokens of",
+        "accepted 'expires_in' in the tokens of",
     ),
     (
         "/token",
         {"token_type": None, "scope": ["read"], "id_token": 5},
-        "read 'scope' in the tokens of",
+        "accepted 'scope' in the tokens of",
     ),
     ("/token", {"expires_in": "one hour", "scope": None}, "left out 'expires_in'"),
     ("/token", {"expires_in": None}, None),

@@ -182,7 +182,7 @@ class Journal:
             reason = "was released, or never acquired"
 
         return StaleDriverError(
-            f"run {run_id[:64]!r} {reason}: events of epoch {epoch} are no longer accepted"
+            f"run {run_id[:64]!r} {reason}: events of epoch {epoch} are not accepted"
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:

@@ -347,7 +347,7 @@ def _read() -> tuple[RecordedEdit, ...]:
         return ()
     except ValidationError:
         raise DamagedNotesError(
-            f"{path}: is damaged, so no command can be undone; the backups are next to it"
+            f"{path}: is damaged, so no edit can be undone by command; the backups are next to it"
         ) from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
