@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 NOT_ALLOWED = "mcpServers.mail does not allow tool 'drop' ('allow' and 'deny')"
 LEFT_OUT = "which cannot be called: its name is empty, over 256 characters or not printable"
 ODD = "o\x07dd"
-NO_TOOLS = "server 'bare' is connected, but has no tools that can be called"
+NO_TOOLS = "server 'bare' is up, but has no tools that can be called"
 STRICT = """
 import json, sys
 for line in sys.stdin:

@@ -268,7 +268,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         # No solution can be read: it is asked again; the same answer again is a duplicate,
         # and counts once.
         again = state_of(await retried(client, ADD, first, UNREADABLE))
-        assert "came before" in refusal_of(await retried(client, ADD, first, UNREADABLE))
+        assert "already arrived" in refusal_of(await retried(client, ADD, first, UNREADABLE))
 
     async with served(transport, configuration, **keys) as client:
         # The server was restarted between.

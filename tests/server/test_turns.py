@@ -158,7 +158,7 @@ async def test_a_request_too_large_for_one_answer_is_refused_with_its_largest_me
     }
     run = (await call(client, "solve", **task))["run"]
     told = await refused(client, "check_run", run=run)
-    assert "at most 350,000 fit" in told
+    assert "the limit is 350,000" in told
     assert "most of it is †input.letter" in told
     assert (await call(client, "check_run", run=run, paths=["†input.title"]))["values"] == {
         "†input.title": "t"

@@ -182,9 +182,9 @@ async def test_an_assistant_publishes_an_idea_that_it_wrote(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"idea": {"context": []}}, "says nothing"),
+        ({"idea": {"context": []}}, "no content"),
         ({"idea": {"context": ["x"], "command": "rm"}}, "command"),
-        ({"idea": DOUBLE, "strict": True}, "strict: it is for what a run did"),
+        ({"idea": DOUBLE, "strict": True}, "strict: it applies only to a run"),
         ({"idea": DOUBLE, "answer": "recorded"}, "its output has references"),
         ({"idea": {"context": ["x"], "solution": {"calls": [{"_tool": "compute"}]}}}, "code"),
         ({"idea": [1]}, "idea"),

@@ -268,7 +268,8 @@ class Publishing:
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
             raise PublicationError(
-                f"{extra[0]}: it applies only to a run; a written idea contains it itself"
+                f"{extra[0]}: it applies only to a run; leave it out, because `idea` contains the "
+                "whole idea"
             )
         document = {
             **idea,
