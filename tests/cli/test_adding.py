@@ -223,8 +223,8 @@ def test_files_with_one_name_are_told_apart(
         ("double", 1),
     ]
     [refused] = result["refused"]
-    assert "'double' is the name of" in refused["error"]
-    assert "double.yaml, too" in refused["error"]
+    assert "'double' is also the name of" in refused["error"]
+    assert "double.yaml;" in refused["error"]
 
 
 def test_the_name_of_a_file_cannot_pass_for_a_line_of_ours(

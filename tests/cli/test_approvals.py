@@ -161,7 +161,7 @@ def test_a_decision_that_a_rule_has_made_since_leaves_the_other_ones(
     printed = capsys.readouterr()
     # The run has the call that was approved, and is followed to its end.
     assert (
-        "denied by policy: approval.rules[0] says deny for tool 'pay'); pending are none"
+        "denied by policy: approval.rules[0] says deny for tool 'pay'); the run has no pending"
         in printed.err
     )
     assert f"{run}: done, 1 error" in printed.err
@@ -194,6 +194,8 @@ def test_several_are_decided_at_once_and_what_is_left_is_told(
         == "done"
     )
     assert listed(capsys) == []
+    assert main(["approvals", "decide", "deny", f"{runs[0]}:{left['approval']}"]) == 2
+    assert "no such approval pending; it has no pending approvals" in capsys.readouterr().err
 
 
 def test_a_call_is_edited_and_mistakes_are_told(

@@ -675,7 +675,8 @@ def test_a_move_is_undone(
         assert own.read_bytes() == before[0]
 
     assert main(["servers", "import", "claude-code", "--undo"]) == 2
-    assert "is noted" in capsys.readouterr().err
+    command = "`ideabridge servers import claude-code`"
+    assert f"there is no {command} in {project} to undo" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_edited_keeps_its_servers_and_no_other_does(
@@ -737,7 +738,7 @@ def test_the_question_names_every_server_with_both_places(
         assert f"{name}:from{own}({scope})to{own_file(home)}" in shown
 
     assert f"shared:from{shared}(project)to{project / 'ideabridge.json'}" in shown
-    assert f"leaky:staysin{shared}(project):args.1holdswhatlookslikeasecret" in shown
+    assert f"leaky:staysin{shared}(project):args.1containswhatlookslikeasecret" in shown
     assert f"broken:staysin{shared}(project):" in shown
     assert "Movethese4?" in shown
     assert "s3cret-value" not in terminal.seen
@@ -899,7 +900,7 @@ def test_a_client_that_is_not_known_is_told_what_to_paste(
 ) -> None:
     assert main(["install", "somebody-elses"]) == 2
     printed = capsys.readouterr().err
-    assert "known are claude-code, " in printed
+    assert "the known ones are claude-code, " in printed
     block = json.loads(printed[printed.index("{") :])
     assert block["mcpServers"]["ideabridge"]["args"] == ["serve", "--project", str(project)]
     assert main(["servers", "import", "somebody-elses"]) == 2

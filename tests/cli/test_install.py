@@ -326,4 +326,4 @@ def test_there_is_nothing_to_undo(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["install", "cursor", "--undo"]) == 2
-    assert "no `ideabridge install cursor` is noted" in capsys.readouterr().err
+    assert "there is no `ideabridge install cursor` here to undo" in capsys.readouterr().err

@@ -174,9 +174,9 @@ def test_what_is_no_store_is_refused_in_one_line(here: Path) -> None:
     mysql = started("runs", "list", "--store", "mysql://ada:hidden@db/ideas")
     too_long = started("runs", "list", "--store", long)
     memory.expect_error(
-        2, f"--store: :memory: keeps nothing after the command has ended; {EXPECTED}"
+        2, f"--store: :memory: would lose everything when the command ends; {EXPECTED}"
     )
-    mysql.expect_error(2, f"--store: mysql:// is no kind of store; {EXPECTED}")
+    mysql.expect_error(2, f"--store: mysql:// is not a kind of store; {EXPECTED}")
     too_long.expect_error(3, f"{here}/{long}: it cannot be opened: File name too long")
     ended = started("runs", "list", "--store", ":memory:", "--json")
     assert ended.answer()["exit"] == 2
@@ -246,7 +246,8 @@ def test_doctor_says_which_programs_are_gone_and_which_it_did_not_check(here: Pa
     file.write_text(json.dumps({"mcpServers": servers}))
     ended = started("doctor", "--json")
     texts = [entry["text"] for entry in ended.answer()["findings"]]
-    assert f"has servers whose programs are not there: gone ({file})" in texts
+    problem = "has servers whose programs do not exist, are not executable, or are not on this PATH"
+    assert f"{problem}: gone ({file})" in texts
     assert f"not checked: remote ({file})" in texts
 
 

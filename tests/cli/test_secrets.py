@@ -135,7 +135,9 @@ def test_a_changed_server_of_a_project_must_be_allowed_by_a_person(
     assert main(["trust", "--show"]) == 0
     assert "not stored; to store it for this file: ideabridge secrets set token" in shown(capsys)
     done = ideabridge("secrets", "set", "token", "--config", str(path), typed=VALUE)
-    assert "tickets gets it, in headers.Authorization: https://tickets.example/mcp" in done.stderr
+    assert (
+        "tickets receives it, in headers.Authorization: https://tickets.example/mcp" in done.stderr
+    )
     assert main(["trust", "--show"]) == 0
     assert "headers.Authorization): stored for this server, as it is" in shown(capsys)
 

@@ -127,7 +127,7 @@ def test_a_configured_secret_does_not_leave(
     text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
     allow_variables(write_trusted(here, text), frozenset({"VAULT_PASSWORD"}))
     assert main(["run", "plan.json", "--json"]) == 2
-    assert "output.note: holds the secret VAULT_PASSWORD" in capsys.readouterr().err
+    assert "output.note: contains the secret VAULT_PASSWORD" in capsys.readouterr().err
     assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2
     printed = capsys.readouterr().err
     assert "solution.output.note: the secret VAULT_PASSWORD" in printed

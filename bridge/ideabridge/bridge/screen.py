@@ -112,6 +112,6 @@ def _written(event: Event) -> JSONObject:
 
 def _message(place: str, name: str) -> str:
     return (
-        f"{place}: contains the secret {name} of the configuration. Nothing was stored; send it "
-        "again without the secret. Servers receive their secrets when they start"
+        f"{place}: contains the secret {name} of the configuration. None of it was stored; send "
+        "it again without the secret. Servers receive their secrets when they start"
     )

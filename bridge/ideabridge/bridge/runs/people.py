@@ -238,6 +238,16 @@ def _denied(machine: Machine, approval: str) -> str:
     return f" ({progress.call.label}: {progress.error['message']})"
 
 
+def _pending_names(machine: Machine) -> str:
+    """Return the part of an error message that names the first pending approvals of a run."""
+    pending = [question.approval for question in questions(machine)]
+    if not pending:
+        return "the run has no pending approvals"
+
+    more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
+    return f"the pending ones are {', '.join(pending[:_NAMED])}{more}"
+
+
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
 """The number of the call in an approval id: `a12-91728a54d476`, `o12.3-...`."""
 
@@ -315,17 +325,8 @@ def read_decision(
 
     question = _pending_as(machine, approval)
     if question is None:
-        pending = [asked.approval for asked in questions(machine)]
-        if len(pending) > _NAMED:
-            more = f" and {len(pending) - _NAMED} more"
-        else:
-            more = ""
-
-        names = ", ".join(pending[:_NAMED]) or "none"
-        raise DecisionError(
-            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; the pending "
-            f"ones are {names}{more}"
-        )
+        problem = f"no approval {quoted(approval)} is pending{_denied(machine, approval)}"
+        raise DecisionError(f"{problem}; {_pending_names(machine)}")
 
     if decision.decision not in question.choices:
         *most, last = (repr(choice) for choice in question.choices)

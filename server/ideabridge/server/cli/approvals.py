@@ -528,11 +528,12 @@ def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending
     if matches:
         return matches
     if colon:
-        open_approvals = ", ".join(decision.approval for decision in candidates) or "none"
-        raise UsageError(
-            f"{word[:80]!r}: run {run[:80]} has no such approval pending; the pending ones are "
-            f"{open_approvals}"
-        )
+        problem = f"{word[:80]!r}: run {run[:80]} has no such approval pending"
+        if not candidates:
+            raise UsageError(f"{problem}; it has no pending approvals")
+
+        open_approvals = ", ".join(decision.approval for decision in candidates)
+        raise UsageError(f"{problem}; the pending ones are {open_approvals}")
 
     try:
         record = resolve_run(store, word)

@@ -525,7 +525,8 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         findings.add(
             f"client {host.name}",
-            f"has servers whose programs do not exist: {', '.join(others[:5])}{more}",
+            "has servers whose programs do not exist, are not executable, or are not on this "
+            f"PATH: {', '.join(others[:5])}{more}",
             warning=True,
         )
 
