@@ -57,7 +57,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
             "mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set"
         )
         assert "only one folder is known here: write ${workspaceFolder}" in told["editor"]
-        assert "cannot be reached" in told["refused"]
+        assert "did not connect: cannot be reached" in told["refused"]
         # No attempt was made, so no time has passed since one.
         for status in modules.statuses():
             if status.name in ("unset", "editor"):

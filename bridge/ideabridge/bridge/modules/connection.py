@@ -998,7 +998,9 @@ class Connection:
             return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        text = f"{name} did not start: {_text(chosen, self._secrets)}{self._words()}"
+        # A remote server may well be running.
+        failure = "did not connect" if self._stdio is None else "did not start"
+        text = f"{name} {failure}: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
             self._module, text, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT
         )
