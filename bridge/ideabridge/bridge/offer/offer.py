@@ -444,8 +444,10 @@ class Offer:
     def _unlisted(self, modules: Collection[str | None]) -> list[ModuleStatus]:
         return [
             status
-            for status in self.modules.away()
-            if not self.modules[status.name].listed and (status.name in modules or None in modules)
+            for status in self.modules.statuses()
+            if status.state != "disabled"
+            and not self.modules[status.name].listed
+            and (status.name in modules or None in modules)
         ]
 
     def deadline(self) -> float:
