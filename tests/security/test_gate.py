@@ -225,7 +225,7 @@ def test_failed_sign_ins_are_bounded_and_keep_nobody_from_signing_in(tmp_path: P
         assert team.sign_in(bob, "bob") == 303
         with Store.open(team.store) as store:
             link = link_to(f"{team.base}/ui/", store.owner_links)
-        assert bob.get(link).headers["location"] == "/ui/runs"
+        assert bob.get(link).headers["location"] == "/ui/home"
 
 
 def _disable(team: Site, _web: httpx.Client) -> None:

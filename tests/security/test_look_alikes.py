@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.offer import offer
 from ideabridge.bridge.offer.tool_names import look_alikes
@@ -28,6 +29,15 @@ LOOKING = {
     "mathematical letters": "\U0001d420it_log",
     "a digit": "git_1og",
 }
+
+
+def started_at_once(configuration: Configuration) -> Configuration:
+    """The configuration with servers that do not wait for their first use."""
+    modules = {
+        name: module.model_copy(update={"start": "eager"})
+        for name, module in configuration.modules.items()
+    }
+    return configuration.model_copy(update={"modules": modules})
 
 
 @pytest.mark.parametrize("kind", LOOKING)
@@ -92,11 +102,17 @@ async def test_a_plan_is_not_led_to_a_look_alike(
     modules.takes_down("git")
     # How long a module that does not come up is waited for is tested elsewhere.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.5)
-    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
-        await bridge.modules.settled(30)
-        with pytest.raises(PlanError, match="server 'git' is down") as caught:
-            await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
-        assert "evil" not in str(caught.value)
+    configured = modules.configured("git", "evil")
+    # A server that starts at its first use is not known to be down.
+    for configuration, problem in (
+        (started_at_once(configured), "server 'git' is down"),
+        (configured, "Did you mean 'git_git_log'"),
+    ):
+        async with Bridge(configuration, store=store) as bridge:
+            await bridge.modules.settled(30)
+            with pytest.raises(PlanError, match=problem) as caught:
+                await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+            assert "evil" not in str(caught.value)
 
     assert modules.calls("evil") == []
 
@@ -123,12 +139,16 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
     )
     # Also where `git` is started otherwise than when its list was kept.
     changed = both.model_copy(update={"modules": {**both.modules, "git": other}})
-    for configuration in (both, changed):
+    down = r"git_log: server 'git' is down .*no other tool replaces"
+    for configuration, problem in (
+        (started_at_once(both), down),
+        (started_at_once(changed), down),
+        # `git` starts at its first use, so the name has two owners.
+        (both, "several servers have a tool 'git_log'"),
+    ):
         async with Bridge(configuration, store=store) as bridge:
             await bridge.modules.settled(30)
-            with pytest.raises(
-                PlanError, match=r"git_log: server 'git' is down .*no other tool replaces"
-            ):
+            with pytest.raises(PlanError, match=problem):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
 
             run = await bridge.run_plan(

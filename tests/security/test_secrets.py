@@ -294,7 +294,7 @@ async def test_the_token_of_the_server_is_a_secret_like_any_other(tmp_path: Path
         ):
             result = await client.call_tool("run_plan", echo)
             assert result.is_error
-            assert "holds the secret IDEABRIDGE_TOKEN" in str(result.content)
+            assert "contains the secret IDEABRIDGE_TOKEN" in str(result.content)
             assert held(result.model_dump_json()) == []
             failed = await client.call_tool("run_plan", {"calls": [{"_tool": "process"}]})
             assert structured(failed)["status"] == "done"

@@ -110,7 +110,7 @@ async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path
     assert third.started == 0
     [(left, why)] = third.left
     assert left == run_id
-    assert "resumed 2 times without progress; call 1 (stuck) was running" in why
+    assert "resumed 2 times without progress, while call 1 (stuck) was running" in why
     assert f"`ideabridge resume {run_id}`" in why
     assert f"`ideabridge runs cancel {run_id}`" in why
     # It is told once; nothing takes it up by itself, not even a look at it.

@@ -91,7 +91,7 @@ async def test_a_result_counts_for_each_path_it_is_written_to(tmp_path: Path) ->
     paths = " && ".join(f"p{number}" for number in range(30))
     async with bridge(tmp_path, run_bytes=20 * MEGABYTE) as one:
         run = await ran(one, calls=[{"_tool": "megabyte", "n": 1, "_outputPath": paths}])
-        assert "the result of megabyte has 30,000,000 bytes and is not kept" in errors(run)
+        assert "the result of megabyte has 30,000,000 bytes and is discarded" in errors(run)
 
 
 async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Path) -> None:
@@ -178,8 +178,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
         run = await ran(
             one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given
         )
-        assert "it would have 2,001,000 values" in errors(run)
-        assert "the call would have" in errors(run)
+        assert "the call would have 2,001,000 values" in errors(run)
 
 
 async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) -> None:

@@ -705,8 +705,8 @@ async def test_one_user_has_so_many_runs_at_work_and_no_more(tmp_path: Path) -> 
         team = Team(url, tmp_path)
         async with team.client("alice") as alice, team.client("bob") as bob:
             runs = [(await call(alice, "run_plan", **hold))["run"] for _ in range(2)]
-            assert "2 runs at work" in await refused(alice, "run_plan", **hold)
-            assert "2 runs at work" in await refused(alice, "solve", task="More.")
+            assert "2 active runs" in await refused(alice, "run_plan", **hold)
+            assert "2 active runs" in await refused(alice, "solve", task="More.")
             await call(bob, "run_plan", **PLAN)
             await call(alice, "check_run", run=runs[0], cancel=True)
             await call(alice, "run_plan", **PLAN)
