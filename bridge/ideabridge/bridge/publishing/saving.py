@@ -445,7 +445,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
         record = store.runs.get(run)
         status = "gone" if record is None else record.status
         raise PublicationError(
-            f"run {run} is {status} and has not ended; publish it after it ends, or cancel it first"
+            f"run {run} is {status} and has not ended; cancel it first, or publish it after it ends"
         )
 
     started = recorded.started
