@@ -81,6 +81,8 @@ async def test_the_first_page_has_what_fits_and_ideas_before_tools_of_servers(
         tmp_path, mcpServers={"m": plain(tmp_path, "m", *tools)}, expose=["modules"]
     )
     async with over_stdio(configuration, mode) as client:
+        # Before the first call, a list waits for the tools of servers.
+        await client.list_tools(cache_mode="bypass")
         for number in range(3):
             await call(client, "run_plan", calls=[], output=number, save_as=f"idea_{number}")
 
