@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import AsyncGenerator, Generator
@@ -38,6 +39,7 @@ from tests.server.serving import (
     text,
 )
 from tests.server.test_skills import AnyResult
+from tests.ui.serving import served as page_of
 
 pytestmark = pytest.mark.anyio
 
@@ -511,3 +513,19 @@ def test_a_token_is_made_for_a_profile_that_exists(tmp_path: Path) -> None:
     )
     assert refusal.exit_code != 0
     assert "Did you mean 'review'?" in str(refusal.exception) + refusal.output
+
+
+async def test_the_page_shows_only_the_servers_of_a_profile(tmp_path: Path) -> None:
+    file = str(configuration(tmp_path))
+    with page_of(tmp_path, "--config", file, command="serve") as url:
+        tokens = Tokens(url, tmp_path)
+        base = url.removesuffix("/ui/")
+        async with httpx2.AsyncClient(base_url=base, follow_redirects=True, timeout=60) as http:
+            await http.post("/ui/sign-in", data={"token": tokens.bound})
+            servers = (await http.get("/ui/modules")).text
+            assert "/ui/modules/docs" in servers
+            assert "/ui/modules/vault" not in servers
+            assert "/ui/modules/vault" not in (await http.get("/ui/home")).text
+            refused_page = html.unescape((await http.get("/ui/modules/vault")).text)
+            assert NAMED in refused_page
+            assert "lookup" in (await http.get("/ui/modules/docs")).text

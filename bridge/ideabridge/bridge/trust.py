@@ -1075,8 +1075,8 @@ def _read_snapshot(file: Path) -> Snapshot | None:
 def _why_not_data(found: ProjectFile) -> str:
     possible = ", ".join(found.data_files) or "none"
     return (
-        "it may be code or a configuration, or a server does not name it as data. Files that can "
-        f"be data: {possible}"
+        "it may be code or a configuration, or no server names it as data. Files "
+        f"that can be data: {possible}"
     )
 
 

@@ -11,22 +11,20 @@ After every event `_drain` considers calls until nothing moves, and leaves new e
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
     status     meaning                                        next
-    WAITING    what it reads does not exist yet                 resolved and allowed: QUEUED; the
-        policy asks: ASKING;
-                                                              malformed, or a value it needs is
-                                                                  absent: FAILED;
+    WAITING    what it reads does not exist yet               resolved and allowed: QUEUED;
+                                                              the policy asks: ASKING;
+                                                              malformed, or a value that it
+                                                              needs is absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
     ASKING     a person must decide, or has with a grant      approved: QUEUED; denied: FAILED
     QUEUED     may run; the listed order or the limit of      a place is free: RUNNING;
-               parallel calls holds it                        stricter rules (`judge_again`): ASKING
-               or FAILED
+               parallel calls holds it                        stricter rules (`judge_again`):
+                                                              ASKING or FAILED
     RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or
-    FAILED, or CAUGHT
-                                                              where the failure is written to its
-                                                              second output path
-    any of these                                              its group is decided, or its Solution
-    is cancelled:
-                                                              CANCELLED
+                                                              FAILED, or CAUGHT where the failure
+                                                              is written to its second output path
+    any of                                                    its group is decided, or its Solution
+    these                                                     is cancelled: CANCELLED
 
 A call without items left to run goes directly from WAITING to its final status.
 

@@ -6,10 +6,8 @@ how calls will be answered:
 | answer | what a call does | what is stored |
 |---|---|---|
 | `plan` | runs the lifted plan with the new input | the plan and its pins |
-| `program` | runs the program with the new input | the program, the names of its tools and their
-pins |
-| `solve` | asks a mind again, with the plan as guidance | a guide: context, tools, output schema,
-plan |
+| `program` | runs the program with the new input | the program, its tools and their pins |
+| `solve` | asks a mind again, guided by the plan | context, tools, output schema and plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
 `auto` chooses the program if the run consists of one program, and otherwise the first of the other

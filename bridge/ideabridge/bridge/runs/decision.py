@@ -17,18 +17,18 @@ The first row that fits is the decision:
     | the run has ended:                                         |                               |
     |   and its row says so, or another process still drives it  | `Serve`                       |
     |   otherwise                                                | `NoteStatus`                  |
-    | its call ended without it, or someone wants it to end:    |                               |
+    | its call ended without it, or someone wants it to end:     |                               |
     |   and another process drives it                            | `Serve`: that process ends it |
     |   otherwise                                                | `EndRun`                      |
     | it was set aside, and no person wants another attempt      | `StayAside`                   |
     | another process drives it                                  | `Follow`                      |
     | its rooms have not been opened                             | `OpenRooms`, and decide again |
-    | it waits for someone: |                               |
+    | it waits for someone:                                      |                               |
     |   and could not continue here                              | `Block`                       |
     |   and its row says so                                      | `KeepWaiting`                 |
     |   and it is queued                                         | `Serve`: a worker takes it    |
     |   otherwise                                                | `NoteStatus`                  |
-    | it was active: |                               |
+    | it was active:                                             |                               |
     |   and it is queued                                         | `Serve`: a worker takes it    |
     |   and it is a room of a run that a worker should drive     | `Serve`: that worker takes it |
     |   and it cannot continue here                              | `Interrupt`                   |
@@ -37,7 +37,7 @@ The first row that fits is the decision:
     |   otherwise                                                | `TakeUp`                      |
 
 A run is active until its journal says that it has ended or waits. A run whose process died
-therefore still counts as at work: nobody holds its lease, and the first process that asks for the
+therefore still counts as active: nobody holds its lease, and the first process that asks for the
 run decides as above.
 
 `MOST_TAKEN_UP` limits how often a run that crashes its processes is taken up. The row counts how

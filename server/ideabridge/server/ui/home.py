@@ -109,12 +109,12 @@ class HomePage:
         last = datetime.now(UTC).date()
         first = last - timedelta(days=_DAYS - 1)
         store = self._bridge.store
-        days = store.daily_use.days(first, last, caller=visitor.scope)
+        days, tools = await compute_in_thread(self._used, first, last, visitor)
         waiting = self._newest(visitor, "needs_approval")
         running = self._newest(visitor, "running")
         latest = store.runs.newest(visitor.scope, limit=_SHOWN_RUNS, rooms=False)
         is_new = not latest and not any(day.direct_calls for day in days)
-        servers = self._bridge.modules.statuses()
+        servers = self._site.servers(visitor)
         return self._site.page(
             request,
             "home.html",
@@ -126,7 +126,7 @@ class HomePage:
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
             charts=charts_of(days),
-            tools=self._most_used(first, visitor),
+            tools=tools,
         )
 
     async def suggestions(self, request: Request) -> Response:
@@ -146,12 +146,17 @@ class HomePage:
             return listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
         return store.runs.newest(visitor.scope, status, limit=_SHOWN_RUNS, rooms=False)
 
-    def _most_used(self, first: date, visitor: Visitor) -> list[tuple[str, int]]:
-        """Return the names of the tools used most since a day, and how often each was used."""
+    def _used(
+        self, first: date, last: date, visitor: Visitor
+    ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
+        """Return what was used on each day, and the names of the tools used most, with how often
+        each was used. This runs in a thread, because ideas may have to be indexed first.
+        """
         store = self._bridge.store
         store.ideas.index_all()
+        days = store.daily_use.days(first, last, caller=visitor.scope)
         used = store.daily_use.most_used(first, _SHOWN_TOOLS, caller=visitor.scope)
-        return [(tool.tool, tool.times) for tool in used]
+        return days, [(tool.tool, tool.times) for tool in used]
 
     def _connections(self, visitor: Visitor) -> list[ClientEntry]:
         """Return how to connect each assistant, those that this machine has first. Only the owner

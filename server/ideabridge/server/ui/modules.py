@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.loop.policy import policy_named
-from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, read_fields
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.errors import UnknownToolError
@@ -48,28 +48,38 @@ class ModulePages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every module with its state."""
+        """Show every module that the visitor may use, with its state."""
         modules = self._bridge.modules
-        statuses = modules.statuses()
+        statuses = self._site.servers(visitor_of(request))
         memory = await anyio.to_thread.run_sync(
             lambda: {status.name: modules[status.name].memory() for status in statuses}
         )
         rows = [(status, modules[status.name].latency, memory[status.name]) for status in statuses]
-        own = len(self._own())
+        own = len(self._tools(OWN, visitor_of(request)))
         return self._site.page(request, "modules.html", rows=rows, own=own, own_name=OWN)
 
     def _own(self) -> list[Tool]:
         return [tool for tool in self._bridge.tools() if tool.module is None]
 
-    def _tools(self, name: str) -> list[Tool]:
+    def _tools(self, name: str, visitor: Visitor) -> list[Tool]:
+        """Return the tools of a server, or of this process, that the visitor's profile has.
+
+        Raises:
+            UnknownToolError: the profile does not have the server.
+        """
+        offer = self._bridge.offer.to(visitor.caller)
         if name == OWN and OWN not in self._bridge.modules:
-            return self._own()
-        return self._bridge.modules[name].known_tools
+            tools = self._own()
+        elif offer.profile is not None and not offer.has_server(name):
+            raise UnknownToolError(offer.profile.refusal("server", name))
+        else:
+            tools = self._bridge.modules[name].known_tools
+        return [tool for tool in tools if offer.has_tool(tool)]
 
     async def show(self, request: Request) -> Response:
         """Show one module: its state, its last output, and its tools."""
         name = request.path_params["name"]
-        tools = self._tools(name)
+        tools = self._tools(name, visitor_of(request))
         modules = self._bridge.modules
         is_module = name in modules
         module = modules[name] if is_module else None
@@ -99,13 +109,13 @@ class ModulePages:
         other plan.
         """
         name = request.path_params["name"]
+        visitor = visitor_of(request)
         form = form_of(request)
         tool = next(
-            (candidate for candidate in self._tools(name) if candidate.name == form.get("tool")),
-            None,
+            (tool for tool in self._tools(name, visitor) if tool.name == form.get("tool")), None
         )
         if tool is None:
-            why = self._bridge.offer.missing.why_refused(form.get("tool"), name)
+            why = self._bridge.offer.to(visitor.caller).missing.why_refused(form.get("tool"), name)
             raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")
 
         call = {**read_fields(tool.parameters, form), "_tool": tool.name}
@@ -115,7 +125,7 @@ class ModulePages:
         run = await self._bridge.run_plan(
             calls=[call],
             output="†results.0",
-            caller=visitor_of(request).caller,
+            caller=visitor.caller,
             title=f"test of {tool.name}",
         )
         return self._site.back(request, f"{PREFIX}/runs/{run.id}")

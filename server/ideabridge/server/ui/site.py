@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
@@ -150,6 +151,12 @@ class Site:
         statuses = ("needs_approval",)
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
         return len(records)
+
+    def servers(self, visitor: Visitor) -> list[ModuleStatus]:
+        """Return the statuses of the servers that the visitor's profile has."""
+        offer = self.bridge.offer.to(visitor.caller)
+        statuses = self.bridge.modules.statuses()
+        return [status for status in statuses if offer.has_server(status.name)]
 
     def record(self, request: Request, run_id: str) -> RunRecord:
         """Return a run that the visitor may see.
