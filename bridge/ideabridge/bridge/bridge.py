@@ -222,8 +222,8 @@ class Bridge:
         self.toolbox.become(self._all_tools())
         self.handlers.add_missing(self.toolbox.handlers)
         self._role: Role = role
-        here = self.configuration if only is None else self.configuration.with_only(only)
-        self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)
+        current = self.configuration if only is None else self.configuration.with_only(only)
+        self.modules = Modules(current, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
         if isinstance(store, Store):
@@ -312,13 +312,13 @@ class Bridge:
         """
         change = change_between(self.configuration, configuration)
         configuration = applicable(self.configuration, configuration)
-        here = configuration if self._only is None else configuration.with_only(self._only)
+        current = configuration if self._only is None else configuration.with_only(self._only)
 
         self.configuration = configuration
         self.fingerprint = fingerprint(configuration)
         self._learn_secrets()
         self._follow_tool_files(tools or {})
-        self._follow_modules(here, change)
+        self._follow_modules(current, change)
         self.offer.follow(configuration)
         if self.standing_rules is not None:
             self.standing_rules.follow(configuration)
@@ -338,11 +338,11 @@ class Bridge:
         self.toolbox.become(self._all_tools())
         self.handlers.replace(before, self.toolbox.handlers)
 
-    def _follow_modules(self, here: Configuration, change: ConfigurationChange) -> None:
+    def _follow_modules(self, current: Configuration, change: ConfigurationChange) -> None:
         replaced = change.servers_to("start", "stop", "replace")
-        created = self.modules.change(here, replaced)
+        created = self.modules.change(current, replaced)
         if self._lists is not None:
-            self._lists.follow(here, [module.name for module in created])
+            self._lists.follow(current, [module.name for module in created])
 
         if self._shares_limits:
             self._share_limits()
@@ -1094,7 +1094,7 @@ class Bridge:
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
-        found = settings_under(
+        resolved = settings_under(
             self.configuration,
             limits,
             output_by_instance=output_by_instance,
@@ -1103,7 +1103,7 @@ class Bridge:
             shown=asked if choice is None else {**choice.shown, **asked},
         )
         return dataclasses.replace(
-            found, approval=self.approval, activities=self.offer.to(caller).activities
+            resolved, approval=self.approval, activities=self.offer.to(caller).activities
         )
 
     @property
@@ -1302,9 +1302,9 @@ class Bridge:
             )
 
         if output is None:
-            wanted = read_schema("output_schema", output_schema)
+            output_form = read_schema("output_schema", output_schema)
         else:
-            wanted = schema_of(output)
+            output_form = schema_of(output)
 
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
@@ -1333,7 +1333,7 @@ class Bridge:
             caller=caller,
         )
         title = title_of(given) if task is None else task
-        return await self._begin(messages, tools, settings, choice, caller, title, wanted)
+        return await self._begin(messages, tools, settings, choice, caller, title, output_form)
 
     async def _begin(
         self,

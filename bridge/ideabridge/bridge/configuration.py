@@ -337,8 +337,8 @@ class AuthSettings(BaseModel):
         if not parts.hostname or parts.username is not None or parts.fragment:
             raise ValueError("expected an address such as https://login.example.com")
 
-        here = parts.hostname in ("localhost", "127.0.0.1", "::1")
-        if parts.scheme != "https" and not (parts.scheme == "http" and here):
+        is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
             raise ValueError("expected https:// (http:// only for this machine)")
         return value
 
@@ -1592,7 +1592,7 @@ def fingerprint(configuration: Configuration) -> str:
         name: module_fingerprint(configuration, name)
         for name in sorted(configuration.enabled_modules)
     }
-    here = bool(configuration.tools) or any(
+    is_local = bool(configuration.tools) or any(
         module.command for module in configuration.modules.values()
     )
     return content_hash(
@@ -1602,7 +1602,7 @@ def fingerprint(configuration: Configuration) -> str:
             "order": configuration.order,
             "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
             "tools": list[JSON](configuration.tools),
-            "folder": str(configuration.folder.absolute()) if here else None,
+            "folder": str(configuration.folder.absolute()) if is_local else None,
         }
     )
 

@@ -545,10 +545,10 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
     """Return an input with a value for each of these references."""
     root: JSONObject = {}
     for operand in needed:
-        here = root
+        parent = root
         for key in operand.path:
-            below: JSON = here.setdefault(key, {})
-            here = cast("JSONObject", below)
+            below: JSON = parent.setdefault(key, {})
+            parent = cast("JSONObject", below)
 
     return root
 

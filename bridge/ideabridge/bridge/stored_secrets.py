@@ -143,7 +143,7 @@ def stored_secrets() -> list[StoredSecret]:
         StoredSecretError: `secrets.json` cannot be read, or others can read it.
     """
     try:
-        found = _read(secrets_path())
+        stored = _read(secrets_path())
     except FileNotFoundError:
         return []
     except TrustError as error:
@@ -152,7 +152,7 @@ def stored_secrets() -> list[StoredSecret]:
         raise StoredSecretError(
             f"{secrets_path()}: cannot be read: {error.strerror or error}"
         ) from None
-    return sorted(found, key=lambda secret: (secret.file or "", secret.name))
+    return sorted(stored, key=lambda secret: (secret.file or "", secret.name))
 
 
 def find_secret(owner: SecretOwner, name: str) -> StoredSecret | None:
@@ -161,7 +161,9 @@ def find_secret(owner: SecretOwner, name: str) -> StoredSecret | None:
     Raises:
         StoredSecretError: `secrets.json` cannot be read.
     """
-    matches = (one for one in stored_secrets() if (one.file, one.name) == (owner.file, name))
+    matches = (
+        secret for secret in stored_secrets() if (secret.file, secret.name) == (owner.file, name)
+    )
     return next(matches, None)
 
 

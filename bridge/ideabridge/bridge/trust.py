@@ -952,10 +952,10 @@ def _change_of(before: str | None, now: str | None) -> str:
     return _NOT_DATA if before == _NOT_DATA else "changed"
 
 
-def project_trust(found: ProjectFile) -> ProjectTrust:
+def project_trust(project_file: ProjectFile) -> ProjectTrust:
     """Look up whether a project file is trusted."""
     trusted, problem = read_trusted()
-    return ProjectTrust(found, trusted.get(_key(found.file)), problem)
+    return ProjectTrust(project_file, trusted.get(_key(project_file.file)), problem)
 
 
 def is_trusted(file: Path) -> bool:
@@ -1013,12 +1013,12 @@ def _members(file: Path, data: bytes) -> JSONObject:
     return document.content
 
 
-def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
+def keep_trusted(project_file: ProjectFile, confirmed: Collection[str] = ()) -> None:
     """Save that a person trusts exactly this content. This does not change which variables the file
     may name.
 
     Args:
-        found: the content.
+        project_file: the file, with the content that was read.
         confirmed: the paths of the data files that the person confirmed as data.
 
     Raises:
@@ -1026,39 +1026,39 @@ def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
             be stored.
     """
     data = frozenset(confirmed)
-    for path in sorted(data - found.data_files.keys()):
-        raise TrustError(f"{path} cannot be trusted as data: {_why_not_data(found)}")
+    for path in sorted(data - project_file.data_files.keys()):
+        raise TrustError(f"{path} cannot be trusted as data: {_why_not_data(project_file)}")
 
-    covered = found.covered(data)
-    for path in sorted(found.data_files.keys() & covered.keys()):
+    covered = project_file.covered(data)
+    for path in sorted(project_file.data_files.keys() & covered.keys()):
         if covered[path] == _UNREADABLE:
             raise TrustError(
                 f"{path} cannot be read or is too large, so it can be trusted only as data"
             )
 
     content = TrustedContent(covered, data, time.time())
-    _change(found.file, lambda before: (before or Trusted()).with_content(content))
-    _save_snapshot(found, covered)
+    _change(project_file.file, lambda before: (before or Trusted()).with_content(content))
+    _save_snapshot(project_file, covered)
 
 
-def _snapshot(found: ProjectFile, covered: Mapping[str, str]) -> Snapshot:
+def _snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> Snapshot:
     def read(path: str) -> bytes | None:
-        if path == found.file.name:
+        if path == project_file.file.name:
             return None
         try:
-            return read_plain(found.file.parent / path, MAX_TEXT_BYTES)
+            return read_plain(project_file.file.parent / path, MAX_TEXT_BYTES)
         except (OSError, TrustError):
             return None
 
-    return snapshot_of(_members(found.file, found.data), covered, read)
+    return snapshot_of(_members(project_file.file, project_file.data), covered, read)
 
 
-def _save_snapshot(found: ProjectFile, covered: Mapping[str, str]) -> None:
+def _save_snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> None:
     """Store what a file says. If that fails, the next question about the file shows everything."""
-    path = snapshot_path(_key(found.file))
+    path = snapshot_path(_key(project_file.file))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_own(path, json.dumps(_snapshot(found, covered).to_json()))
+        write_own(path, json.dumps(_snapshot(project_file, covered).to_json()))
     except (OSError, TrustError, ValueError, RecursionError) as error:
         logger.warning("%s: the trusted version cannot be stored for comparison: %s", path, error)
 
@@ -1072,8 +1072,8 @@ def _read_snapshot(file: Path) -> Snapshot | None:
         return None
 
 
-def _why_not_data(found: ProjectFile) -> str:
-    possible = ", ".join(found.data_files) or "none"
+def _why_not_data(project_file: ProjectFile) -> str:
+    possible = ", ".join(project_file.data_files) or "none"
     return (
         "it may be code or a configuration, or no server names it as data. Files "
         f"that can be data: {possible}"

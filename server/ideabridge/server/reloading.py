@@ -119,8 +119,8 @@ class Reloading:
         untrusted = read.untrusted
         was_in_force = any(layer.is_project for layer in before.layers)
         if untrusted is not None and was_in_force and not _is_withdrawn(untrusted):
-            told = untrusted.told_to_hosts(keeps_earlier=True)
-            await self._keep(before, (told,), [untrusted.told()])
+            message = untrusted.told_to_hosts(keeps_earlier=True)
+            await self._keep(before, (message,), [untrusted.told()])
             return
 
         await self._follow(read)
@@ -158,28 +158,28 @@ class Reloading:
 
     def _tell(self, lines: Iterable[str]) -> None:
         """Report lines unless they are the ones that were reported last."""
-        told = tuple(lines)
-        if told == self._reported:
+        messages = tuple(lines)
+        if messages == self._reported:
             return
 
-        self._reported = told
-        for line in told:
+        self._reported = messages
+        for line in messages:
             self._report(self._bridge.secrets.mask(line))
 
     async def _follow(self, read: Configuration) -> None:
         before = self._bridge.configuration
         tools = await self._load_tools(read)
-        kept = {file for file in self._bridge.loaded_tool_files if file in self._faults}
+        faulty = {file for file in self._bridge.loaded_tool_files if file in self._faults}
         faults = {file: fault for file, fault in self._faults.items() if file in read.tools}
         self._faults = faults
         configuration = read.model_copy(
             update={
-                "tool_faults": tuple(fault for file, fault in faults.items() if file not in kept),
+                "tool_faults": tuple(fault for file, fault in faults.items() if file not in faulty),
                 "withheld": tuple(
                     f"A changed file of the user's tools could not be loaded, so its earlier "
                     f"tools stay: {fault}"
                     for file, fault in faults.items()
-                    if file in kept
+                    if file in faulty
                 ),
             }
         )

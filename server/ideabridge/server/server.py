@@ -506,10 +506,10 @@ class Front:
         if note in first["text"]:
             return result
 
-        told = {**result, "content": [{**first, "text": f"{first['text']}\n{note}"}, *others]}
+        noted = {**result, "content": [{**first, "text": f"{first['text']}\n{note}"}, *others]}
         if "structuredContent" in result:
-            told["structuredContent"] = {**result["structuredContent"], "note": note}
-        return told
+            noted["structuredContent"] = {**result["structuredContent"], "note": note}
+        return noted
 
     def _expect_place(self, request: ToolRequest) -> None:
         """Refuse to start a run for a caller that has too many active runs. A resumed request

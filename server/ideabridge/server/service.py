@@ -317,8 +317,8 @@ def _run(*command: str) -> None:
         raise ServiceError(f"`{' '.join(command)}` failed: {error}") from None
 
     if ended.returncode:
-        said = (ended.stderr or ended.stdout).strip()[:1000]
-        raise ServiceError(f"`{' '.join(command)}` failed: {said or ended.returncode}")
+        message = (ended.stderr or ended.stdout).strip()[:1000]
+        raise ServiceError(f"`{' '.join(command)}` failed: {message or ended.returncode}")
 
 
 def _try(*command: str) -> bool:

@@ -42,8 +42,8 @@ class ArgumentError(IdeabridgeError, TypeError):
         else:
             kind = type(value).__name__
 
-        found = (text if len(text) <= 60 else f"{text[:57]}...") or kind
-        return cls(f"{name}: expected {expected}, found {found}{f'; {hint}' if hint else ''}")
+        actual = (text if len(text) <= 60 else f"{text[:57]}...") or kind
+        return cls(f"{name}: expected {expected}, found {actual}{f'; {hint}' if hint else ''}")
 
 
 class InvalidJSONError(IdeabridgeError):

@@ -108,10 +108,10 @@ def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
 
 def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
     if error.validator == "required":
-        found = _NOTHING
+        actual = _NOTHING
     else:
-        found = show(cast("JSON", error.instance))
-    return Problem(found, expected, tuple(error.absolute_path), hint)
+        actual = show(cast("JSON", error.instance))
+    return Problem(actual, expected, tuple(error.absolute_path), hint)
 
 
 def _plain(error: jsonschema_rs.ValidationError) -> Problem:

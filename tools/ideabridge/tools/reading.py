@@ -147,8 +147,8 @@ def read_program(program: JSON) -> str | None:
     return program if program.strip() else None
 
 
-def _mismatch(path: str, found: JSON, expected: str) -> ValueMismatchError:
-    return ValueMismatchError(f"{path or _WHAT}: found {show(found)}, expected {expected}")
+def _mismatch(path: str, actual: JSON, expected: str) -> ValueMismatchError:
+    return ValueMismatchError(f"{path or _WHAT}: found {show(actual)}, expected {expected}")
 
 
 def _unfenced(text: str) -> str | None:
@@ -276,7 +276,7 @@ def wrong_reference_hint(text: str) -> str | None:
 
 def _quoted_keys(path: str) -> str:
     return re.sub(
-        r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path
+        r"\['([^']*)'\]", lambda match: f"[{json.dumps(match[1], ensure_ascii=False)}]", path
     )
 
 

@@ -251,9 +251,9 @@ class Repair:
 
     # -- notes
 
-    def _note(self, place: Place, found: JSON, reading: str) -> None:
+    def _note(self, place: Place, actual: JSON, reading: str) -> None:
         self.is_changed = True
-        text = f"found {show(found, _SHOWN)}, {reading}"
+        text = f"found {show(actual, _SHOWN)}, {reading}"
         where = show_path(place)
         if len(where) > _WHERE:
             where = f"{where[:_WHERE]}…"
@@ -261,10 +261,10 @@ class Repair:
             text = f"{where}: {text}"
         self._noted[text.encode("utf-8", "replace").decode()] = None
 
-    def _ignore(self, place: Place, found: JSON, expected: str) -> None:
+    def _ignore(self, place: Place, actual: JSON, expected: str) -> None:
         """Ignore a part that may have refused values."""
         self._loosened += 1
-        self._note(place, found, f"expected {expected}: ignored")
+        self._note(place, actual, f"expected {expected}: ignored")
 
     def _bounded_notes(self) -> tuple[str, ...]:
         notes = list(self._noted)

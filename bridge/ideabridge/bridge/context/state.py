@@ -229,9 +229,9 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
     raise StateWriteError(_unwritable(path, depth, f"is {_kind(node)}, not an object"))
 
 
-def _unwritable(path: Path, depth: int, found: str) -> str:
+def _unwritable(path: Path, depth: int, actual: str) -> str:
     place = clipped(format_reference(path[:depth]))
-    return f"cannot write {clipped(format_reference(path))}: {place} {found}"
+    return f"cannot write {clipped(format_reference(path))}: {place} {actual}"
 
 
 # -- the schema of a state -------------------------------------------------------------------------

@@ -227,8 +227,8 @@ class Catalogue:
         """Return the tool that has the same module, and the same name in that module, whatever this
         catalogue calls it. Return None if there is none.
         """
-        found = self._by_origin.get(tool.origin)
-        return None if found is None else found.real
+        namesake = self._by_origin.get(tool.origin)
+        return None if namesake is None else namesake.real
 
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool of this module, by its name in the catalogue or in the module, or None. A

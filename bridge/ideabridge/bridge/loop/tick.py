@@ -731,18 +731,20 @@ class Tick:
         # Each call waits for one thing at a time.
         waits = {
             index: {before}
-            for before, held in self._waiting.items()
+            for before, indexes in self._waiting.items()
             if before is not None
-            for index in held
+            for index in indexes
         }
         circles = cycles(waits)
         for circle in circles:
-            held = [index for index in circle if self.progress[index].status is CallStatus.QUEUED]
-            if held:
-                [before] = waits[min(held)]
-                self.graph.order.give_way(self.progress[min(held)].call, before)
-                self._waiting[before].remove(min(held))
-                self._consider.append(min(held))
+            waiting = [
+                index for index in circle if self.progress[index].status is CallStatus.QUEUED
+            ]
+            if waiting:
+                [before] = waits[min(waiting)]
+                self.graph.order.give_way(self.progress[min(waiting)].call, before)
+                self._waiting[before].remove(min(waiting))
+                self._consider.append(min(waiting))
                 continue
 
             message = self.graph.cycle_message(circle)

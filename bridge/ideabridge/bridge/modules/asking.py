@@ -841,10 +841,10 @@ class Asking:
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.
         """
-        wanted = required.input_requests or {}
+        requests = required.input_requests or {}
         if self.client is not None:
             try:
-                return {name: await self.relay(question) for name, question in wanted.items()}
+                return {name: await self.relay(question) for name, question in requests.items()}
             except MCPError as error:
                 reason = shown(error.message, self._secrets, _MESSAGE)
                 raise ModuleInputRequiredError(
@@ -852,7 +852,8 @@ class Asking:
                 ) from None
 
         unanswerable = next(
-            (entry for entry in wanted.values() if not isinstance(entry, types.ElicitRequest)), None
+            (entry for entry in requests.values() if not isinstance(entry, types.ElicitRequest)),
+            None,
         )
         if unanswerable is not None:
             raise ModuleInputRequiredError(
@@ -867,7 +868,7 @@ class Asking:
             raise ModuleInputRequiredError(self._module, why)
 
         answers: dict[str, types.InputResponse] = {}
-        for name, request in wanted.items():
+        for name, request in requests.items():
             if isinstance(request, types.ElicitRequest):
                 answers[name] = await self.put(request.params)
 

@@ -746,8 +746,8 @@ class Authorization(httpx2.Auth):
             context.current_tokens = None  # someone has signed out
             return
 
-        wanted = settings.client_id or settings.client_metadata_url
-        if (wanted is not None and client.client_id != wanted) or (
+        requested = settings.client_id or settings.client_metadata_url
+        if (requested is not None and client.client_id != requested) or (
             settings.issuer is not None and not issuers_match(client.issuer or "", settings.issuer)
         ):
             return  # the configuration now names another client or issuer
@@ -767,9 +767,9 @@ class Authorization(httpx2.Auth):
         if challenge.status_code != _FORBIDDEN or self._file is None:
             return
         scopes = self._demanded(challenge, (self._sign_in.scope or "").split())
-        wanted = union_scopes(self._sign_in.scope, " ".join(scopes))
-        if wanted and wanted != self._sign_in.scope:
-            await self._keep(self._sign_in.model_copy(update={"scope": wanted}))
+        requested = union_scopes(self._sign_in.scope, " ".join(scopes))
+        if requested and requested != self._sign_in.scope:
+            await self._keep(self._sign_in.model_copy(update={"scope": requested}))
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:

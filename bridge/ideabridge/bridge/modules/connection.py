@@ -750,10 +750,10 @@ class Connection:
             try:
                 listing = await self._list(_LATER_LIST)
             except (MCPError, ValidationError) as error:
-                which = "changed tools" if self.listing is not None else "tools"
+                list_name = "changed tools" if self.listing is not None else "tools"
                 self.list_fault = (
-                    f"its {which} could not be listed: {_text(error, self._secrets)}; ideabridge "
-                    "will ask it again"
+                    f"its {list_name} could not be listed: {_text(error, self._secrets)}; "
+                    "ideabridge will ask it again"
                 )
             else:
                 self.list_fault = None

@@ -60,14 +60,14 @@ def _from_proc(sessions: Collection[int]) -> dict[int, int]:
 def _size_of(folder: Path) -> int:
     """Return the memory of one process, in bytes."""
     try:
-        found = _PSS.search((folder / "smaps_rollup").read_bytes())
+        match = _PSS.search((folder / "smaps_rollup").read_bytes())
     except PermissionError:
         # A process with other rights does not show its maps.
-        found = None
+        match = None
 
-    if found is None:
-        found = _RESIDENT.search((folder / "status").read_bytes())
-    return 0 if found is None else int(found[1]) * 1024
+    if match is None:
+        match = _RESIDENT.search((folder / "status").read_bytes())
+    return 0 if match is None else int(match[1]) * 1024
 
 
 def _from_ps(groups: Collection[int]) -> dict[int, int]:

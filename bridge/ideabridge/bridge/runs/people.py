@@ -657,23 +657,23 @@ class People:
             return {}
         return self._open
 
-    def _request(self, one: Question) -> ApprovalRequest:
+    def _request(self, question: Question) -> ApprovalRequest:
         run = self._run
-        plan = waiting_plan(run.runner.machine) if one.kind == "plan" else None
+        plan = waiting_plan(run.runner.machine) if question.kind == "plan" else None
         return ApprovalRequest(
             run=run.id,
             caller=run.caller,
-            approval=one.approval,
-            tool=one.tool,
-            call={} if one.kind == "plan" else one.shown,
-            why=one.why,
-            deadline=self._deadline(one.approval),
-            kind=one.kind,
-            choices=one.choices,
+            approval=question.approval,
+            tool=question.tool,
+            call={} if question.kind == "plan" else question.shown,
+            why=question.why,
+            deadline=self._deadline(question.approval),
+            kind=question.kind,
+            choices=question.choices,
             plan=None if plan is None else plan.to_json(),
-            question=None if one.asked is None else question_form(one.asked),
-            assumed=tuple(map(read_assumption, one.assumed)),
-            always=run.may_allow_always(one),
+            question=None if question.asked is None else question_form(question.asked),
+            assumed=tuple(map(read_assumption, question.assumed)),
+            always=run.may_allow_always(question),
         )
 
     def _note(self, event: AskedEvent) -> None:

@@ -286,8 +286,8 @@ class Run:
     @property
     def is_elsewhere(self) -> bool:
         """True unless this process drives the run."""
-        here = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
-        return not here and self.runner.lost is None and not self.machine.ended
+        drives = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
+        return not drives and self.runner.lost is None and not self.machine.ended
 
     @property
     def waits_in_journal(self) -> bool:

@@ -249,10 +249,11 @@ def _finish(source: Database, target: Database) -> None:
 def _compare(source: Database, target: Database) -> None:
     with target.guard:
         for table in _TABLES:
-            theirs, ours = _count(source, table.name), _count(target, table.name)
-            if theirs != ours:
+            source_rows = _count(source, table.name)
+            target_rows = _count(target, table.name)
+            if source_rows != target_rows:
                 raise StoreCopyError(
-                    f"{target.path}: {table.name} has {ours:,} rows, but {source.path} has "
-                    f"{theirs:,}: rows were deleted there since the copy began; delete the copy "
-                    "and start again"
+                    f"{target.path}: {table.name} has {target_rows:,} rows, but {source.path} has "
+                    f"{source_rows:,}: rows were deleted there since the copy began; delete the "
+                    "copy and start again"
                 )

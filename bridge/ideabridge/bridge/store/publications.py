@@ -265,7 +265,7 @@ class Publications:
         """
         name = new.name
         publisher = new.owner or ""
-        taken = NameTakenError(
+        error = NameTakenError(
             f"another owner has published the name {name!r}; choose another name"
         )
         row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
@@ -273,7 +273,7 @@ class Publications:
             owner: str = row[0]
             is_own = owner == publisher or {owner, publisher} == {"", LOCAL}
             if not is_own and not (replaces and self._is_open(name, publisher or LOCAL)):
-                raise taken
+                raise error
             if not is_own and shares:
                 raise NameTakenError(
                     f"{name!r} belongs to another owner, who decides who it is shared with: "
@@ -288,7 +288,7 @@ class Publications:
                 "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
             ).fetchone()
             if last is not None and last[0] != publisher:
-                raise taken
+                raise error
 
         return new.owner
 
@@ -527,7 +527,7 @@ class Publications:
             imported: True to include ideas that no run of this store made.
         """
         listed = f"[{','.join(map(str, numbers))}]"
-        made = self._database.execute(
+        inserted = self._database.execute(
             "SELECT ideas.number FROM json_each(?2) AS part "  # noqa: S608
             "JOIN ideas ON ideas.number = CAST(part.value AS BIGINT) WHERE "
             f"EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND {OWN_RUN}) "
@@ -545,7 +545,7 @@ class Publications:
             f"WHERE {OPEN_TO}",
             (owner_of(caller), listed),
         ).fetchall()
-        seen = {number for (number,) in made}
+        seen = {number for (number,) in inserted}
         seen.update(
             number for number, name, version in published if self._admits(caller, name, version)
         )

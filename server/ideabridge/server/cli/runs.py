@@ -564,10 +564,10 @@ async def fork_run(
     async with open_bridge(options) as bridge:
         changed_input: JSONObject | None = None
         if changes is not None:
-            given = input_of(bridge.store, record.id)
+            recorded_input = input_of(bridge.store, record.id)
             if record.kind == "plan":
-                _expect_inputs(bridge, record.id, replacement, given, changes)
-            changed_input = {**given, **changes}
+                _expect_inputs(bridge, record.id, replacement, recorded_input, changes)
+            changed_input = {**recorded_input, **changes}
 
         fork = await bridge.fork(
             record.id, at, solution=replacement, input=changed_input, caller=record.caller
@@ -577,7 +577,7 @@ async def fork_run(
 
 
 def _expect_inputs(
-    bridge: Bridge, run_id: str, solution: JSON, given: JSONObject, changes: JSONObject
+    bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
     """Raise a `UsageError` if a change of the input of a plan's run is a member that the run was
     not given, and that its plan, or the one in its place, does not read.
@@ -593,7 +593,7 @@ def _expect_inputs(
 
     names = inputs_taken(bridge, plan)
     if names is not None:
-        expect_names(changes, sorted({*names, *given}), "the run")
+        expect_names(changes, sorted({*names, *recorded_input}), "the run")
 
 
 def _file_or_word(word: str) -> str:

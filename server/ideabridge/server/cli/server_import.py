@@ -257,10 +257,10 @@ def _plan_import(
         ),
     )
     places = HostEnvironment(project=options.folder())
-    found = find_servers(host, places, targets, replaces=replaces, only=names)
+    findings = find_servers(host, places, targets, replaces=replaces, only=names)
     adoptions = [
         adoption if adoption.name in names else _left_to_project(adoption)
-        for adoption in found.adoptions
+        for adoption in findings.adoptions
     ]
     receiving = [target for target in targets.all if _received(adoptions, target)]
     # Servers that came with a cloned repository must not become trusted just by being copied.
@@ -274,7 +274,7 @@ def _plan_import(
     moving: list[Adoption] = []
     staying: list[str] = []
     if move:
-        moving, staying = movable(adoptions, names, found.damaged)
+        moving, staying = movable(adoptions, names, findings.damaged)
 
     changes, refused = removals(moving)
     for adoption in moving:
@@ -284,8 +284,8 @@ def _plan_import(
     return _Import(
         host=host,
         places=places,
-        files=found.files,
-        problems=found.problems,
+        files=findings.files,
+        problems=findings.problems,
         adoptions=adoptions,
         receiving=receiving,
         trusted=trusted,

@@ -72,19 +72,19 @@ async def show_logs(
     file = options.configuration().with_only([name]).log_file_of(name)
     assert file is not None
     reader = ServerLogReader(file)
-    found = _matching([*reader.earlier(), *reader.new()], level)[-lines:]
+    entries = _matching([*reader.earlier(), *reader.new()], level)[-lines:]
     if options.json:
-        listed: list[JSON] = [line.to_json() for line in found]
+        listed: list[JSON] = [line.to_json() for line in entries]
         print_json({"server": name, "file": str(file), "lines": listed})
-        return ExitCode.DONE if found else ExitCode.FAILED
+        return ExitCode.DONE if entries else ExitCode.FAILED
 
-    _print(found)
+    _print(entries)
     if follow:
         await _follow(reader, level)
-    elif not found:
+    elif not entries:
         say(f"{name} has written nothing yet; the log would be {file}")
 
-    return ExitCode.DONE if found else ExitCode.FAILED
+    return ExitCode.DONE if entries else ExitCode.FAILED
 
 
 def _matching(lines: Sequence[ServerLogLine], level: str | None) -> list[ServerLogLine]:

@@ -78,25 +78,25 @@ def export_ideas(
     """
     from ideabridge.bridge.bridge import Bridge
 
-    wanted = list(refs or [])
+    references = list(refs or [])
     if output is not None and folder is not None:
         raise UsageError("--output, --folder: give one of them")
-    if folder is None and (published or len(wanted) != 1):
+    if folder is None and (published or len(references) != 1):
         raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
 
     with open_store(options) as store:
         # Do not enter the bridge, so that no modules are started.
         bridge = Bridge(options.configuration(), store=store)
         if published:
-            wanted += [name for name in _published(store) if name not in wanted]
+            references += [name for name in _published(store) if name not in references]
 
         if folder is not None:
-            return _export_all(bridge, wanted, folder.expanduser().absolute(), results=results)
+            return _export_all(bridge, references, folder.expanduser().absolute(), results=results)
         document = bridge.export_idea(
-            resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results
+            resolve_idea(store, references[0]), caller=SEES_ALL, results=results
         )
 
-    _say_what_is_left_out(wanted[0], document)
+    _say_what_is_left_out(references[0], document)
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())

@@ -97,10 +97,10 @@ def _is_cached(prefix: Path) -> bool:
 def _runner(prefix: Path, *, shared: bool) -> Program:
     """Return the command that creates such an environment again."""
     runner = "pipx" if "pipx" in prefix.parts else "uvx"
-    found = shutil.which(runner)
-    program = runner if shared or found is None else str(Path(found).absolute())
+    path = shutil.which(runner)
+    program = runner if shared or path is None else str(Path(path).absolute())
     source, note = _source(shared=shared)
-    if found is None:
+    if path is None:
         note = (
             f"{prefix} is in a cache, and `{runner}`, which creates it again, is not on your PATH: "
             "install it, or install ideabridge with `pipx install ideabridge` and run this again"

@@ -68,24 +68,26 @@ class HostRefusals:
             entry: the entry of the server in `ideabridge.json`.
         """
         result = Refused()
-        for found in self._lists:
-            refusal = found.refusal
+        for refusal_list in self._lists:
+            refusal = refusal_list.refusal
             if refusal.of and scope not in refusal.of:
                 continue
 
             is_here_alone = scope == "user" and refusal.scope != "user"
             if not is_here_alone:
-                result.denied_tools += _denied_tools(found, name)
-            if not _refuses(found, name, entry):
+                result.denied_tools += _denied_tools(refusal_list, name)
+            if not _refuses(refusal_list, name, entry):
                 continue
 
             if is_here_alone:
                 result.notes.append(
-                    f"{self._title} does not start it in this project ({found.path})"
+                    f"{self._title} does not start it in this project ({refusal_list.path})"
                 )
             else:
                 result.is_off = True
-                result.notes.append(f"{found.path} refuses it, so it is imported as disabled")
+                result.notes.append(
+                    f"{refusal_list.path} refuses it, so it is imported as disabled"
+                )
 
         return result
 
@@ -103,9 +105,9 @@ def _read(
             yield _List(refusal, str(file.path), content)
 
 
-def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
-    items = list_or_empty(found.content)
-    match found.refusal.kind:
+def _refuses(refusal_list: _List, name: str, entry: JSONObject) -> bool:
+    items = list_or_empty(refusal_list.content)
+    match refusal_list.refusal.kind:
         case "denied":
             return any(isinstance(item, dict) and _denies(item, name, entry) for item in items)
         case "only":
@@ -115,7 +117,7 @@ def _refuses(found: _List, name: str, entry: JSONObject) -> bool:
         case "tools":
             return any(
                 pattern != "*" and pattern.endswith("*") and _matches(f"{name}_", pattern)
-                for pattern in _tools_turned_off(found)
+                for pattern in _tools_turned_off(refusal_list)
             )
         case _:
             return _is_named(items, name)
@@ -141,9 +143,9 @@ def _denies(item: JSONObject, name: str, entry: JSONObject) -> bool:
     return False
 
 
-def _tools_turned_off(found: _List) -> Iterator[str]:
+def _tools_turned_off(refusal_list: _List) -> Iterator[str]:
     """Yield the patterns over `SERVER_TOOL` that turn tools off."""
-    patterns = object_or_empty(found.content)
+    patterns = object_or_empty(refusal_list.content)
     yield from (pattern for pattern, value in patterns.items() if value is False)
 
 
@@ -163,15 +165,15 @@ def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
     return tools
 
 
-def _denied_tools(found: _List, name: str) -> list[str]:
-    if found.refusal.kind == "rules":
-        items = list_or_empty(found.content)
+def _denied_tools(refusal_list: _List, name: str) -> list[str]:
+    if refusal_list.refusal.kind == "rules":
+        items = list_or_empty(refusal_list.content)
         return [tool for tool in _tools_of_rules(items, name) if tool not in ("", "*")]
-    if found.refusal.kind != "tools":
+    if refusal_list.refusal.kind != "tools":
         return []
 
     start = f"{name}_"
-    patterns = [pattern for pattern in _tools_turned_off(found) if pattern.startswith(start)]
+    patterns = [pattern for pattern in _tools_turned_off(refusal_list) if pattern.startswith(start)]
     return [pattern.removeprefix(start) for pattern in patterns if pattern != f"{start}*"]
 
 

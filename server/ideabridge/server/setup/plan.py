@@ -122,7 +122,7 @@ class SetupPlan:
     @property
     def secrets(self) -> list[NewSecret]:
         """The secrets that will be stored, each once."""
-        return list(dict.fromkeys(one for server in self.new_servers for one in server.secrets))
+        return list(dict.fromkeys(name for server in self.new_servers for name in server.secrets))
 
     @property
     def new_servers(self) -> list[PlannedServer]:

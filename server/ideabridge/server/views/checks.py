@@ -543,7 +543,7 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
     """Read the files of a host. Add what is wrong with a file to `problems`, keyed by its path."""
     from ideabridge.server.hosts.host import SERVER_NAME, read_tolerantly
 
-    ours: list[str] = []
+    own_names: list[str] = []
     others = 0
     started: list[_StartedServer] = []
     for file in host.files(places):
@@ -565,6 +565,6 @@ def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) 
                 for name, entry in servers.items()
             ]
         if SERVER_NAME in servers:
-            ours.append(f"{file.path} ({file.scope})")
+            own_names.append(f"{file.path} ({file.scope})")
 
-    return _HostServers(ours, others, started)
+    return _HostServers(own_names, others, started)

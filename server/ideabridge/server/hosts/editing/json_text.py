@@ -90,8 +90,8 @@ def put_json(text: str, change: EntryChange) -> str:
 
 def remove_json(text: str, keys: Sequence[str], name: str) -> str:
     """Return the text without the items of one name; the same text if there are none."""
-    while (found := _find(text, keys, name)) is not None:
-        text = without_item(text, *found)
+    while (span := _find(text, keys, name)) is not None:
+        text = without_item(text, *span)
 
     return text
 
@@ -125,8 +125,8 @@ def _check(plain: str, item: TextItem, keys: Sequence[str], *, allows_list: bool
     opening = plain[item.value_start]
     if opening == "{" or (opening == "[" and allows_list):
         return
-    found = "a list" if opening == "[" else plain[item.value_start : item.end][:40]
-    raise UneditableError(f"{key_path(keys)} is {found}; expected an object")
+    actual = "a list" if opening == "[" else plain[item.value_start : item.end][:40]
+    raise UneditableError(f"{key_path(keys)} is {actual}; expected an object")
 
 
 def _with_root(text: str, value: JSON) -> str:

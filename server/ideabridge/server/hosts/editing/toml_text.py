@@ -131,8 +131,8 @@ def _check_tables(text: str, keys: Sequence[str]) -> None:
         if value is None:
             return
         if not isinstance(value, dict):
-            found = "a list" if isinstance(value, list) else json.dumps(value)[:40]
-            raise UneditableError(f"{key_path(keys[: depth + 1])} is {found}; expected a table")
+            actual = "a list" if isinstance(value, list) else json.dumps(value)[:40]
+            raise UneditableError(f"{key_path(keys[: depth + 1])} is {actual}; expected a table")
         table = value
 
 

@@ -163,8 +163,8 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
 def _check(node: _Node, keys: Sequence[str], *, allows_list: bool) -> None:
     if node.kind == "mapping" or (node.kind == "sequence" and allows_list):
         return
-    found = {"sequence": "a list", "alias": "an alias"}.get(node.kind, repr(node.text)[:40])
-    raise UneditableError(f"{key_path(keys)} is {found}; expected an object")
+    actual = {"sequence": "a list", "alias": "an alias"}.get(node.kind, repr(node.text)[:40])
+    raise UneditableError(f"{key_path(keys)} is {actual}; expected an object")
 
 
 def _is_null(node: _Node) -> bool:
