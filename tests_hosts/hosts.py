@@ -33,7 +33,7 @@ def missing(package: str) -> str | None:
 
 def _environment(folder: Path, **more: str) -> dict[str, str]:
     home = folder / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     return {"PATH": os.environ["PATH"], "HOME": str(home), "NO_COLOR": "1", **more}
 
 
