@@ -138,6 +138,8 @@ def pages(run_id: str) -> list[str]:
         f"ideas/publish?ref={run_id}&name=refund_first",
         "modules",
         "modules/tools",
+        "modules/tools/tools/find_customer",
+        "modules/tools/log",
         "playground",
         "playground?kind=program",
         "playground?kind=context",
@@ -297,9 +299,10 @@ def test_the_tool_page_tells_versions_and_verifies(page: Page, shop_site: tuple[
 def test_a_test_call_of_a_tool_is_a_run(page: Page, shop_site: tuple[str, str]) -> None:
     url, _ = shop_site
     page.goto(f"{url}modules/tools")
-    card = page.locator("#tool-find_customer")
-    card.get_by_text("Test call").click()
-    card.locator("input[name='p.id']").fill("c4")
-    card.get_by_role("button", name="Call").click()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="find_customer"))
+    expect(row).to_contain_text("read-only")
+    page.get_by_role("link", name="find_customer").click()
+    page.locator("input[name='p.id']").fill("c4")
+    page.get_by_role("button", name="Call").click()
     expect(page.get_by_label("The output of the run")).to_contain_text("Customer c4")
     assert json.loads(page.get_by_label("The output of the run").inner_text())["id"] == "c4"

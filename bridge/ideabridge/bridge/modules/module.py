@@ -520,9 +520,8 @@ class Module:
         peer = self._peer
         error = self._error
         next_try = None
-        # No attempt can succeed before a person signs in.
-        needs_person = isinstance(error, ModuleSignInError) and error.lasting
-        if self._next is not None and not needs_person:
+        needs_sign_in = isinstance(error, ModuleSignInError) and error.lasting
+        if self._next is not None and not needs_sign_in:
             next_try = max(0.0, self._next - anyio.current_time())
 
         notes = list(self._notes)
@@ -545,6 +544,7 @@ class Module:
             listed_at=self._listed_at,
             notes=bounded_notes([printable_line(note) for note in notes]),
             error=self._error_text(),
+            needs_sign_in=needs_sign_in,
             seconds=self._seconds,
             away=self._away() if self._state in ("down", "failed") else None,
             next_try=next_try,

@@ -771,6 +771,7 @@ class ModuleStatus:
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: why the module is down, failed or unusable.
+        needs_sign_in: whether no attempt can succeed before a person signs in to the module.
         away: seconds since it was last up, or since the first attempt. None if it is up, unusable
             or disabled.
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
@@ -791,6 +792,7 @@ class ModuleStatus:
     listed_at: str | None = None
     notes: tuple[str, ...] = ()
     error: str | None = None
+    needs_sign_in: bool = False
     away: float | None = None
     next_try: float | None = None
     seconds: float | None = None

@@ -184,17 +184,24 @@ class Access:
         app: the page.
         credentials: checks tokens.
         store: the store, which contains the users, with what each may see, and the owner's links.
-            The store's revision is noted for a page before the page reads anything.
         quotas: counts what callers use.
+        revision: returns the revision of what pages show. It is noted for a page before the page
+            reads anything.
     """
 
     def __init__(
-        self, app: ASGIApp, credentials: Credentials, store: Store, quotas: Quotas
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        store: Store,
+        quotas: Quotas,
+        revision: Callable[[], str],
     ) -> None:
         self._app = app
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
+        self._revision = revision
         # The sessions, keyed by the key in their cookie. The least recently used comes first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
@@ -267,7 +274,7 @@ class Access:
                 return
 
         scope[FORM] = form
-        scope[REVISION] = "{}.{}".format(*self._store.revision())
+        scope[REVISION] = self._revision()
         await self._app(scope, receive, guarded)
 
     async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -11,25 +13,76 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
-from ideabridge.server.ui.forms import Field, fields_of, read_fields
+from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.site import Site
-from ideabridge.tools.errors import UnknownToolError
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import Tool
 
 OWN = "tools"
 """The name of the page about the tools of this process. No module's page has this name."""
 
+_MOST_TOOLS: Final = 100
+"""How many tools of a server one page lists."""
+
+_MOST_LINES: Final = 100
+"""How many lines of a log one page shows."""
+
+_HINTS: Final = (
+    ("readOnlyHint", True, "read-only"),
+    ("destructiveHint", True, "destructive"),
+    ("destructiveHint", False, "not destructive"),
+    ("idempotentHint", True, "idempotent"),
+    ("openWorldHint", True, "open world"),
+)
+"""The hints of tools that a page names: the annotation, its value, and the words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A server in the list.
+
+    Attributes:
+        status: its state.
+        latency: how long its calls take, in seconds, or None before the first one.
+        memory: the memory that its program takes, in bytes, or None if it has none here.
+        words: its last words on standard error, or "" if the visitor may not see them.
+    """
+
+    status: ModuleStatus
+    latency: float | None
+    memory: int | None
+    words: str
+
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A tool, its fields, and the rule that applies when a plan calls it."""
+    """A tool, and the rule that applies when a plan calls it."""
 
     tool: Tool
-    fields: list[Field]
     verdict: str
     why: str
     hints: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What a visitor asks of a log: words that lines contain, and a level of messages."""
+
+    words: str
+    level: str
+
+    def shows(self, line: ServerLogLine) -> bool:
+        """Return whether a line has the words and the level."""
+        if self.level in LEVELS and not line.is_at_least(self.level):
+            return False
+        return self.words.casefold() in f"{line.logger} {line.text}".casefold()
+
+
+class NotAManagerError(IdeabridgeError):
+    """Only the owner of the store and admins may see or change this."""
 
 
 class ModulePages:
@@ -44,19 +97,31 @@ class ModulePages:
         return [
             Route("/modules", self.list),
             Route("/modules/{name}", self.show),
+            Route("/modules/{name}/log", self.log),
+            Route("/modules/{name}/tools/{tool:path}", self.show_tool),
             Route("/modules/{name}/call", self._site.changing(self.call), methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
         """Show every module that the visitor may use, with its state."""
-        modules = self._bridge.modules
-        statuses = self._site.servers(visitor_of(request))
-        memory = await anyio.to_thread.run_sync(
-            lambda: {status.name: modules[status.name].memory() for status in statuses}
-        )
-        rows = [(status, modules[status.name].latency, memory[status.name]) for status in statuses]
-        own = len(self._tools(OWN, visitor_of(request)))
+        visitor = visitor_of(request)
+        statuses = self._site.servers(visitor)
+        rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
+        own = len(self._tools(OWN, visitor))
         return self._site.page(request, "modules.html", rows=rows, own=own, own_name=OWN)
+
+    def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
+        """Return the rows of the list. Blocks, because it reads the memory of processes."""
+        rows: list[ServerRow] = []
+        for status in statuses:
+            module = self._bridge.modules[status.name]
+            words = ""
+            # The last output may contain arguments from any caller.
+            if visitor.manages and module.last_words:
+                words = module.last_words[-1]
+            rows.append(ServerRow(status, module.latency, module.memory(), words))
+
+        return rows
 
     def _own(self) -> list[Tool]:
         return [tool for tool in self._bridge.tools() if tool.module is None]
@@ -76,21 +141,42 @@ class ModulePages:
             tools = self._bridge.modules[name].known_tools
         return [tool for tool in tools if offer.has_tool(tool)]
 
+    def _tool(self, request: Request, remote_name: str) -> Tool:
+        """Return a tool of the server that the path of a request names.
+
+        Raises:
+            UnknownToolError: the server has no such tool, or the visitor's profile does not have
+                it.
+        """
+        name = request.path_params["name"]
+        visitor = visitor_of(request)
+        for tool in self._tools(name, visitor):
+            if tool.name == remote_name:
+                return tool
+
+        why = self._bridge.offer.to(visitor.caller).missing.why_refused(remote_name, name)
+        raise UnknownToolError(why or f"{name} has no tool {remote_name[:80]!r}")
+
+    def _row(self, tool: Tool) -> ToolRow:
+        verdict = policy_named(self._bridge.configuration.approval_setting)(tool, {})
+        annotations = tool.annotations.to_json()
+        hints = [words for key, value, words in _HINTS if annotations.get(key) is value]
+        return ToolRow(tool, verdict.verdict, verdict.why, hints)
+
     async def show(self, request: Request) -> Response:
         """Show one module: its state, its last output, and its tools."""
         name = request.path_params["name"]
-        tools = self._tools(name, visitor_of(request))
-        modules = self._bridge.modules
-        is_module = name in modules
-        module = modules[name] if is_module else None
-        policy = policy_named(self._bridge.configuration.approval_setting)
-        rows: list[ToolRow] = []
-        for tool in sorted(tools, key=attrgetter("name")):
-            verdict = policy(tool, {})
-            hints = [key for key, value in tool.annotations.to_json().items() if value is True]
-            rows.append(
-                ToolRow(tool, fields_of(tool.parameters), verdict.verdict, verdict.why, hints)
-            )
+        visitor = visitor_of(request)
+        words = request.query_params.get("q", "").strip()
+        first = number_from(request.query_params.get("first", "0")) or 0
+        tools = [
+            tool
+            for tool in sorted(self._tools(name, visitor), key=attrgetter("name"))
+            if words.casefold() in f"{tool.name} {tool.description}".casefold()
+        ]
+        module = None
+        if name in self._bridge.modules:
+            module = self._bridge.modules[name]
 
         return self._site.page(
             request,
@@ -100,24 +186,63 @@ class ModulePages:
             latency=None if module is None else module.latency,
             memory=None if module is None else await anyio.to_thread.run_sync(module.memory),
             # The last output may contain arguments from any caller.
-            words=module.last_words if module is not None and visitor_of(request).manages else [],
-            rows=rows,
+            words=module.last_words if module is not None and visitor.manages else [],
+            asked=words,
+            rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
+            count=len(tools),
+            first=first,
+            following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
+        )
+
+    async def show_tool(self, request: Request) -> Response:
+        """Show one tool of a module, with a form that calls it."""
+        tool = self._tool(request, request.path_params["tool"])
+        return self._site.page(
+            request,
+            "module_tool.html",
+            name=request.path_params["name"],
+            row=self._row(tool),
+            fields=fields_of(tool.parameters),
+        )
+
+    async def log(self, request: Request) -> Response:
+        """Show the log of one module. It may contain arguments from any caller, so only those who
+        manage the server see it.
+        """
+        name = request.path_params["name"]
+        visitor = visitor_of(request)
+        self._tools(name, visitor)
+        if not visitor.manages:
+            raise NotAManagerError("only the owner and admins can see the log of a server")
+
+        view = LogView(
+            request.query_params.get("q", "").strip(), request.query_params.get("level", "")
+        )
+        file = self._bridge.configuration.log_file_of(name)
+        lines: list[ServerLogLine] = []
+        if file is not None:
+            reader = ServerLogReader(file)
+            read = await anyio.to_thread.run_sync(lambda: [*reader.earlier(), *reader.new()])
+            lines = [line for line in read if view.shows(line)]
+
+        return self._site.page(
+            request,
+            "module_log.html",
+            name=name,
+            view=view,
+            levels=LEVELS,
+            lines=lines[: -_MOST_LINES - 1 : -1],
+            more=max(0, len(lines) - _MOST_LINES),
+            is_kept=file is not None,
         )
 
     async def call(self, request: Request) -> Response:
         """Call one tool as a plan of one call. The plan is recorded, and asks for approval like any
         other plan.
         """
-        name = request.path_params["name"]
         visitor = visitor_of(request)
         form = form_of(request)
-        tool = next(
-            (tool for tool in self._tools(name, visitor) if tool.name == form.get("tool")), None
-        )
-        if tool is None:
-            why = self._bridge.offer.to(visitor.caller).missing.why_refused(form.get("tool"), name)
-            raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")
-
+        tool = self._tool(request, form.get("tool"))
         call = {**read_fields(tool.parameters, form), "_tool": tool.name}
         if tool.module is not None:
             call["_module"] = tool.module

@@ -39,6 +39,6 @@ def page_door(front: Front, credentials: Credentials) -> Access:
     store = front.running.bridge.store
     site = Site(front.running.bridge, front)
     access = site.access = Access(
-        site.application(routes_of(site)), credentials, store, front.quotas
+        site.application(routes_of(site)), credentials, store, front.quotas, site.revision
     )
     return access

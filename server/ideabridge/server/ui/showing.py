@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.views.text import Beginning, size_text, source_text
 from ideabridge.tools.encoding import JSON, encode
@@ -121,6 +122,23 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
+_LIGHTS: Final = {
+    "up": "up",
+    "idle": "idle",
+    "connecting": "starting",
+    "disabled": "off",
+}
+
+
+def light(status: ModuleStatus) -> str:
+    """Return the state of a server in a word: `up`, `idle`, `starting`, `needs sign-in`, `failing`
+    or `off`.
+    """
+    if status.needs_sign_in and status.state != "disabled":
+        return "needs sign-in"
+    return _LIGHTS.get(status.state, "failing")
+
+
 def answered(publication: Publication) -> str:
     """Describe how a call of a published tool is answered."""
     if publication.answer == "recorded":
@@ -155,6 +173,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "short": in_one_line,
     "count": count,
     "words": words,
+    "light": light,
     "answered": answered,
     "answerer": answerer,
 }

@@ -7,6 +7,7 @@ changed, it loads the page again and replaces the elements marked `data-live`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -21,6 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules.errors import UnknownModuleError
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
@@ -62,7 +64,13 @@ _LOOK_SECONDS: Final = 0.3
 _REST_SECONDS: Final = 1.0
 """Minimum time, in seconds, between two events on one stream."""
 
-_UNKNOWN: Final = (UnknownRunError, UnknownIdeaError, UnknownPublicationError, UnknownToolError)
+_UNKNOWN: Final = (
+    UnknownRunError,
+    UnknownIdeaError,
+    UnknownPublicationError,
+    UnknownToolError,
+    UnknownModuleError,
+)
 
 
 class Site:
@@ -152,6 +160,15 @@ class Site:
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
         return len(records)
 
+    def revision(self) -> str:
+        """Return a text that is another one whenever the store, or the state of a server, has
+        changed.
+        """
+        states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
+        digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]
+        database, changes = self.bridge.store.revision()
+        return f"{database}.{changes}.{digest}"
+
     def servers(self, visitor: Visitor) -> list[ModuleStatus]:
         """Return the statuses of the servers that the visitor's profile has."""
         offer = self.bridge.offer.to(visitor.caller)
@@ -232,13 +249,12 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Send server-sent events: one each time the store has changed since the page was made, at
-        most one per second.
+        """Send server-sent events: one each time the store, or the state of a server, has changed
+        since the page was made, at most one per second.
         """
         shown = request.query_params.get("since", "")
 
         async def changes() -> AsyncGenerator[str]:
-            store = self.bridge.store
             since = 0.0
             announced = shown
             # A comment is sent at the start and every 15 s, because proxies close connections
@@ -248,7 +264,7 @@ class Site:
             while not self.front.running.closing:
                 await anyio.sleep(_LOOK_SECONDS)
                 now = time.monotonic()
-                revision = "{}.{}".format(*store.revision())
+                revision = self.revision()
                 if revision != announced and now - since >= _REST_SECONDS:
                     yield "event: changed\ndata: {}\n\n"
                     announced = revision

@@ -1,0 +1,94 @@
+"""Servers on the page: their states, their logs, and calls of their tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.ui.serving import client, send, served
+
+OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
+OWN: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(OWN_SERVER)]}
+SERVERS: dict[str, Any] = {
+    "own": OWN,
+    "broken": {"command": "/nowhere/server"},
+    "later": {**OWN, "disabled": True},
+}
+
+
+def configured(folder: Path, servers: dict[str, Any]) -> Path:
+    """Write the user's own configuration for a page that is `served` from a folder."""
+    file = folder / "config" / "ideabridge" / "ideabridge.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[str]:
+    configured(tmp_path, SERVERS)
+    with served(tmp_path) as url:
+        yield url
+
+
+def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
+    page.goto(f"{site}modules")
+    table = page.get_by_role("table", name="Servers")
+    links = {name: page.get_by_role("link", name=name, exact=True) for name in SERVERS}
+    rows = {name: table.get_by_role("row").filter(has=link) for name, link in links.items()}
+    expect(rows["own"]).to_contain_text("up")
+    expect(rows["own"]).to_contain_text("last words: own server starts")
+    expect(rows["broken"]).to_contain_text("failing")
+    expect(rows["broken"]).to_contain_text("/nowhere/server")
+    expect(rows["later"]).to_contain_text("off")
+
+
+def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site: str) -> None:
+    page.goto(f"{site}modules/own")
+    table = page.get_by_role("table", name="Tools of own")
+    expect(table.get_by_role("row", name="where")).to_contain_text("read-only")
+    expect(table.get_by_role("row", name="save")).to_contain_text("asks a person")
+    table.get_by_role("link", name="speak").click()
+    page.get_by_label("text", exact=True).fill("hello there")
+    page.get_by_role("button", name="Call").click()
+    expect(page.get_by_label("The output of the run")).to_contain_text("hello there")
+
+
+def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> None:
+    page.goto(f"{site}modules/own")
+    expect(page.get_by_role("table", name="Tools of own")).to_be_visible()
+    page.get_by_role("link", name="Its log").click()
+    log = page.get_by_role("table", name="Lines of the log")
+    with client(site) as http:
+        for text in ("first", "second"):
+            send(http, "/ui/modules/own/call", tool="speak", **{"p.text": text})
+
+    # The page follows the store, in which the calls are.
+    expect(log).to_contain_text("said second")
+    expect(log).to_contain_text("own server starts")
+    page.get_by_label("Words").fill("FIRST")
+    page.get_by_role("button", name="Filter").click()
+    expect(log).to_contain_text("said first")
+    expect(log).not_to_contain_text("second")
+    page.get_by_label("Words").fill("")
+    page.get_by_label("Messages of at least").select_option("warning")
+    page.get_by_role("button", name="Filter").click()
+    expect(log.locator("tbody tr")).to_have_count(2)
+    page.get_by_label("Messages of at least").select_option("error")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("No line matches.")).to_be_visible()
+
+
+def test_unknown_tools_and_servers_are_refused(site: str) -> None:
+    with client(site) as http:
+        for path in ("own/tools/nothing", "nothing", "nothing/log", "nothing/tools/where"):
+            answer = http.get(f"/ui/modules/{path}")
+            assert answer.status_code == 404, path
+            assert "This cannot be shown" in answer.text
