@@ -1,0 +1,290 @@
+"""Entries of `ideabridge.json`: one server is added, removed, enabled or disabled.
+
+The command line (`servers add` ...) and the page use this. Everything else in a file keeps its
+bytes, comments included, and a copy of the former file is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ideabridge.bridge.configuration import check_server_entry, parse_configuration
+from ideabridge.bridge.file_content import OTHER_NAMES
+from ideabridge.bridge.masking import hidden_in
+from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
+from ideabridge.bridge.recognising import RecognisedSecrets, recognise_secrets
+from ideabridge.bridge.stored_secrets import find_secret, secret_owner, set_secret
+from ideabridge.bridge.trust import ProjectTrust, keep_trusted, look_at, repository_of
+from ideabridge.server.hosts.editing.host_text import EditedFile, HostText, read_host_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
+_OFF: Final = ("disabled", "enabled")
+"""The keys that say whether a server is used."""
+
+
+class EntryError(IdeabridgeError):
+    """An entry cannot be added or changed. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A configuration file, one entry of which changes.
+
+    Attributes:
+        text: the file as it was read.
+        scope: whose file it is: the user's own, the project's, or the one that --config names.
+        project: the project folder that the file belongs to, or None.
+        in_repository: whether a repository may hold the file, so that no secret is written to it.
+    """
+
+    text: HostText
+    scope: Literal["user", "project", "file"]
+    project: Path | None
+    in_repository: bool
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return self.text.path
+
+    @property
+    def title(self) -> str:
+        """The file in a sentence."""
+        if self.scope == "user":
+            return f"your own configuration, {self.path}"
+        if self.scope == "project":
+            return f"the project's configuration, {self.path}"
+        return str(self.path)
+
+    @property
+    def servers(self) -> JSONObject:
+        """The entries of the file, by name."""
+        return self.text.entries(self._keys)
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        """The keys that lead to the entries of the file. A name that other hosts use stands for
+        `mcpServers` if it is the only one.
+        """
+        names = [name for name in OTHER_NAMES if name in self.text.content]
+        if "mcpServers" not in self.text.content and len(names) == 1:
+            return (names[0],)
+        return ("mcpServers",)
+
+    def entry(self, name: str) -> JSONObject:
+        """Return one entry. Raise `EntryError` if it is not an object."""
+        entry = self.servers[name]
+        if not isinstance(entry, dict):
+            raise EntryError(f"{self.path}: mcpServers.{name} is not an object; change it by hand")
+        return entry
+
+    def edited(self, name: str, entry: JSONObject | None) -> HostText:
+        """Return the text with an entry, or without the one of this name.
+
+        Raises:
+            HostFileError: the file cannot be edited without changing more of it.
+        """
+        if entry is None:
+            return self.text.without_entry(self._keys, name)
+        return self.text.with_entry(self._keys, name, entry)
+
+    def write(self, name: str, entry: JSONObject | None) -> EditedFile:
+        """Write an entry, or remove the one of this name. Return what undoing that needs.
+
+        Raises:
+            HostFileError: the file cannot be edited without changing more of it, or cannot be
+                written.
+        """
+        text = self.edited(name, entry)
+        return text.edit(private=self.scope == "user", project=self.project)
+
+
+def read_entry_file(
+    path: Path, scope: Literal["user", "project", "file"], project: Path | None
+) -> EntryFile:
+    """Read a configuration file.
+
+    Raises:
+        HostFileError: the file cannot be read, or is not an object.
+    """
+    in_repository = repository_of(Path(os.path.realpath(path)).parent) is not None
+    text = read_host_text(path, "json")
+    return EntryFile(text, scope, project, in_repository or scope == "project")
+
+
+def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
+    """Return the entry of a program: its command with arguments, and its environment."""
+    entry: JSONObject = {"command": words[0]}
+    if len(words) > 1:
+        entry["args"] = list[JSON](words[1:])
+    if variables:
+        entry["env"] = dict[str, JSON](variables)
+    return entry
+
+
+def address_entry(url: str, headers: dict[str, str]) -> JSONObject:
+    """Return the entry of a server over HTTP: its address, and the headers of each request."""
+    entry: JSONObject = {"url": url}
+    if headers:
+        entry["headers"] = dict[str, JSON](headers)
+    return entry
+
+
+def is_server_address(word: str) -> bool:
+    """Return whether a word is the address of a server, rather than a command."""
+    return word.lower().startswith(("http://", "https://"))
+
+
+def variable_of(text: str) -> tuple[str, str] | None:
+    """Return the name and the value in `KEY=VALUE`, or None for another form."""
+    name, equals, value = text.partition("=")
+    if not equals or not _VARIABLE.fullmatch(name):
+        return None
+    return name, value
+
+
+def header_of(text: str) -> tuple[str, str] | None:
+    """Return the name and the value in `NAME: VALUE`, or None for another form."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        return None
+    return name.strip(), value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A server that is to be added to a file.
+
+    Attributes:
+        file: the file, as it was read.
+        name: the name of the server.
+        recognised: its entry, with `${secret:NAME}` in the place of each secret, and the secrets.
+        in_plain_text: the places of what still looks like a secret.
+    """
+
+    file: EntryFile
+    name: str
+    recognised: RecognisedSecrets
+    in_plain_text: list[str]
+
+    @property
+    def entry(self) -> JSONObject:
+        """The entry as it is written."""
+        return self.recognised.entry
+
+    def store_secrets(self) -> str | None:
+        """Store the secrets, for this server. Return where they are, worded for people.
+
+        Raises:
+            StoredSecretError: one cannot be stored.
+        """
+        stored_in: str | None = None
+        owner = secret_owner(self.file.path)
+        servers: dict[str, str] = {}
+        if owner.file is not None:
+            servers[self.name] = entry_digest(_parsed(self.name, self.entry))
+        for secret, value in self.recognised.values.items():
+            stored_in = set_secret(owner, secret, value, servers)
+        return stored_in
+
+
+def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
+    """Check a new entry, and name its secrets. This changes nothing.
+
+    Args:
+        file: the file that receives it.
+        name: the name of the server.
+        typed: the entry as a person wrote it, with its secrets.
+
+    Raises:
+        ConfigurationError: the entry cannot be used.
+        EntryError: the file has a server of this name, or a repository may hold the file and the
+            entry has what looks like a secret.
+        StoredSecretError: the stored secrets cannot be read.
+    """
+    if name in file.servers:
+        raise EntryError(
+            f"{file.path} already has a server {name!r}; `ideabridge servers remove {name}` "
+            "removes it"
+        )
+
+    recognised = _without_secrets(name, typed, file)
+    return Addition(file, name, recognised, _check_entry(name, recognised.entry, file))
+
+
+def _without_secrets(name: str, entry: JSONObject, file: EntryFile) -> RecognisedSecrets:
+    """Return an entry with `${secret:NAME}` in the place of each secret. No secret that is stored
+    already has one of these names.
+    """
+    owner = secret_owner(file.path)
+    recognised = recognise_secrets(name, entry)
+    number = 2
+    while any(find_secret(owner, secret) is not None for secret in recognised.values):
+        recognised = recognise_secrets(f"{name}-{number}", entry)
+        number += 1
+    return recognised
+
+
+def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
+    """Return the places of what still looks like a secret in an entry.
+
+    Raises:
+        ConfigurationError: the entry cannot be used.
+        EntryError: a repository may hold the file, and the entry has a secret.
+    """
+    _parsed(name, entry)
+    places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
+    if places and file.in_repository:
+        holds = "holds" if len(places) == 1 else "hold"
+        raise EntryError(
+            f"{', '.join(places)} {holds} what looks like a secret, and {file.path} may be in a "
+            "repository. Write ${VAR} in its place, and set the variable"
+        )
+    return places
+
+
+def _parsed(name: str, entry: JSONObject) -> ModuleConfiguration:
+    check_server_entry(name, entry, project=Path.cwd())
+    return parse_configuration({"mcpServers": {name: entry}}, project=Path.cwd()).modules[name]
+
+
+def is_on(entry: JSONObject) -> bool:
+    """Return whether the server of an entry is used."""
+    return not (entry.get("disabled") is True or entry.get("enabled") is False)
+
+
+def switched(entry: JSONObject, *, on: bool) -> JSONObject:
+    """Return an entry whose server is used from now on, or not."""
+    changed: JSONObject = {key: value for key, value in entry.items() if key not in _OFF}
+    if not on:
+        changed["disabled"] = True
+    return changed
+
+
+def secrets_named_in(entry: JSON) -> list[str]:
+    """Return the names of the stored secrets that an entry names, each once."""
+    return list(dict.fromkeys(_SECRET.findall(encode_text(entry))))
+
+
+def keep_trust(before: ProjectTrust, expected: str) -> bool:
+    """Trust a project file after a change that only takes something away. Return False if another
+    program has changed the file, or one that it names, in the meantime.
+
+    Args:
+        before: the trust in the file before the change.
+        expected: the digest that the file should have now.
+    """
+    trusted = {**before.found.covered(before.data), before.found.file.name: expected}
+    found = look_at(before.found.file)
+    data = before.data & found.data_files.keys()
+    if not found.covered(data).items() <= trusted.items():
+        return False
+    keep_trusted(found, data)
+    return True
