@@ -117,7 +117,7 @@ def kinds_that_fit(facts: Facts) -> list[type]:
     at_end = facts.ended is not None
     can_be_read = not at_end and facts.has_events and not facts.is_lost
     must_end = can_be_read and (facts.is_orphan or isinstance(facts.purpose, ToEnd))
-    insists = isinstance(facts.purpose, ToTryAgain) and not is_room
+    insists = isinstance(facts.purpose, ToTryAgain)
     aside = root.status == "interrupted" and root.summary.set_aside
     stays_aside = can_be_read and not must_end and aside and not insists
     lives = can_be_read and not must_end and not stays_aside

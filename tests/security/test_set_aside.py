@@ -126,6 +126,38 @@ async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path
         assert desk.started == 0
 
 
+async def test_a_room_does_not_go_on_when_its_run_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    free = Desk(free=True)
+    async with Bridge(toolbox=free.toolbox, store=path) as bridge:
+        run = await bridge.run_plan(read_plan(PLAN))
+        await run.wait()
+        await bridge.publish(run.id, "stuck_again")
+
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        calls: JSON = [{"_tool": "stuck_again", "_module": "idea:stuck_again"}]
+        run = await bridge.run_plan(read_plan({"calls": calls}))
+        await desk.begun.wait()
+
+    for _ in range(2):
+        assert (await taken_up(path)).started == 1
+
+    third = await taken_up(path)
+    [(left, why)] = third.left
+    assert (left, third.started) == (run.id, 0)
+    assert "resumed 2 times without progress" in why
+
+    fourth = Desk(free=True)
+    async with Bridge(toolbox=fourth.toolbox, store=path) as bridge:
+        await fourth.recover(bridge)
+        assert fourth.started == 0
+        run = await bridge.resume(run.id)
+        with anyio.fail_after(20):
+            await run.wait()
+        assert (run.status, fourth.started) == ("done", 1)
+
+
 async def test_a_person_may_take_it_up_and_it_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     run_id = await stuck_run(path)

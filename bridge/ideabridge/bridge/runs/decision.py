@@ -78,7 +78,9 @@ class ToGoOn:
 
 @dataclass(frozen=True, slots=True)
 class ToTryAgain:
-    """A person wants another attempt at the run, even if it was set aside."""
+    """A person wants another attempt at the run, or at the run that a room belongs to, even if it
+    was set aside.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,9 @@ class ToEnd:
 
 Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
 """What someone wants to happen to a run."""
+
+GO_ON: Final = ToGoOn()
+"""The usual purpose."""
 
 
 # -- what is found ---------------------------------------------------------------------------------
@@ -157,12 +162,10 @@ class Facts:
 
     @property
     def is_tried_again(self) -> bool:
-        """True if a person wants a run that was set aside to be tried again. A room is set aside
-        together with its parent, and does not continue without it.
+        """True if a person wants a run that was set aside to be tried again. Its rooms are set
+        aside and tried again together with it.
         """
-        return (
-            isinstance(self.purpose, ToTryAgain) and not self.is_room and is_set_aside(self.record)
-        )
+        return isinstance(self.purpose, ToTryAgain) and is_set_aside(self.root)
 
 
 # -- what becomes of it ----------------------------------------------------------------------------

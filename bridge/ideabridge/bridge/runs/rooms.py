@@ -43,7 +43,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, choose
-from ideabridge.bridge.runs.decision import ORPHANED
+from ideabridge.bridge.runs.decision import GO_ON, ORPHANED
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from ideabridge.bridge.context.mind import Mind
     from ideabridge.bridge.offer.offer import Offer
+    from ideabridge.bridge.runs.decision import Purpose
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
 
@@ -88,7 +89,7 @@ class _Runs(Protocol):
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
     ) -> Run: ...
     def get(self, run_id: str, caller: str) -> Run: ...
-    def enter(self, record: RunRecord, parent: Run) -> Run: ...
+    def enter(self, record: RunRecord, parent: Run, purpose: Purpose = ...) -> Run: ...
 
 
 class Rooms:
@@ -290,12 +291,14 @@ class Rooms:
             # If this fails, the process that resumes the room later ends it.
             await room.patiently(lambda: room.cancel(reason))
 
-    def reopen(self, run: Run) -> None:
-        """Reopen the open rooms of a run that was read from its journal."""
+    def reopen(self, run: Run, purpose: Purpose = GO_ON) -> None:
+        """Reopen the open rooms of a run that was read from its journal. `purpose` is what someone
+        wants to happen to the run.
+        """
         for key in list(run.machine.open_rooms):
             record = self._runs.store.runs.get(room_name(run.id, key))
             if record is not None:
-                run.rooms[key] = self._runs.enter(record, run)
+                run.rooms[key] = self._runs.enter(record, run, purpose)
 
     def look(self, run: Run) -> None:
         """At each heartbeat of a run, check its rooms that other processes drive and, if it is a
@@ -413,8 +416,9 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """Return the context of the Request in which a latent call was proposed, or None for a call of
-    a plan. It holds the messages that the call's instance sees; in the room they have no instance.
+    """Return the context of the Request in which a latent call was proposed, or of the plan if no
+    Request proposed it. It holds the messages that the call's instance sees; in the room they have
+    no instance.
     """
     if request is not None:
         context = request.context_json

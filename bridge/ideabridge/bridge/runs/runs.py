@@ -9,9 +9,10 @@ so each look-up compares the run in memory with the store:
 - Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
   (`decision.py`). `_hand_off` performs that.
 
-Three tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what
-other processes request for runs driven here: a cancellation or a decision. `follow` reads the
-journals of runs that another process drives and that someone here waits for.
+Four tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what
+other processes request for runs driven here: a cancellation or a decision. `following.run` reads
+the journals of runs that another process drives and that someone here waits for.
+`shared_calls.run` keeps the limits that several processes share.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.decision import (
+    GO_ON,
     Block,
     EndRun,
     Enqueue,
@@ -91,7 +93,6 @@ from ideabridge.bridge.runs.decision import (
     StayAside,
     TakeUp,
     ToEnd,
-    ToGoOn,
     ToTryAgain,
     WrittenStep,
     decide_next,
@@ -131,7 +132,6 @@ _MANY_TOOLS: Final = 500
 takes 0.3 ms.
 """
 
-_GO_ON: Final = ToGoOn()
 
 _AT_HAND = 256
 """With more runs than this in memory, runs that have ended or are waiting are dropped."""
@@ -204,6 +204,15 @@ class _ReadJournal:
     events: Sequence[Event]
     last: int
     folded: Folded | None = None
+
+
+def _stay_aside(run: Run, reason: str) -> None:
+    """Stop a run that is set aside, and its rooms, which may have gone on when they were opened."""
+    run.runner.interrupt(reason)
+    for room in run.rooms.values():
+        if room.driver.epoch is not None:
+            room.runner.abandon(reason)
+        _stay_aside(room, reason)
 
 
 def _why_set_aside(run: Run, times: int) -> str:
@@ -491,28 +500,32 @@ class Runs:
         read = self._read_events(run_id)
         return _ReadJournal(read.events, read.last, fold(Machine(), self.composer(), read.events))
 
-    def get(self, run_id: str, caller: str, purpose: Purpose = _GO_ON) -> Run:
+    def get(self, run_id: str, caller: str, purpose: Purpose = GO_ON) -> Run:
         """Return a run of this caller. Raises `UnknownRunError`."""
         record = self.store.runs.find(run_id, caller=caller)
         parent = None
         if record.parent is not None:
             parent = self.get(record.parent, caller)
+            if isinstance(purpose, ToTryAgain):
+                # A room that was set aside with its parent continues only together with it.
+                purpose = GO_ON
 
         run = self._reach(record, parent, purpose)
         run.people.expire()
         return run
 
-    def enter(self, record: RunRecord, parent: Run) -> Run:
-        """Return a room of `parent`, from memory or from its journal.
+    def enter(self, record: RunRecord, parent: Run, purpose: Purpose = GO_ON) -> Run:
+        """Return a room of `parent`, from memory or from its journal. `purpose` is what someone
+        wants to happen to its parent.
 
         Raises:
             UnknownRunError: it belongs to another run.
         """
         if record.parent != parent.id:
             raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
-        return self._reach(record, parent)
+        return self._reach(record, parent, purpose)
 
-    def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
+    def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
         """Load a run and continue it here, unless it waits for someone: then it is returned
         unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
@@ -824,9 +837,7 @@ class Runs:
         # that may rest, this makes no difference.
         return run.may_rest
 
-    def _reach(
-        self, record: RunRecord, parent: Run | None = None, purpose: Purpose = _GO_ON
-    ) -> Run:
+    def _reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
         """Return the current run, from memory or from its journal, after performing the outcome
         that `decide_next` chooses.
         """
@@ -1134,7 +1145,7 @@ class Runs:
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
         if isinstance(step, OpenRooms):
-            self.rooms.reopen(run)
+            self.rooms.reopen(run, purpose)
             step = decide_next(replace(facts, standing=self._standing_of(run, record)))
 
         if isinstance(step, Follow):
@@ -1266,7 +1277,7 @@ class Runs:
                 reason = _why_set_aside(run, times)
                 driver.set_status("interrupted", replace(summary, reason=reason, set_aside=True))
                 driver.release()
-                return partial(run.runner.interrupt, reason)
+                return partial(_stay_aside, run, reason)
             case TakeUp(summary):
                 if summary is not None or record.status != "running":
                     driver.set_status("running", summary)
@@ -1385,7 +1396,7 @@ class Runs:
         run.unblock()
         run.runner.follow([event])
         run.people.take_up(())
-        self._hand_off(run, self.store.runs.find(run.id, caller=SEES_ALL), _GO_ON)
+        self._hand_off(run, self.store.runs.find(run.id, caller=SEES_ALL), GO_ON)
         run.poke()
 
     # -- ends --------------------------------------------------------------------------------------
