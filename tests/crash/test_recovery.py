@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.bridge.configuration import ApprovalRules, Configuration, load_configuration
 from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.event import RunEnded
@@ -82,10 +82,10 @@ def changed_toolbox() -> Toolbox:
     return Toolbox(work)
 
 
-async def left_behind(store: Path, count: int = 1) -> list[str]:
+async def left_behind(store: Path, count: int = 1, under: Configuration = ASKS) -> list[str]:
     """Runs that were at work when their bridge was closed."""
     desk = Desk(open=False)
-    async with Bridge(ASKS, toolbox=desk.toolbox, store=store) as bridge:
+    async with Bridge(under, toolbox=desk.toolbox, store=store) as bridge:
         runs = [await bridge.run_plan(read_plan(PLAN)) for _ in range(count)]
         await desk.started.wait()
         return [run.id for run in runs]
@@ -345,6 +345,26 @@ async def test_what_is_left_behind_later_is_taken_up_too(
         sweeping(bridge, desk, monkeypatch),
     ):
         for run_id in [*await left_behind(path), *await left_behind(path)]:
+            await until_done(bridge, run_id)
+        assert desk.troubles == []
+
+
+async def test_what_is_left_behind_after_a_change_of_the_configuration_is_taken_up_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    changed = Configuration(approval=ApprovalRules(default="read_only", timeout_seconds=3600.0))
+    async with (
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
+        sweeping(bridge, desk, monkeypatch) as looks,
+    ):
+        fingerprint_before = bridge.fingerprint
+        await bridge.reconfigure(changed)
+        assert bridge.fingerprint != fingerprint_before
+        await looks(2)
+
+        for run_id in await left_behind(path, under=changed):
             await until_done(bridge, run_id)
         assert desk.troubles == []
 

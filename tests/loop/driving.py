@@ -195,7 +195,9 @@ class Driven:
             assert call.tool is not None
             item = progress.items[number or 0]
             driven.running.append(
-                Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent)
+                Execute(
+                    call, call.tool, number, item.parameters, item.latent, call.has_written_result
+                )
             )
 
         driven.perform()

@@ -1662,12 +1662,10 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is active. With `keep`, never return; every run that a process leaves
-        behind is then continued within seconds.
+        none of these runs is active. With `keep`, never return; every run of this configuration
+        that a process leaves behind is then continued within seconds.
         """
-        recovery = Recovery(
-            self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up
-        )
+        recovery = Recovery(self.store, self._open_runs, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:

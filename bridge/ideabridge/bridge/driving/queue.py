@@ -3,8 +3,8 @@
 Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver,
 and waits for a worker. A server with the role `front` journals the events that set a run in motion
 (its plan, a solution, a decision). When calls would start, it hands the run over instead.
-`Journal.claim` takes a run out of the queue, and a `worker` continues it as any process continues a
-run: from its journal. From then on the lease of the run says who drives it. A worker that is
+`RunQueue.claim` takes a run out of the queue, and a `worker` continues it as any process continues
+a run: from its journal. From then on the lease of the run says who drives it. A worker that is
 shutting down starts no more calls, and hands its runs over when their running calls have ended.
 
 A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,

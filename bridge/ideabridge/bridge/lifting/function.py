@@ -396,7 +396,7 @@ class Executed:
     def reads_only(self) -> bool:
         """True if its tool declares itself read-only, or if the call only asks a mind."""
         call = self.progress.call
-        if call.has_latent or call.room == "latent":
+        if call.has_written_result or call.room == "latent":
             return True
         return call.tool is not None and call.tool.annotations.read_only is True
 

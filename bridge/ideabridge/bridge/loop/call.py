@@ -83,8 +83,8 @@ class Call:
         raw: the call as it was written. If its tool is changed here, it is the call of the real
             tool, with the defaults.
         tool: its tool, or None if the tool is unknown.
-        parameters, each, latent: the compiled values (see `compile_value`) of the parameters,
-            `_each` and `_output`.
+        parameters, each, written_result: the compiled values (see `compile_value`) of the
+            parameters, `_each` and `_output`, which the mind wrote.
         reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that it may write.
         after: the ids in `_after`.
@@ -116,8 +116,8 @@ class Call:
     parameters: Compiled = field(default_factory=dict[str, object])
     each: Compiled = None
     has_each: bool = False
-    latent: Compiled = None
-    has_latent: bool = False
+    written_result: Compiled = None
+    has_written_result: bool = False
     target: Target | None = None
     method: Method = "set"
     reads: list[Read] = field(default_factory=list[Read])
@@ -144,7 +144,7 @@ class Call:
     def may_add(self) -> bool:
         """Return whether the call runs code of this process, which may add messages."""
         is_own = self.tool is not None and self.tool.module is None and self.room is None
-        return is_own and not self.has_latent and not self.clean
+        return is_own and not self.has_written_result and not self.clean
 
     @property
     def label(self) -> str:
@@ -341,14 +341,14 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
     if (
         latent
-        and not call.has_latent
+        and not call.has_written_result
         and not in_clean_room
         and tool.output is not None
         and "const" in tool.output
     ):
         # The tool's definition fixes the result, so no mind is asked for it.
-        call.has_latent = True
-        call.latent = tool.output["const"]
+        call.has_written_result = True
+        call.written_result = tool.output["const"]
 
     if call.activity is not None and tool.module is not None:
         call.problems.append(
@@ -360,15 +360,15 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.room = "anonymous" if tool.module == ANONYMOUS else "idea"
     elif latent and in_clean_room:
         call.room = "anonymous"
-    elif latent and not call.has_latent:
+    elif latent and not call.has_written_result:
         call.room = "latent"
 
-    if call.has_latent and not latent:
+    if call.has_written_result and not latent:
         call.problems.append(
             f"_output: tool {quoted(call.name)} has code that produces its result; leave _output "
             "out"
         )
-    elif call.has_latent and call.room is not None:
+    elif call.has_written_result and call.room is not None:
         call.problems.append(
             "_output: a clean room writes the result; leave out _output or _module"
         )
@@ -458,7 +458,7 @@ def read_call(
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")
     call.has_each = "_each" in raw
-    call.has_latent = "_output" in raw
+    call.has_written_result = "_output" in raw
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
     if call.name in NAMES and is_reader(catalogue.look_up(WrittenCall.of(raw))):
         parameters = _reader_parameters(call, parameters)
@@ -475,8 +475,8 @@ def read_call(
         if any(read.expression.uses_item for read in call.reads[before:]):
             call.problems.append("_each: †item is an item of _each, so _each itself cannot read it")
 
-    if call.has_latent:
-        call.latent = _scan(call, raw["_output"], "_output")
+    if call.has_written_result:
+        call.written_result = _scan(call, raw["_output"], "_output")
 
     _read_imports(call)
     _read_after(call)

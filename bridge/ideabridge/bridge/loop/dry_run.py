@@ -54,7 +54,7 @@ def _is_read_only(call: Call) -> bool:
 
 def _may_change(call: Call) -> bool:
     """Return whether a call runs code that does not declare itself read-only."""
-    return not _is_read_only(call) and not call.has_latent
+    return not _is_read_only(call) and not call.has_written_result
 
 
 def _order_of(graph: Graph, call: Call) -> set[int]:

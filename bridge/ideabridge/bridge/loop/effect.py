@@ -107,7 +107,7 @@ class Execute:
             item,
             execution.parameters,
             execution.latent,
-            call.has_latent,
+            call.has_written_result,
             execution.imports,
             execution.unchecked,
         )

@@ -426,12 +426,12 @@ class Graph:
         """Check that a result written by a mind is text, if the tool's definition does not describe
         the result.
         """
-        if self._rules < 1 or not call.has_latent or call.problems:
+        if self._rules < 1 or not call.has_written_result or call.problems:
             return
         if (
             call.tool is not None
             and call.tool.output is None
-            and not isinstance(call.latent, str | Hole)
+            and not isinstance(call.written_result, str | Hole)
         ):
             call.problems.append(
                 f"_output: expected text, because the definition of {quoted(call.name)} "
@@ -558,7 +558,7 @@ class Graph:
         tool = call.tool
         if (
             tool is None
-            or call.has_latent
+            or call.has_written_result
             or (call.activity is None and tool.key in self.catalogue.latent)
         ):
             # A mind writes the result, and that touches nothing.

@@ -1006,7 +1006,7 @@ def _repeatable(progress: Progress) -> bool:
     """
     call = progress.call
     tool = progress.tool
-    if call.has_latent or call.room is not None:
+    if call.has_written_result or call.room is not None:
         return True
     return tool is not None and progress.hints.repeatable and not progress.forbidden
 

@@ -255,7 +255,7 @@ class Readiness:
             parameters = put_in(parameters, parts)
             filling.size = sum(map(measure, parts.values()), filling.size)
 
-        latent = fill(call.latent, filling) if call.has_latent else None
+        latent = fill(call.written_result, filling) if call.has_written_result else None
         problem = too_large("its parameters", filling.size)
         if problem is not None:
             return Item(

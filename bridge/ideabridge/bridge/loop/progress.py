@@ -225,7 +225,9 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """Return (call, item) for each execution in flight. After a crash, their outcome is unknown."""
+    """Return (call, item) for each execution in flight. After a crash, they run again if their tool
+    is read-only or idempotent; otherwise their outcome is unknown.
+    """
     return [
         (progress, number if progress.call.has_each else None)
         for progress in history

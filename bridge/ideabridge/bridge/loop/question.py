@@ -232,7 +232,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     call = progress.call
     tool = progress.tool
     strict = progress.doubts.strict
-    if call.has_latent or tool is None:
+    if call.has_written_result or tool is None:
         # A mind has already written the result.
         return None
 

@@ -44,7 +44,7 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """
     call = progress.call
     tool = progress.tool
-    if tool is None or call.has_latent or call.room is not None or tool.in_room:
+    if tool is None or call.has_written_result or call.room is not None or tool.in_room:
         return None
     if progress.is_edited or progress.doubts.ask is not None or progress.doubts.strict:
         return None

@@ -670,7 +670,11 @@ class Tick:
         errors: list[JSONObject] = []
         for progress in self.progress.values():
             reads = progress.hints.read_only
-            if progress.status is not CallStatus.RUNNING or progress.call.has_latent or reads:
+            if (
+                progress.status is not CallStatus.RUNNING
+                or progress.call.has_written_result
+                or reads
+            ):
                 continue
             for number, item in enumerate(progress.items):
                 if item.started and not item.finished:
@@ -776,7 +780,7 @@ class Tick:
         """
         call = progress.call
         reason = self._shared_reason(call)
-        asks = progress.tool is not None and not call.has_latent and call.room is None
+        asks = progress.tool is not None and not call.has_written_result and call.room is None
         if reason is None or not asks or progress.hints.read_only is True:
             return
 

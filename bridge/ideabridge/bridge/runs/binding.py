@@ -186,7 +186,7 @@ class Binding:
 
         rooms = {call for call, _ in machine.open_rooms}
         for progress in machine.history:
-            if progress.settled or progress.tool is None or progress.call.has_latent:
+            if progress.settled or progress.tool is None or progress.call.has_written_result:
                 continue
             if progress.call.index not in rooms:
                 # An open room has a binding of its own.

@@ -1,10 +1,15 @@
 """Recovery: takes up runs that a process left behind.
 
-A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone
-(its process has ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE`
-concurrently. A run that cannot be taken up is reported once, and tried again after a delay that
-doubles. `Runs` sets aside a run that makes no progress; from then on, it is taken up only when a
-person asks for it. `docs/survival.md` describes what users see of this.
+A sweep is two indexed queries: for runs whose status is `running`, and for `interrupted` runs of
+the current configuration. If the driver of such a run is gone (its process has ended, or its lease
+has lapsed), the run is taken up here, at most `AT_ONCE` in a second. The first sweep, and the first
+one after a change of the configuration, cover the `running` runs of all configurations.
+
+A run that cannot be taken up is reported once. If the store or this process failed, it is tried
+again after a delay that doubles. If it cannot continue under this configuration, it is tried again
+when another process has driven it or the configuration changes. `Runs` sets aside a run that makes
+no progress; from then on, it is taken up only when a person asks for it. `docs/survival.md`
+describes what users see of this.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
 """How many runs are taken up at once. The next one follows when one of them has ended or waits for
-someone.
+someone, or after `_HELD_SECONDS`.
 """
 
 MOST: Final = 1000
@@ -70,8 +75,8 @@ class _Failed:
     Attributes:
         delay: seconds between the last failure and the next attempt.
         due: when the next attempt is due.
-        hopeless: the epoch in which it cannot continue here. It is tried again only once another
-            process has driven it.
+        hopeless: the epoch in which it cannot continue under this configuration. It is tried again
+            once another process has driven it, or the configuration has changed.
         by_store: True if the last report said that the store could not be written.
     """
 
@@ -91,7 +96,6 @@ class Recovery:
     processes.
 
     Args:
-        fingerprint: the fingerprint of the configuration.
         tell: see `Tell`.
         mask: removes secrets from text.
         taken_up: called with each run that continues here.
@@ -101,14 +105,12 @@ class Recovery:
         self,
         store: Store,
         runs: Runs,
-        fingerprint: str,
         tell: Tell,
         mask: Callable[[str], str],
         taken_up: Callable[[Run], None] | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
-        self._fingerprint = fingerprint
         self._tell = tell
         self._mask = mask
         self._taken_up = taken_up
@@ -136,18 +138,30 @@ class Recovery:
         """Take up all runs, and those that other processes leave behind later, until this task is
         cancelled.
         """
-        fingerprint: str | None = None
+        swept_under: str | None = None
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
                     # Tasks that use the store report its error. The sweeps continue when the store
                     # works again.
-                    self._sweep(group, fingerprint)
-                    if fingerprint is None and self._runs.queue.role == "worker":
-                        self._adopt_queued()
-                    # Runs of other configurations are reported only once, in the first sweep.
-                    fingerprint = self._fingerprint
+                    fingerprint = self._runs.fingerprint
+                    if fingerprint == swept_under:
+                        self._sweep(group, fingerprint)
+                    else:
+                        self._sweep_all(group)
+                        swept_under = fingerprint
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
+
+    def _sweep_all(self, group: TaskGroup) -> None:
+        """Sweep the runs of all configurations, because those that could not continue under another
+        one may continue under this one.
+        """
+        for failed in self._failed.values():
+            failed.hopeless = None
+
+        self._sweep(group, None)
+        if self._runs.queue.role == "worker":
+            self._adopt_queued()
 
     def _adopt_queued(self) -> None:
         """Adopt queued runs of other configurations that can continue here, because there may be no
@@ -155,7 +169,9 @@ class Recovery:
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
-            if record is None or record.status != QUEUED or record.fingerprint == self._fingerprint:
+            if record is None or record.status != QUEUED:
+                continue
+            if record.fingerprint == self._runs.fingerprint:
                 continue
             try:
                 self._runs.adopt(record)
@@ -173,7 +189,7 @@ class Recovery:
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST)
         interrupted = self._store.leases.of_runs(
-            "interrupted", self._fingerprint, MOST - len(running)
+            "interrupted", self._runs.fingerprint, MOST - len(running)
         )
         # The oldest run goes first, because it has waited longest.
         for lease in reversed([*running, *interrupted]):

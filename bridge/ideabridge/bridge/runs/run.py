@@ -8,7 +8,8 @@ as part of that run: the status, approvals, requests and usage of the run includ
 rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
-    interrupted: the run cannot continue in this process; its journal is unchanged
+    interrupted: the run cannot continue in this process; its journal says at most which calls have
+        an unknown outcome
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
     """Return the effect that a call had or may have had, or None if it had none."""
     call = progress.call
     tool = progress.tool
-    if tool is None or call.has_latent or progress.hints.read_only is True:
+    if tool is None or call.has_written_result or progress.hints.read_only is True:
         return None
 
     outcomes = [_outcome(item) for item in progress.items if item.started]

@@ -382,7 +382,7 @@ def is_plain(progress: Progress) -> bool:
     tool = progress.tool
     if tool is None or len(progress.items) != 1:
         return False
-    if call.has_each or call.has_latent or call.instance:
+    if call.has_each or call.has_written_result or call.instance:
         return False
     # A call that is answered in a room is plain only if it calls an idea.
     return call.room is None or (tool.module or "").startswith(IDEA)

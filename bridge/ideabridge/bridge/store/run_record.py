@@ -70,7 +70,7 @@ class RunRecord:
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
         title: a human-readable title of one line.
-        fingerprint: the fingerprint of the configuration that it was created with.
+        fingerprint: the fingerprint of the configuration that it was last driven under.
         parent: if the run is a room, the run whose call it answers.
         status: `running`, or the status that `set_status` stored last.
         summary: the summary that `set_status` stored last. All members are empty if none was
@@ -78,8 +78,8 @@ class RunRecord:
         driver: the holder of the lease, or None if nobody holds it.
         epoch: the current fencing epoch; 0 if the lease was never acquired.
         lease_s: how long, in seconds, the lease lasts without a heartbeat.
-        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. It is only
-            for display, because clocks differ.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Clocks
+            differ, so it is shown, and compared for equality, but never with another clock.
         created: when it was created.
         updated: when its status last changed.
         last_event: the sequence number of its last event, or 0 if it has no events.
