@@ -25,6 +25,19 @@ def end_all() -> str:
     return ", ".join(f"`{command}` ({pid})" for pid, command in commands.items()) or "none"
 
 
+def commands_with(*words: str) -> list[str]:
+    """Return the commands of the processes of the system whose arguments contain all these words.
+    Empty where the system has no /proc.
+    """
+    commands: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            command = path.read_text(encoding="utf-8", errors="replace").replace("\0", " ")
+            if all(word in command for word in words):
+                commands.append(command)
+    return commands
+
+
 def _children() -> dict[int, list[int]]:
     """The processes of the system by their parents. Empty where the system has no /proc."""
     children: dict[int, list[int]] = {}

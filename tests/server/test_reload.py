@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, types
 
 from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.trust import forget, trust_file
 from tests import preloaded
+from tests.processes import commands_with
 from tests.trusting import write_own, write_trusted
+from tests.waiting import until
 
-from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain, text
+from .serving import BIN, PLAIN, Heard, all_tools, call, listening, plain, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -158,13 +161,17 @@ async def test_a_server_is_added_changed_and_removed_while_the_session_runs(
         assert "third" in text(answer)
 
 
-@pytest.mark.parametrize("mode", ERAS)
+BOTH = pytest.mark.parametrize(("transport", "mode"), [("stdio", "legacy"), ("http", "auto")])
+"""Both transports and both eras, at the cost of two."""
+
+
+@BOTH
 async def test_a_file_that_cannot_be_used_leaves_what_is_in_force(
-    tmp_path: Path, mode: str
+    tmp_path: Path, transport: str, mode: str
 ) -> None:
     servers = {"one": plain(tmp_path, "one", "first")}
     write_own({**EXPOSED, "mcpServers": servers})
-    async with hosting(tmp_path, "stdio", mode) as host:
+    async with hosting(tmp_path, transport, mode) as host:
         await host.until(lambda tools: "first" in tools)
         whole = json.dumps({**EXPOSED, "mcpServers": {"two": plain(tmp_path, "two", "second")}})
         user_file().write_text(whole[:40])
@@ -184,9 +191,12 @@ async def test_a_file_that_cannot_be_used_leaves_what_is_in_force(
         assert "cannot be used" not in await host.told(lambda _: True)
 
 
-async def test_a_project_file_waits_for_the_person_who_trusts_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("transport", "mode"), [("stdio", "auto"), ("http", "legacy")])
+async def test_a_project_file_waits_for_the_person_who_trusts_it(
+    tmp_path: Path, transport: str, mode: str
+) -> None:
     write_trusted(tmp_path, {**EXPOSED, "mcpServers": {"one": plain(tmp_path, "one", "first")}})
-    async with hosting(tmp_path, "stdio", "legacy") as host:
+    async with hosting(tmp_path, transport, mode) as host:
         await host.until(lambda tools: "first" in tools)
         second = {"two": plain(tmp_path, "two", "second")}
         path = tmp_path / "ideabridge.json"
@@ -219,20 +229,85 @@ async def test_a_project_file_waits_for_the_person_who_trusts_it(tmp_path: Path)
     assert "ideabridge trust" in withheld.lines[0]
 
 
-async def test_fifty_changes_in_ten_seconds_end_in_the_last(tmp_path: Path) -> None:
-    one = {"one": plain(tmp_path, "one", "first")}
-    write_own({**EXPOSED, "mcpServers": one})
-    async with hosting(tmp_path, "stdio", "legacy") as host:
-        await host.until(lambda tools: "first" in tools)
-        for number in range(50):
-            name = f"tool_{number}"
-            write_own({**EXPOSED, "mcpServers": {**one, name: plain(tmp_path, name, name)}})
-            await anyio.sleep(0.02)
+class Callers:
+    """Calls of tools for as long as a configuration changes.
 
-        await host.until(lambda tools: "tool_49" in tools)
-        assert {"first", "tool_49"} == {
-            name for name in await all_tools(host.client) if name.startswith(("first", "tool_"))
+    Attributes:
+        answered: how many calls were answered.
+        lost: what the others said.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.answered = 0
+        self.lost: list[str] = []
+        self._client = client
+
+    async def call(self, tool: str) -> None:
+        """Call a tool directly and in a plan, again and again."""
+        plan = {"calls": [{"_tool": tool, "x": "1", "_outputPath": "y"}]}
+        while True:
+            direct = await self._client.call_tool(tool, {"x": "1"})
+            self._note(direct, is_answered=not direct.is_error)
+            run = await self._client.call_tool("run_plan", plan)
+            self._note(run, is_answered='"tool": ' in str(structured(run).get("state")))
+
+    def _note(self, answer: types.CallToolResult, *, is_answered: bool) -> None:
+        if is_answered:
+            self.answered += 1
+        else:
+            self.lost.append(text(answer))
+
+
+async def changed_fifty_times(folder: Path, pause: float) -> int:
+    """Change the configuration fifty times while clients call the server that stays and the one
+    that is replaced each time. Return how many calls were answered.
+    """
+    stays = plain(folder, "one", "first")
+    replaced = plain(folder, "two", "second")
+    write_own({**EXPOSED, "mcpServers": {"one": stays, "two": replaced}})
+    async with hosting(folder, "stdio", "legacy") as host:
+        await host.until(lambda tools: {"first", "second"} <= tools)
+        callers = Callers(host.client)
+        async with anyio.create_task_group() as group:
+            group.start_soon(callers.call, "first")
+            group.start_soon(callers.call, "second")
+            for number in range(50):
+                name = f"tool_{number}"
+                servers = {
+                    "one": stays,
+                    "two": {**replaced, "env": {"NUMBER": name}},
+                    name: plain(folder, name, name),
+                }
+                write_own({**EXPOSED, "mcpServers": servers})
+                await anyio.sleep(pause)
+
+            await host.until(lambda tools: "tool_49" in tools)
+            group.cancel_scope.cancel()
+
+        assert callers.lost == []
+        assert {"first", "second", "tool_49"} == {
+            name
+            for name in await all_tools(host.client)
+            if name.startswith(("first", "second", "tool_"))
         }
+        # One process for each server that is configured now.
+        names = [str(folder / f"{name}.json") for name in ("one", "two", "tool_49")]
+        await until(lambda: len(commands_with(str(PLAIN), str(folder))) == len(names))
+        assert all(commands_with(str(PLAIN), name) for name in names)
+
+    await until(lambda: commands_with(str(PLAIN), str(folder)) == [])
+    return callers.answered
+
+
+async def test_fifty_quick_changes_end_in_the_last_and_lose_nothing(tmp_path: Path) -> None:
+    assert await changed_fifty_times(tmp_path, 0.02) > 10
+
+
+@pytest.mark.long
+async def test_fifty_changes_in_ten_seconds_end_in_the_last_and_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    assert await changed_fifty_times(tmp_path, 0.2) > 50
 
 
 class ToolFolder:
@@ -270,6 +345,46 @@ async def test_a_tool_file_is_loaded_again_with_what_it_imports(tmp_path: Path) 
         tools.grade("C")
         await host.answers("mark", "C")
         assert "earlier tools" not in await host.told(lambda _: True)
+
+
+HELD_TOOL = """
+import anyio.to_thread
+from pathlib import Path
+from ideabridge.tools import tool
+
+@tool(read_only=True)
+async def grade(gate: str = "") -> str:
+    if gate:
+        await anyio.to_thread.run_sync(Path(gate).read_text)
+    return {grade!r}
+"""
+
+
+async def test_a_call_that_runs_ends_on_the_code_with_which_it_began(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    file = tmp_path / "grading.py"
+    file.write_text(HELD_TOOL.format(grade="A"))
+    write_own({**EXPOSED, "tools": [str(file)]})
+    async with hosting(tmp_path, "stdio", "auto") as host, anyio.create_task_group() as group:
+        await host.until(lambda names: "grade" in names)
+        answers: list[str] = []
+
+        async def call_held() -> None:
+            answers.append(text(await host.client.call_tool("grade", {"gate": str(gate)})))
+
+        group.start_soon(call_held)
+        with anyio.fail_after(20):
+            # The pipe opens once the call reads it.
+            pipe = await anyio.to_thread.run_sync(gate.open, "w")
+
+        with pipe:
+            file.write_text(HELD_TOOL.format(grade="B"))
+            await host.answers("grade", "B")
+            assert answers == []
+
+        await until(lambda: answers)
+        assert answers == ["A"]
 
 
 @pytest.mark.long
