@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from mcp import Client
@@ -26,7 +27,7 @@ from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.errors import LimitExceededError
 from tests import postgres, preloaded
-from tests.server.serving import BIN, Gate, call, listening, plain, served
+from tests.server.serving import BIN, Gate, call, listening, plain, served, structured, text
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -196,6 +197,49 @@ async def test_a_run_that_was_queued_before_the_configuration_changed_is_taken(
         with working(configuration(limits={"calls": 77})) as worker:
             ended = await call(client, "check_run", run=queued["run"], wait_s=20)
             assert (ended["status"], ended["output"]) == ("done", worker.pid)
+
+
+async def ran(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Run a plan of one call as soon as the server knows its tool."""
+    plan = {"calls": [{"_tool": tool, **arguments, "_outputPath": "at"}], "output": "†state.at"}
+    with anyio.fail_after(20):
+        while True:
+            answer = await client.call_tool("run_plan", {**plan, "wait_s": 20})
+            if not answer.is_error:
+                return structured(answer)
+            assert "unknown tool" in text(answer)
+
+
+async def test_a_worker_follows_its_files(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    servers = {"left": plain(tmp_path, "left", "left_work")}
+    path = configuration(mcpServers=servers)
+    with working(path) as worker:
+        async with front(path) as client:
+            assert (await ran(client, "where"))["output"] == worker.pid
+            servers["right"] = plain(tmp_path, "right", "right_work")
+            configuration(mcpServers=servers)
+            right = await ran(client, "right_work", x="1")
+            assert "right_work" in right["output"]
+
+            # A call of new code of a tool runs in the worker, too.
+            (tmp_path / "tools.py").write_text(TOOLS.replace("def where(", "def place("))
+            place = await ran(client, "place")
+            assert (place["status"], place["output"]) == ("done", worker.pid)
+
+            path.write_text('{"mcpServers": {')
+            lines = worker.process.stderr
+            assert lines is not None
+            with anyio.fail_after(20):
+                while "is not JSON" not in await anyio.to_thread.run_sync(
+                    lines.readline, abandon_on_cancel=True
+                ):
+                    pass
+
+            assert (await ran(client, "place"))["output"] == worker.pid
+            left = await ran(client, "left_work", x="2")
+            assert "left_work" in left["output"]
 
 
 async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Path]) -> None:

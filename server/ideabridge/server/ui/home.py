@@ -118,6 +118,7 @@ class HomePage:
         return self._site.page(
             request,
             "home.html",
+            unused_files=self._site.unused_files(visitor),
             is_new=is_new,
             connections=self._connections(visitor) if is_new else [],
             waiting_runs=_with_status(waiting),

@@ -107,8 +107,14 @@ class ModulePages:
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
-        own = len(self._tools(OWN, visitor))
-        return self._site.page(request, "modules.html", rows=rows, own=own, own_name=OWN)
+        return self._site.page(
+            request,
+            "modules.html",
+            unused_files=self._site.unused_files(visitor),
+            rows=rows,
+            own=len(self._tools(OWN, visitor)),
+            own_name=OWN,
+        )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
         """Return the rows of the list. Blocks, because it reads the memory of processes."""

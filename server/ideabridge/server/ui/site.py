@@ -175,6 +175,12 @@ class Site:
         statuses = self.bridge.modules.statuses()
         return [status for status in statuses if offer.has_server(status.name)]
 
+    def unused_files(self, visitor: Visitor) -> list[str]:
+        """Return a sentence for each configuration file or tool file whose present content is not
+        in force. Only those who manage the server see them.
+        """
+        return self.bridge.configuration.unused_files if visitor.manages else []
+
     def record(self, request: Request, run_id: str) -> RunRecord:
         """Return a run that the visitor may see.
 
