@@ -23,9 +23,10 @@ from ideabridge.bridge import (
     SavedIdea,
 )
 from ideabridge.bridge.modules.settings import ModuleConfiguration
-from ideabridge.bridge.publishing.written import is_solution_schema, read_idea
+from ideabridge.bridge.publishing.written import read_idea
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -226,7 +227,7 @@ async def test_an_output_that_may_be_null_is_what_the_author_wrote() -> None:
 def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
     composed = read_idea({"context": ["x"], "schema": {"type": "object"}}).idea.schema
     assert isinstance(composed, dict)
-    assert is_solution_schema(composed)
+    assert SolutionSchema.read(composed).is_complete
     again = read_idea({"context": ["x"], "schema": composed})
     assert again.idea.schema == composed
     assert again.schema is not None
@@ -235,8 +236,9 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
         "type": "object",
         "properties": {"calls": {"type": "array", "items": {"type": "string"}}, "output": {}},
     }
-    assert not is_solution_schema(own)
-    assert not is_solution_schema({"properties": {"calls": {"type": "integer"}, "output": {}}})
+    assert not SolutionSchema.read(own).is_complete
+    calls_are_numbers: JSON = {"properties": {"calls": {"type": "integer"}, "output": {}}}
+    assert not SolutionSchema.read(calls_are_numbers).is_complete
 
 
 # -- what is refused -------------------------------------------------------------------------------

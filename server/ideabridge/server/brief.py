@@ -24,8 +24,8 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, encode
-from ideabridge.tools.keywords import references_in
+from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.tool import Tool
 
 _SMALL: Final = 400
@@ -452,14 +452,10 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
 
 def _without_tools(schema: JSONObject) -> JSONObject:
     """Return the schema of a Solution without the schemas of the tools that it may call."""
-    properties = schema.get("properties")
-    definitions = schema.get("$defs")
-    if not isinstance(properties, dict):
-        return schema
-
-    members: JSONObject = {**properties, "calls": _CALLS}
-    program = members.get("program")
-    if isinstance(program, dict):
+    solution = SolutionSchema.read(schema)
+    members: JSONObject = {**solution.properties, "calls": _CALLS}
+    program = object_or_empty(members.get("program"))
+    if program:
         # The lines above already contain the signatures of these tools.
         members["program"] = {
             **program,
@@ -468,14 +464,5 @@ def _without_tools(schema: JSONObject) -> JSONObject:
 
     result: JSONObject = {**schema, "properties": members}
     result.pop("$defs", None)
-    needed: JSONObject = {}
-    if isinstance(definitions, dict):
-        left = [result]
-        while left:
-            for name in [reference.rpartition("/")[2] for reference in references_in(left.pop())]:
-                definition = definitions.get(name)
-                if name not in needed and isinstance(definition, dict):
-                    needed[name] = definition
-                    left.append(definition)
-
+    needed = solution.definitions_for(result)
     return {**result, "$defs": needed} if needed else result

@@ -460,7 +460,11 @@ _CLEAN: Final[JSONObject] = {
     "const": ANONYMOUS,
     "description": "Have it answered in a clean room, which sees the parameters and _imports alone",
 }
-_OUTPUT: Final = "The result, once known; null while calls must run first and their results be seen"
+OUTPUT_NOTE: Final = (
+    "The result, once known; null while calls must run first and their results be seen"
+)
+"""The sentence that ends the description of an output."""
+
 _RESULT_HERE: Final = (
     "The result, written now. Left out where it must be written once the values the "
     "parameters refer to are known"
@@ -594,11 +598,11 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
         # The null that the schema itself allows gets its own branch, separate from the null that
         # means "no output yet".
         own: JSON = admitter.admit(schema, "output")
-        return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
+        return {"description": OUTPUT_NOTE, "anyOf": [own, {"type": "null"}]}
 
     composed = admitter.admit(wrapped, "output")
     admitted: JSONObject = object_or_empty(composed)
-    description = _with_note(admitted.pop("description", None), _OUTPUT)
+    description = _with_note(admitted.pop("description", None), OUTPUT_NOTE)
     branches = admitted.get("anyOf") if len(admitted) == 1 else None
     whole: list[JSON] = [*branches] if isinstance(branches, list) else [admitted]
     return {"description": description, "anyOf": [*whole, {"type": "null"}]}

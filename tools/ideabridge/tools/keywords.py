@@ -92,6 +92,9 @@ class SchemaKeywords:
         enum: the values, if only these are accepted.
         one_of, any_of: alternative schemas.
         examples: examples of values.
+        pattern: the regular expression that a text must match.
+        reference: the `$ref` to another schema.
+        definitions: the schemas in `$defs`, by name.
     """
 
     title: str | None = None
@@ -104,6 +107,9 @@ class SchemaKeywords:
     one_of: tuple[JSONObject, ...] = field(default=(), metadata=member("oneOf"))
     any_of: tuple[JSONObject, ...] = field(default=(), metadata=member("anyOf"))
     examples: list[JSON] = field(default_factory=list[JSON])
+    pattern: str | None = None
+    reference: str | None = field(default=None, metadata=member("$ref"))
+    definitions: JSONObject = field(default_factory=dict[str, JSON], metadata=member("$defs"))
 
     @property
     def types(self) -> tuple[str, ...]:

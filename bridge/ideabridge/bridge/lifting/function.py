@@ -35,7 +35,7 @@ from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.idea import StoredIdea, function_schemas
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
@@ -195,8 +195,9 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
     if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
         return output, None
 
-    if isinstance(output, dict) and list(output) == ["value"]:
-        value = output["value"]
+    members = object_or_empty(output)
+    if list(members) == ["value"]:
+        value = members["value"]
         return value, "its output is null for every input" if value is None else None
 
     if isinstance(output, str) and is_reference(output):

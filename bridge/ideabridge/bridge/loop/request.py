@@ -25,7 +25,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.solution import Solution
-from ideabridge.bridge.loop.stored_solution import SolutionSchema, stored_solution
+from ideabridge.bridge.loop.stored_solution import SolutionValidator, stored_solution
 from ideabridge.bridge.loop.tool_offer import Latent, change_of_offer, offered_by
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
@@ -143,15 +143,15 @@ class SchemaCache:
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._schemas: OrderedDict[str, SolutionSchema] = OrderedDict()
+        self._schemas: OrderedDict[str, SolutionValidator] = OrderedDict()
 
-    def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
+    def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
         # The schema is removed and added again, so that it counts as the newest. A thread may
         # compose while the event loop does; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
-            schema = SolutionSchema(compose())
+            schema = SolutionValidator(compose())
 
         self._schemas[key] = schema
         if len(self._schemas) > self._size:
@@ -198,12 +198,12 @@ class Composer:
         self._program_schema = program_schema
         self._handlers = handlers
         self._cache = cache
-        self._own: dict[str, SolutionSchema] = {}
+        self._own: dict[str, SolutionValidator] = {}
         self._calls_made = _Messages()
         # Each entry keeps its message alive so that the id cannot be reused.
         self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
-        self._last: SolutionSchema | None = None
+        self._last: SolutionValidator | None = None
         self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
@@ -342,7 +342,7 @@ class Composer:
             return machine.solution.to_json()
         schema = self._last
         if schema is None or schema.document is not request.schema:
-            schema = SolutionSchema(request.schema)
+            schema = SolutionValidator(request.schema)
         return stored_solution(machine.proposal, schema, has_output=machine.has_output)
 
     def _calls(self, machine: Machine) -> _Messages:
@@ -354,7 +354,7 @@ class Composer:
 
     def _schema(
         self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None
-    ) -> SolutionSchema:
+    ) -> SolutionValidator:
         # Within a run, schemas differ only if handlers change something.
         changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
         names = encode_text(changes) if properties or offered else ""

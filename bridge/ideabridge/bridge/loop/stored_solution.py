@@ -28,13 +28,11 @@ from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.members import GROUP, THOUGHT_PROCESS
 from ideabridge.bridge.loop.solution import Proposal
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.keywords import references_in
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import META_PROPERTIES
-
-_DEFINED: Final = "#/$defs/"
 
 _META: Final = frozenset(META_PROPERTIES)
 
@@ -44,7 +42,7 @@ _NUMBERED: Final = re.compile(r'(†(?:[^\s.\[\]|&†"]+\.)?results\.)(\d+)(?![\
 _OWN: Final = ("calls", "output", "program")
 
 
-class SolutionSchema:
+class SolutionValidator:
     """The schema of a Solution, with a validator for each of its parts.
 
     A call is checked against the schema of its own tool, because checking it against the union of
@@ -56,27 +54,20 @@ class SolutionSchema:
 
     def __init__(self, document: JSONObject) -> None:
         self.document = document
-        self._defs = object_or_empty(document.get("$defs"))
-        members = object_or_empty(document.get("properties"))
-        self.members = {name: schema for name, schema in members.items() if name not in _OWN}
+        self._schema = SolutionSchema.read(document)
+        properties = self._schema.properties
+        self.members = {name: schema for name, schema in properties.items() if name not in _OWN}
         required = list_or_empty(document.get("required"))
         self.required = [name for name in self.members if name in required]
         self._parts: dict[str, JSONObject] = {}
-        for name, schema in members.items():
+        for name, schema in properties.items():
             if name != "calls":
                 # It keeps its place in the document, because the path of a `$ref` may lead through
                 # it.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
-        self._calls: dict[tuple[JSON, JSON], JSONObject] = {}
-        items = object_or_empty(object_or_empty(members.get("calls")).get("items"))
-        for branch in list_or_empty(items.get("anyOf")):
-            schema = object_or_empty(branch)
-            properties = object_or_empty(schema.get("properties"))
-            module = object_or_empty(properties.get("_module")).get("const")
-            tool = object_or_empty(properties.get("_tool")).get("const")
-            self._calls[module, tool] = schema
+        self._calls = {(call.module, call.tool): call for call in self._schema.calls}
 
     @cached_property
     def body(self) -> Body:
@@ -94,17 +85,17 @@ class SolutionSchema:
         if tool is None:
             return None
 
-        schema = self._calls.get((tool.module, tool.name))
+        schema = self._calls.get((tool.module or "", tool.name))
         if schema is None:
             return None
 
-        validator = self._validator(schema)
+        validator = self._validator(schema.schema)
         is_sound = not call.problems
         written = call.as_written or call.raw
         if _is_valid(validator, written, checked=is_sound):
             return written
 
-        written = _as_named(call, object_or_empty(schema.get("properties")))
+        written = _as_named(call, schema.members)
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
@@ -128,20 +119,14 @@ class SolutionSchema:
 
     def _compiled(self, part: JSONObject) -> Validator:
         """Return a validator of one part, including the definitions that the part refers to."""
-        defs: JSONObject = {}
-        unread: list[JSON] = [part]
-        while unread:
-            for target in references_in(unread.pop()):
-                name = target.removeprefix(_DEFINED).partition("/")[0]
-                if target.startswith(_DEFINED) and name in self._defs and name not in defs:
-                    defs[name] = self._defs[name]
-                    unread.append(defs[name])
-
+        defs = self._schema.definitions_for(part)
         schema: JSONObject = {**part, "$defs": defs} if defs else part
         return Validator(schema, what="the solution")
 
 
-def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: bool) -> JSONObject:
+def stored_solution(
+    proposal: Proposal, schema: SolutionValidator, *, has_output: bool
+) -> JSONObject:
     """Return the Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`.
 
     Args:
@@ -175,7 +160,9 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
     return stored
 
 
-def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[int, int | None]]:
+def _calls(
+    calls: list[Call], schema: SolutionValidator
+) -> tuple[list[JSON], dict[int, int | None]]:
     """Return the calls that the schema accepts, and the new number of each result. The number is
     None if the call is left out.
     """

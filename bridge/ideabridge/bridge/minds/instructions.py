@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.composed import CallSchema, SolutionSchema
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 _HERE: Final = "#/$defs/"
 _REFERENCE: Final = "reference"
@@ -30,55 +33,49 @@ def brief(schema: JSONObject) -> str:
 
 class _Brief:
     def __init__(self, schema: JSONObject) -> None:
-        self._properties = object_or_empty(schema.get("properties"))
-        self._defs = object_or_empty(schema.get("$defs"))
+        self._solution = SolutionSchema.read(schema)
         # Named types and meta-properties, in the order in which they are found. They are described
         # after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 
     def text(self) -> str:
-        lines = ["Tools (there are no others; ? marks optional members):", *self._tools()]
+        tools = map(self._tool, self._solution.calls)
+        lines = ["Tools (there are no others; ? marks optional members):", *tools]
         if len(lines) == 1:
             lines = ['There are no tools: "calls" is [].']
 
         metas = [
-            f"  {name}: {self._described(self._defs.get(name, {}))}"
+            f"  {name}: {self._described(self._solution.definitions.get(name, {}))}"
             for name in self._metas
             if name != _PATH
         ]
         if metas:
             lines += ["A call may also have, where needed:", *metas]
 
-        for name, part in self._properties.items():
+        for name, part in self._solution.properties.items():
             if name not in ("calls", "output", "program"):
                 lines.append(f'Before "calls" comes "{name}": {self._described(part)}')
 
         lines.append(f'The type of "output": {self._output()}')
-        program = object_or_empty(self._properties.get("program")).get("description")
-        if isinstance(program, str):
-            lines.append(f'Or write {{"program": TEXT}}. {program}')
+        program = read_as(SchemaKeywords, self._solution.properties.get("program"))
+        if program.description is not None:
+            lines.append(f'Or write {{"program": TEXT}}. {program.description}')
 
         done = 0
         while done < len(self._named):
             name = [*self._named][done]
             done += 1
-            lines.append(f"{name} = {self._described(self._defs.get(name, {}))}")
+            definition = self._solution.definitions.get(name, {})
+            lines.append(f"{name} = {self._described(definition)}")
 
         return "\n".join(lines)
 
-    def _tools(self) -> list[str]:
-        items = object_or_empty(object_or_empty(self._properties.get("calls")).get("items"))
-        branches = items.get("anyOf")
-        if isinstance(branches, list):
-            return [self._tool(branch) for branch in branches if isinstance(branch, dict)]
-        return []
-
-    def _tool(self, call: JSONObject) -> str:
-        properties = object_or_empty(call.get("properties"))
-        needed = list_or_empty(call.get("required"))
+    def _tool(self, call: CallSchema) -> str:
+        keywords = read_as(SchemaKeywords, call.schema)
+        needed = keywords.required
         parameters: list[str] = []
-        for name, part in properties.items():
+        for name, part in call.members.items():
             target = _target(part)
             if name == "_tool":
                 continue
@@ -89,31 +86,18 @@ class _Brief:
 
             parameters.append(f"{name}{'' if name in needed else '?'}: {self._field(part, 0)}")
 
-        if call.get("additionalProperties") is not False:
+        if call.schema.get("additionalProperties") is not False:
             parameters.append("...")
 
-        description = call.get("description")
-        if isinstance(description, str):
-            text = " ".join(description.split("\n"))
-        else:
-            text = ""
-
-        name = object_or_empty(properties.get("_tool")).get("const")
-        return f"- {name}({', '.join(parameters)}){f': {text}' if text else ''}"
+        text = " ".join((keywords.description or "").split("\n"))
+        return f"- {call.tool}({', '.join(parameters)}){f': {text}' if text else ''}"
 
     def _output(self) -> str:
-        part = object_or_empty(self._properties.get("output"))
-        branches = part.get("anyOf")
-        own = part.get("description")
-        notes = own.split("\n")[:-1] if isinstance(own, str) else []
-        if isinstance(branches, list):
-            parts = [branch for branch in branches if branch != {"type": "null"}]
-        else:
-            parts = [part]
-
+        description = read_as(SchemaKeywords, self._solution.output).description or ""
+        notes = description.split("\n")[:-1]
         kinds = [
             kind
-            for kind in dict.fromkeys(self._type(branch) for branch in parts)
+            for kind in dict.fromkeys(map(self._type, self._solution.outputs))
             if kind != _REFERENCE
         ]
         text = " | ".join(kinds) or "any"
@@ -135,38 +119,39 @@ class _Brief:
                 self._named[target] = None
             return target
 
-        branches = schema.get("anyOf")
-        if isinstance(branches, list) and "properties" not in schema:
+        keywords = read_as(SchemaKeywords, schema)
+        if "anyOf" in schema and "properties" not in schema:
             # The instructions say once that a reference may replace any value.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
-                for branch in branches
+                for branch in list_or_empty(schema["anyOf"])
                 if _target(branch) != _REFERENCE
             )
             return " | ".join(kinds) or _REFERENCE
 
         if "const" in schema:
             return encode_text(schema["const"])
+        if keywords.enum is not None:
+            return " | ".join(map(encode_text, keywords.enum))
+        if len(keywords.types) > 1:
+            return " | ".join(
+                self._type({**schema, "type": name}, depth + 1) for name in keywords.types
+            )
 
-        listed = schema.get("enum")
-        if isinstance(listed, list):
-            return " | ".join(encode_text(value) for value in listed)
-
-        kind = schema.get("type")
-        if isinstance(kind, list):
-            return " | ".join(self._type({**schema, "type": name}, depth + 1) for name in kind)
+        kind = next(iter(keywords.types), None)
         if kind == "array" or (kind is None and "items" in schema):
             inner = self._type(schema.get("items", {}), depth + 1)
             return f"({inner})[]" if " | " in inner else f"{inner}[]"
         if kind == "object" or (kind is None and "properties" in schema):
             return self._fields(schema, depth)
-        return kind if isinstance(kind, str) and kind in _SCALARS else "any"
+        return kind if kind in _SCALARS else "any"
 
     def _fields(self, schema: JSONObject, depth: int) -> str:
-        needed = list_or_empty(schema.get("required"))
+        keywords = read_as(SchemaKeywords, schema)
         fields = [
-            f"{encode_text(name)}{'' if name in needed else '?'}: {self._field(part, depth)}"
-            for name, part in object_or_empty(schema.get("properties")).items()
+            f"{encode_text(name)}{'' if name in keywords.required else '?'}: "
+            f"{self._field(part, depth)}"
+            for name, part in keywords.properties.items()
         ]
         rest = schema.get("additionalProperties", True)
         if isinstance(rest, dict) and rest:
@@ -184,23 +169,17 @@ class _Brief:
 
 def _said(schema: JSON) -> str:
     """Return the descriptions of a schema and of its alternatives, which contain the limits."""
-    whole = object_or_empty(schema)
-    branches = whole.get("anyOf")
-    parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
-    descriptions = [object_or_empty(part).get("description") for part in parts]
+    keywords = read_as(SchemaKeywords, schema)
+    parts = [keywords, *(read_as(SchemaKeywords, part) for part in keywords.any_of)]
     return "; ".join(
-        dict.fromkeys(
-            " ".join(description.split())
-            for description in descriptions
-            if isinstance(description, str) and description
-        )
+        dict.fromkeys(" ".join(part.description.split()) for part in parts if part.description)
     )
 
 
 def _target(schema: JSON) -> str | None:
     """Return the name in `$defs` that a schema refers to."""
-    ref = object_or_empty(schema).get("$ref")
-    return ref.removeprefix(_HERE) if isinstance(ref, str) else None
+    reference = read_as(SchemaKeywords, schema).reference
+    return None if reference is None else reference.removeprefix(_HERE)
 
 
 INSTRUCTIONS: Final = """\
@@ -289,7 +268,7 @@ _TURNS: Final = (
 
 def _program_hint(schema: JSONObject) -> str:
     """Return a sentence about programs if the schema offers them, otherwise ""."""
-    return _PROGRAMS if "program" in object_or_empty(schema.get("properties")) else ""
+    return _PROGRAMS if "program" in SolutionSchema.read(schema).properties else ""
 
 
 def rules(schema: JSONObject) -> str:

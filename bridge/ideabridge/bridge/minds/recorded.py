@@ -27,7 +27,16 @@ from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.store.idea import StoredIdea
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, decode, encode
+from ideabridge.tools.composed import CallSchema, SolutionSchema
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_DEPTH,
+    JSONObject,
+    content_hash,
+    decode,
+    encode,
+    object_or_empty,
+)
 from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
@@ -175,51 +184,29 @@ def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
-def _offer_of(schema: JSON) -> JSON:
-    """Return the schema of a Solution without the parts that versions of ideabridge word
+def _offer_of(schema: JSON) -> JSONObject:
+    """Return what the schema of a Solution says, without the parts that versions of ideabridge word
     differently.
 
     These parts are the schema of programs, and the statement that a result written by a mind is
     text if the tool's definition does not describe the result.
     """
-    if not isinstance(schema, dict):
-        return schema
-
-    plain = with_calls(schema)
-    members = plain.get("properties")
-    if not isinstance(members, dict):
-        return plain
-
-    offered = {name: part for name, part in members.items() if name != "program"}
-    calls = offered.get("calls")
-    if isinstance(calls, dict) and "items" in calls:
-        offered["calls"] = {**calls, "items": _any_result(calls["items"])}
-
-    return {**plain, "properties": offered}
+    plain = with_calls(object_or_empty(schema))
+    solution = SolutionSchema.read(plain)
+    members = {
+        name: part for name, part in solution.properties.items() if name not in ("calls", "program")
+    }
+    return {**plain, "properties": members, "calls": [*map(_any_result, solution.calls)]}
 
 
-def _any_result(call: JSON) -> JSON:
-    """Return the schema of a call, or of alternative calls, without the statement that a result
-    written by a mind is text.
-    """
-    if not isinstance(call, dict):
-        return call
-
-    alternatives = call.get("anyOf")
-    if isinstance(alternatives, list):
-        return {**call, "anyOf": [_any_result(alternative) for alternative in alternatives]}
-
-    members = call.get("properties")
-    output = members.get("_output") if isinstance(members, dict) else None
-    if (
-        not isinstance(members, dict)
-        or not isinstance(output, dict)
-        or output.get("type") != "string"
-    ):
-        return call
+def _any_result(call: CallSchema) -> JSONObject:
+    """Return the schema of a call without the statement that a result written by a mind is text."""
+    output = object_or_empty(call.members.get("_output"))
+    if output.get("type") != "string":
+        return call.schema
 
     untyped: JSONObject = {name: value for name, value in output.items() if name != "type"}
-    return {**call, "properties": {**members, "_output": untyped}}
+    return {**call.schema, "properties": {**call.members, "_output": untyped}}
 
 
 _EARLIER_STATE: Final = 2048

@@ -49,12 +49,13 @@ from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import context_to_solve, with_module
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Idea, NewPublication, Publication, StoredIdea
-from ideabridge.bridge.store.shapes import Need, tools_in
+from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL, profile_of, publisher_of, user_of
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
+from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import all_parameters
 from ideabridge.tools.names import did_you_mean
@@ -410,12 +411,8 @@ def _expect_parameters(plan: Plan) -> None:
 def _document_of(stored: StoredIdea) -> JSONObject:
     """Return a document of a saved idea, with the tools that its schema lists."""
     idea = stored.idea
-    tools = tools_in(idea.schema)
-    if isinstance(idea.solution, dict):
-        solution: JSONObject = dict(idea.solution)
-    else:
-        solution = {}
-
+    tools = SolutionSchema.read(idea.schema).tools
+    solution = dict(object_or_empty(idea.solution))
     calls = solution.get("calls")
     if isinstance(calls, list):
         solution["calls"] = [with_module(call, tools) for call in calls]
@@ -466,12 +463,9 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     if proposed:
         # Nobody accepted this plan.
         output = proposed[-1].output
-        if (
-            isinstance(output, dict)
-            and list(output) == ["value"]
-            and wrap_output(started.output_schema)[1]
-        ):
-            output = output["value"]
+        members = object_or_empty(output)
+        if list(members) == ["value"] and wrap_output(started.output_schema)[1]:
+            output = members["value"]
 
         document["solution"] = {"calls": proposed[-1].calls, "output": output}
 

@@ -40,6 +40,7 @@ from ideabridge.bridge.store.idea import (
 )
 from ideabridge.bridge.store.publications import check_name
 from ideabridge.tools.compose import solution_schema, wrap_output
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import (
     JSON,
     MAX_BYTES,
@@ -50,10 +51,11 @@ from ideabridge.tools.encoding import (
     object_or_empty,
 )
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
-from ideabridge.tools.keywords import move_refs, show
+from ideabridge.tools.keywords import SchemaKeywords, move_refs, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
+from ideabridge.tools.typed import read_as
 
 MEMBERS: Final = (
     "name",
@@ -260,7 +262,7 @@ def read_idea(
     defined_tools(messages)
     schema = _schema(read)
     solution = _solution(read)
-    if schema is not None and is_solution_schema(schema):
+    if schema is not None and SolutionSchema.read(schema).is_complete:
         idea = Idea(context, schema, solution.to_json())
         schema, output = _unwrapped(function_schemas(idea)[1], solution.output)
         solution = dataclasses.replace(solution, output=output)
@@ -348,7 +350,11 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
 
     solution = object_or_empty(idea.solution)
     schema = members.get("schema")
-    if isinstance(schema, dict) and not is_solution_schema(schema) and wrap_output(schema)[1]:
+    if (
+        isinstance(schema, dict)
+        and not SolutionSchema.read(schema).is_complete
+        and wrap_output(schema)[1]
+    ):
         output = solution.get("output")
         if isinstance(output, dict):
             solution = {**solution, "output": output.get("value")}
@@ -398,43 +404,6 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
     calls: JSONObject = {"calls": plan.calls, "output": plan.output}
     document["solution"] = calls if plan.program is None else {"program": plan.program}
     return document
-
-
-def is_solution_schema(schema: JSONObject) -> bool:
-    """Return whether a schema describes a whole Solution, and not only its output: it has the
-    properties `calls` and `output`, and `calls` is an array that is empty or has objects with
-    `_tool`.
-    """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not {"calls", "output"} <= properties.keys():
-        return False
-
-    calls = properties["calls"]
-    if not isinstance(calls, dict) or calls.get("type") != "array":
-        return False
-
-    items = calls.get("items")
-    if not isinstance(items, dict):
-        return calls.get("maxItems") == 0
-
-    branches = items.get("anyOf")
-    return all(
-        _is_call(branch, schema) for branch in (branches if isinstance(branches, list) else [items])
-    )
-
-
-def _is_call(schema: JSON, root: JSONObject) -> bool:
-    target = schema.get("$ref") if isinstance(schema, dict) else None
-    definitions = root.get("$defs")
-    if isinstance(target, str) and isinstance(definitions, dict):
-        schema = definitions.get(target.removeprefix("#/$defs/"))
-
-    if isinstance(schema, dict):
-        properties = schema.get("properties")
-    else:
-        properties = None
-
-    return isinstance(properties, dict) and "_tool" in properties
 
 
 def _is_input(message: Message) -> bool:
@@ -694,30 +663,27 @@ def _composed(
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
     """Strip the `{"value": ...}` wrapper of a nullable output. Return its schema and the output."""
-    if (
-        schema is None
-        or schema.get("required") != ["value"]
-        or schema.get("additionalProperties") is not False
-    ):
+    inner = _wrapped_schema(schema)
+    members = object_or_empty(output)
+    if inner is None or (output is not None and list(members) != ["value"]):
         return schema, output
+    return inner, members.get("value")
 
-    properties = schema.get("properties")
-    if (
-        not isinstance(properties, dict)
-        or list(properties) != ["value"]
-        or not isinstance(properties["value"], dict)
-    ):
-        return schema, output
 
-    if output is not None and not (isinstance(output, dict) and list(output) == ["value"]):
-        return schema, output
+def _wrapped_schema(schema: JSONObject | None) -> JSONObject | None:
+    """Return the schema inside the wrapper of a nullable output, or None if the schema is no
+    wrapper, or cannot be unwrapped.
+    """
+    if schema is None or schema.get("additionalProperties") is not False:
+        return None
 
-    inner = {**properties["value"]}
-    if "$ref" in str(inner):
-        # The schema refers to a definition outside `value`, so it cannot be unwrapped.
-        return schema, output
+    wrapper = read_as(SchemaKeywords, schema)
+    inner = wrapper.properties.get("value")
+    if wrapper.required != ("value",) or len(wrapper.properties) != 1:
+        return None
 
-    return inner, output["value"] if isinstance(output, dict) else None
+    # A reference leads to a definition outside `value`.
+    return inner if isinstance(inner, dict) and "$ref" not in str(inner) else None
 
 
 def _check_input(written: WrittenIdea) -> None:

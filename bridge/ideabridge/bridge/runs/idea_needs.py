@@ -11,9 +11,9 @@ from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.shapes import tools_in
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
 _NAMED: Final = 3
@@ -109,6 +109,7 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
 
 def tools_listed_by(store: Store, publication: Publication) -> dict[str, str]:
     """Return the module of each tool that an idea's schema lists, keyed by tool name; see
-    `tools_in`.
+    `SolutionSchema.tools`.
     """
-    return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
+    idea = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea
+    return SolutionSchema.read(idea.schema).tools

@@ -13,6 +13,7 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan, PublishedRecording
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.typed import read_as
 
@@ -172,12 +173,10 @@ def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
 
     The input schema comes from the first `input` message without an instance: its declared schema,
     or otherwise a permissive schema for its value. It is None if the idea takes no input. The
-    output schema is the part of `idea.schema` for `output`, without null, without the references
-    that a mind may write, and without additions to its description. If a mind answered and the
-    output may be null, it is wrapped as `{"value": ...}`. It is None if `idea.schema` does not
-    describe the output.
+    output schema is `SolutionSchema.own_output`. If a mind answered and the output may be null, it
+    is wrapped as `{"value": ...}`.
     """
-    return _input_schema(idea.context), _output_schema(idea.schema)
+    return _input_schema(idea.context), SolutionSchema.read(idea.schema).own_output
 
 
 def _input_schema(context: list[JSON]) -> JSONObject | None:
@@ -212,132 +211,6 @@ def seen_type(value: JSON) -> JSONObject:
     if isinstance(value, str):
         return {"type": "string"}
     return {"type": "array" if isinstance(value, list) else "object"}
-
-
-def _output_schema(schema: JSON) -> JSONObject | None:
-    if not isinstance(schema, dict):
-        return None
-
-    properties = schema.get("properties")
-    output = properties.get("output") if isinstance(properties, dict) else None
-    if not isinstance(output, dict):
-        return None
-
-    definitions = schema.get("$defs")
-    if not isinstance(definitions, dict):
-        definitions = {}
-
-    branches = output.get("anyOf")
-    if isinstance(branches, list):
-        remaining = [
-            branch
-            for branch in branches
-            if branch != {"type": "null"} and not _is_reference(branch, definitions)
-        ]
-        output = _joined(_without_note(output), remaining)
-
-    if output == {"type": "null"}:
-        return None
-
-    plain = cast("JSONObject", _without_references(output, definitions))
-    if "$defs" not in plain:
-        referred = _referred(plain, definitions)
-        if referred:
-            plain["$defs"] = referred
-
-    return plain
-
-
-_NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
-"""The sentence that the composer of schemas adds to the description of an output."""
-
-
-def _without_note(output: JSONObject) -> JSONObject:
-    """Return the schema of the output without the sentence that the composer added to its
-    description.
-    """
-    description = output.get("description")
-    if not isinstance(description, str) or not description.endswith(_NOTE):
-        return output
-
-    others = {key: value for key, value in output.items() if key != "description"}
-    own = description.removesuffix(_NOTE).removesuffix("\n")
-    return {"description": own, **others} if own else others
-
-
-def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
-    """Return a schema with these branches as its `anyOf`. A single branch is merged into the schema
-    instead.
-    """
-    others = {key: value for key, value in schema.items() if key != "anyOf"}
-    branch = branches[0] if len(branches) == 1 else None
-    if isinstance(branch, dict) and not others.keys() & branch.keys():
-        return {**others, **branch}
-    return {**others, "anyOf": branches}
-
-
-def is_reference_schema(schema: JSON) -> bool:
-    """Return True if a schema allows only references: strings with a pattern that begins with a
-    dagger.
-    """
-    if not isinstance(schema, dict):
-        return False
-    pattern = schema.get("pattern")
-    return (
-        schema.get("type") == "string"
-        and isinstance(pattern, str)
-        and pattern.startswith(("^†", "^\\u2020"))
-    )
-
-
-_DEFINED: Final = "#/$defs/"
-
-
-def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
-    """Return True if a schema allows only references, directly or through a definition."""
-    if isinstance(schema, dict) and len(schema) == 1:
-        target = schema.get("$ref")
-        if isinstance(target, str) and target.startswith(_DEFINED):
-            return is_reference_schema(definitions.get(target.removeprefix(_DEFINED)))
-    return is_reference_schema(schema)
-
-
-def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
-    if isinstance(schema, list):
-        return [_without_references(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-
-    branches = schema.get("anyOf")
-    if isinstance(branches, list) and any(
-        _is_reference(branch, definitions) for branch in branches
-    ):
-        remaining = [branch for branch in branches if not _is_reference(branch, definitions)]
-        schema = _joined(schema, remaining)
-
-    return {key: _without_references(item, definitions) for key, item in schema.items()}
-
-
-def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """Return the definitions that a schema refers to directly or indirectly, without the references
-    that a mind may write.
-    """
-    referred: JSONObject = {}
-    stack: list[JSON] = [schema]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            target = item.get("$ref")
-            stack.extend(item.values())
-            if isinstance(target, str) and target.startswith(_DEFINED):
-                name = target.removeprefix(_DEFINED).partition("/")[0]
-                if name in definitions and name not in referred:
-                    referred[name] = _without_references(definitions[name], definitions)
-                    stack.append(referred[name])
-
-    return {name: referred[name] for name in definitions if name in referred}
 
 
 # -- records ---------------------------------------------------------------------------------------

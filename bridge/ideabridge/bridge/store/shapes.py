@@ -17,6 +17,7 @@ from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
 from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import (
     JSON,
     JSONObject,
@@ -167,50 +168,7 @@ def modules_of(schema: JSON) -> dict[str, str]:
     """Return the module of each tool in the call schemas of a composed schema, without the tools
     that belong to no module.
     """
-    return {tool: module for tool, module in tools_in(schema).items() if module}
-
-
-def tools_in(schema: JSON) -> dict[str, str]:
-    """Return the module of each tool in the call schemas of a composed schema. It is "" if the tool
-    belongs to no module.
-    """
-    definitions = schema.get("$defs") if isinstance(schema, dict) else None
-    modules: dict[str, str] = {}
-    for branch in _branches(schema):
-        call = branch
-        target = branch.get("$ref")
-        if isinstance(target, str) and isinstance(definitions, dict):
-            definition = definitions.get(target.removeprefix("#/$defs/"))
-            if isinstance(definition, dict):
-                call = definition
-
-        properties = call.get("properties")
-        if isinstance(properties, dict):
-            tool = _const(properties.get("_tool"))
-            if tool:
-                modules[tool] = _const(properties.get("_module"))
-
-    return modules
-
-
-def _branches(schema: JSON) -> list[JSONObject]:
-    """Return the schemas of the calls of a Solution."""
-    call: JSON = schema
-    for key in ("properties", "calls", "items"):
-        call = call.get(key) if isinstance(call, dict) else None
-
-    if not isinstance(call, dict):
-        return []
-
-    alternatives = call.get("anyOf")
-    if not isinstance(alternatives, list):
-        return [call]
-    return [branch for branch in alternatives if isinstance(branch, dict)]
-
-
-def _const(schema: JSON) -> str:
-    value = schema.get("const") if isinstance(schema, dict) else None
-    return value if isinstance(value, str) else ""
+    return {tool: module for tool, module in SolutionSchema.read(schema).tools.items() if module}
 
 
 # -- calls of the saved ideas ----------------------------------------------------------------------

@@ -39,7 +39,8 @@ from ideabridge.server.cli.options import Options
 from ideabridge.server.cli.servers import signature
 from ideabridge.server.views.history import doubt_lines
 from ideabridge.server.views.text import cost_of_request, error_line, message_of, skipped_line
-from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
+from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json
 
@@ -352,7 +353,7 @@ class Turns:
                 say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
 
         forms = '{"calls": [...], "output": ...}'
-        if "program" in object_or_empty(request.schema.get("properties")):
+        if "program" in SolutionSchema.read(request.schema).properties:
             forms += ', or {"program": TEXT}'
 
         say(f"write {forms}, and an empty line", "dim")
@@ -362,25 +363,16 @@ def _offered(schema: JSON) -> Iterator[str]:
     """Return the schema of a Solution as lines for a person: the tools with their parameters, and
     the output.
     """
-    schemas = object_or_empty(object_or_empty(schema).get("properties"))
-    calls = object_or_empty(object_or_empty(schemas.get("calls")).get("items"))
-    tools = calls.get("anyOf")
-    for tool in map(object_or_empty, tools if isinstance(tools, list) else [calls]):
-        members = object_or_empty(tool.get("properties"))
-        name = object_or_empty(members.get("_tool")).get("const")
-        if name is not None:
-            description = str(tool.get("description") or "").split("\n")[0]
-            properties = {key: value for key, value in members.items() if not key.startswith("_")}
-            parameters = signature({**tool, "properties": properties})
-            yield f"tool: {name}({parameters})  {description}".rstrip()
+    solution = SolutionSchema.read(schema)
+    for call in solution.calls:
+        if call.tool:
+            description = str(call.schema.get("description") or "").split("\n")[0]
+            members = {key: part for key, part in call.members.items() if not key.startswith("_")}
+            parameters = signature({**call.schema, "properties": members})
+            yield f"tool: {call.tool}({parameters})  {description}".rstrip()
 
-    outputs = object_or_empty(schemas.get("output")).get("anyOf")
-    if isinstance(outputs, list):
-        outputs = [output for output in outputs if output != {"type": "null"}]
-    else:
-        outputs = [schemas.get("output")]
-
-    yield f"output: {' or '.join(readable_json(output, compact=True) for output in outputs)}"
+    outputs = [readable_json(output, compact=True) for output in solution.outputs]
+    yield f"output: {' or '.join(outputs)}"
 
 
 async def _read() -> str | None:

@@ -1,0 +1,213 @@
+"""SolutionSchema: the schema of a Solution, read once.
+
+`solution_schema` in `compose.py` writes such a schema. Requests and saved ideas hold it as JSON.
+What needs its parts reads them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.tools.compose import OUTPUT_NOTE
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.keywords import (
+    REFERENCE_PATTERN,
+    SchemaKeywords,
+    map_schemas,
+    references_in,
+)
+from ideabridge.tools.typed import read_as
+
+_DEFINED: Final = "#/$defs/"
+_NULL: Final[JSONObject] = {"type": "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """A schema that accepts one text."""
+
+    const: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSchema:
+    """The schema of the calls of one tool.
+
+    Attributes:
+        schema: the schema. If the Solution's schema refers to a definition, this is the definition.
+        members: the schemas of the parameters and meta-properties.
+        tool: the name of the tool, or "" if the schema accepts calls of any tool.
+        module: the name of the tool's module, or "" if it belongs to none.
+    """
+
+    schema: JSONObject
+    members: JSONObject
+    tool: str
+    module: str
+
+    @classmethod
+    def read(cls, schema: JSON, definitions: JSONObject) -> CallSchema:
+        """Read the schema of a call, or the reference to its definition."""
+        target = read_as(SchemaKeywords, schema).reference
+        if target is not None:
+            schema = definitions.get(target.removeprefix(_DEFINED))
+
+        members = read_as(SchemaKeywords, schema).properties
+        return cls(
+            object_or_empty(schema),
+            members,
+            read_as(_Constant, members.get("_tool")).const,
+            read_as(_Constant, members.get("_module")).const,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionSchema:
+    """The parts of a Solution's schema. A schema of something else has no calls and no output.
+
+    Attributes:
+        properties: the schemas of the members of a Solution, in their order.
+        definitions: the schemas that others refer to, by name.
+        calls: the schemas of the calls that a Solution may contain. They are empty if it may
+            contain none.
+        output: the schema of the output, or None.
+        is_complete: whether it describes the calls and the output of a Solution.
+    """
+
+    properties: JSONObject
+    definitions: JSONObject
+    calls: tuple[CallSchema, ...]
+    output: JSONObject | None
+    is_complete: bool
+
+    @classmethod
+    def read(cls, schema: JSON) -> SolutionSchema:
+        """Read a schema. Parts that are malformed count as absent."""
+        whole = read_as(SchemaKeywords, schema)
+        properties = whole.properties
+        listed = read_as(SchemaKeywords, properties.get("calls"))
+        alternatives: list[JSON] = []
+        if listed.items is not None:
+            alternatives = list_or_empty(listed.items.get("anyOf")) or [listed.items]
+
+        calls = tuple(CallSchema.read(call, whole.definitions) for call in alternatives)
+        takes_calls = all("_tool" in call.members for call in calls)
+        if not calls:
+            takes_calls = object_or_empty(properties.get("calls")).get("maxItems") == 0
+
+        output = properties.get("output")
+        return cls(
+            properties,
+            whole.definitions,
+            calls,
+            output if isinstance(output, dict) else None,
+            takes_calls and listed.type == "array" and "output" in properties,
+        )
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The module of each tool that has a schema of its own. It is "" if the tool belongs to no
+        module.
+        """
+        return {call.tool: call.module for call in self.calls if call.tool}
+
+    @property
+    def outputs(self) -> list[JSON]:
+        """The alternative schemas of the output, without the null that means "no output yet"."""
+        if self.output is None:
+            return []
+        alternatives = list_or_empty(self.output.get("anyOf")) or [self.output]
+        return [schema for schema in alternatives if schema != _NULL]
+
+    @property
+    def own_output(self) -> JSONObject | None:
+        """The schema of the output as it was before it was composed: without null, without the
+        references that a mind may write, and without additions to its description. None if the
+        schema does not describe the output.
+        """
+        output = self.output
+        if output is None or output == _NULL:
+            return None
+
+        alternatives = list_or_empty(output.get("anyOf"))
+        if alternatives:
+            others = [
+                schema
+                for schema in alternatives
+                if schema != _NULL and not self._is_reference(schema)
+            ]
+            output = _joined(_without_note(output), others)
+
+        own = object_or_empty(self._own(output))
+        if "$defs" not in own:
+            needed = self.definitions_for(own, self._own)
+            if needed:
+                own["$defs"] = needed
+
+        return own
+
+    def definitions_for(
+        self, schema: JSON, change: Callable[[JSON], JSON] | None = None
+    ) -> JSONObject:
+        """Return the definitions that a schema refers to, directly or through other definitions.
+
+        Args:
+            schema: the schema.
+            change: what changes each definition first, or None.
+        """
+        needed: JSONObject = {}
+        unread = [schema]
+        while unread:
+            for target in references_in(unread.pop()):
+                name = target.removeprefix(_DEFINED).partition("/")[0]
+                if name in needed or name not in self.definitions or name == target:
+                    continue
+
+                definition = self.definitions[name]
+                needed[name] = definition if change is None else change(definition)
+                unread.append(needed[name])
+
+        return {name: needed[name] for name in self.definitions if name in needed}
+
+    def _own(self, schema: JSON) -> JSON:
+        return map_schemas(schema, self._without_references)
+
+    def _without_references(self, schema: JSONObject) -> JSONObject:
+        alternatives = list_or_empty(schema.get("anyOf"))
+        others = [part for part in alternatives if not self._is_reference(part)]
+        return _joined(schema, others) if len(others) < len(alternatives) else schema
+
+    def _is_reference(self, schema: JSON) -> bool:
+        """Return whether a schema accepts only references."""
+        keywords = read_as(SchemaKeywords, schema)
+        if keywords.reference is not None:
+            definition = self.definitions.get(keywords.reference.removeprefix(_DEFINED))
+            keywords = read_as(SchemaKeywords, definition)
+
+        pattern = keywords.pattern or ""
+        return keywords.type == "string" and pattern.startswith((REFERENCE_PATTERN, "^\\u2020"))
+
+
+def _without_note(output: JSONObject) -> JSONObject:
+    """Return the schema of the output without the sentence that was added to its description."""
+    description = read_as(SchemaKeywords, output).description or ""
+    if not description.endswith(OUTPUT_NOTE):
+        return output
+
+    others = {key: value for key, value in output.items() if key != "description"}
+    own = description.removesuffix(OUTPUT_NOTE).removesuffix("\n")
+    return {"description": own, **others} if own else others
+
+
+def _joined(schema: JSONObject, alternatives: list[JSON]) -> JSONObject:
+    """Return a schema with these alternatives as its `anyOf`. A single alternative is merged into
+    the schema instead.
+    """
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    if len(alternatives) == 1:
+        only = alternatives[0]
+        if isinstance(only, dict) and not others.keys() & only.keys():
+            return {**others, **only}
+    return {**others, "anyOf": alternatives}
