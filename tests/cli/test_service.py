@@ -160,10 +160,6 @@ def test_a_client_connects_to_the_service_from_the_users_own_file(
     assert "not installed" in ideabridge("install", host, "--http").stderr
     write_own({"mcpServers": {}})
     assert ideabridge("service", "install", "127.0.0.1:9001").returncode == 0
-    refused = ideabridge("install", host, "--http", "--scope", "project")
-    assert refused.returncode == 2
-    assert "--scope user" in refused.stderr
-
     written = ideabridge("install", host, "--http", "--write")
     assert written.returncode == 0, written.stderr
     values: dict[str, object] = {
@@ -177,6 +173,65 @@ def test_a_client_connects_to_the_service_from_the_users_own_file(
     assert "it is ideabridge itself" in ideabridge("servers", "import", host).stderr
     assert ideabridge("uninstall", host).returncode == 0
     assert not (home / file).exists()
+
+
+HEADERS = {
+    ("claude-code", ".mcp.json", "mcpServers"): "Bearer ${IDEABRIDGE_SERVICE_TOKEN}",
+    ("cursor", ".cursor/mcp.json", "mcpServers"): "Bearer ${env:IDEABRIDGE_SERVICE_TOKEN}",
+    ("gemini-cli", ".gemini/settings.json", "mcpServers"): "Bearer ${IDEABRIDGE_SERVICE_TOKEN}",
+    ("opencode", "opencode.json", "mcp"): "Bearer {env:IDEABRIDGE_SERVICE_TOKEN}",
+}
+"""How clients read a header from a variable, by client, file and key of its servers."""
+
+
+def test_a_file_of_a_project_leads_to_its_workspace_without_the_token(
+    ideabridge: Run, project: Path, ran: Callable[[], list[str]]
+) -> None:
+    write_own({"mcpServers": {}})
+    assert ideabridge("service", "install", "127.0.0.1:9001").returncode == 0
+    (project / "ideabridge.json").write_text("{}")
+    token = ideabridge("service", "token").stdout.strip()
+    words = ["--http", "--scope", "project", "--write"]
+    for (host, file, keys), header in HEADERS.items():
+        written = ideabridge("install", host, *words)
+        assert written.returncode == 0, written.stderr
+        assert "`ideabridge trust`" in written.stderr
+        assert "IDEABRIDGE_SERVICE_TOKEN" in written.stderr
+        text = (project / file).read_text()
+        assert token not in text
+        assert "http://127.0.0.1:9001/mcp/w/project" in text
+        assert json.loads(text)[keys]["ideabridge"]["headers"] == {"Authorization": header}
+
+    assert ideabridge("install", "codex", *words).returncode == 0
+    text = (project / ".codex" / "config.toml").read_text()
+    assert token not in text
+    assert 'bearer_token_env_var = "IDEABRIDGE_SERVICE_TOKEN"' in text
+
+    listed = json.loads(ideabridge("service", "workspaces", "--json").stdout)
+    assert listed == {"workspaces": {"project": str(project)}}
+    assert ideabridge("service", "forget", "project").returncode == 0
+    assert "not registered" in ideabridge("service", "forget", "project").stderr
+
+
+def test_the_users_own_file_may_hold_the_token_of_a_projects_entry(
+    ideabridge: Run, home: Path, project: Path, ran: Callable[[], list[str]]
+) -> None:
+    write_own({"mcpServers": {}})
+    assert ideabridge("service", "install", "127.0.0.1:9001").returncode == 0
+    words = ["install", "claude-code", "--http", "--scope", "local", "--write"]
+    assert ideabridge(*words).returncode == 0
+    own = json.loads((home / ".claude.json").read_text())
+    entry = own["projects"][str(project)]["mcpServers"]["ideabridge"]
+    assert entry["url"] == "http://127.0.0.1:9001/mcp/w/project"
+    token = ideabridge("service", "token").stdout.strip()
+    assert entry["headers"] == {"Authorization": f"Bearer {token}"}
+    assert not any(project.iterdir())
+
+    refused = ideabridge("install", "vscode", "--http", "--scope", "project")
+    assert refused.returncode == 2
+    assert "must not hold the token" in refused.stderr
+    assert ideabridge("service", "uninstall").returncode == 0
+    assert "no project is registered" in ideabridge("service", "workspaces").stderr
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,9 @@ class Bridge:
             need no other modules.
         standing_rules: whether tools that people have allowed always run without a question. The
             server and the commands of ideabridge set it. A program decides by itself.
+        lender: an open bridge of this process whose modules this one uses, too, or None. It uses
+            those that both configurations start in exactly the same way, so that they start once.
+            It must be closed before its lender.
 
     Attributes:
         session_begun: returns when the client of the current request connected, as
@@ -191,6 +194,7 @@ class Bridge:
         role: Role = "alone",
         only: Collection[str] | None = None,
         standing_rules: bool = False,
+        lender: Bridge | None = None,
     ) -> None:
         check_parts(
             configuration=configuration,
@@ -223,7 +227,10 @@ class Bridge:
         self.handlers.add_missing(self.toolbox.handlers)
         self._role: Role = role
         current = self.configuration if only is None else self.configuration.with_only(only)
+        self._lender = lender
         self.modules = Modules(current, secrets=self.secrets, on_change=self._on_change)
+        if lender is not None:
+            self.modules.borrow(lender.modules, self._borrowed(current))
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
         if isinstance(store, Store):
@@ -340,13 +347,21 @@ class Bridge:
 
     def _follow_modules(self, current: Configuration, change: ConfigurationChange) -> None:
         replaced = change.servers_to("start", "stop", "replace")
-        created = self.modules.change(current, replaced)
+        created = self.modules.change(current, replaced, self._borrowed(current))
         if self._lists is not None:
             self._lists.follow(current, [module.name for module in created])
 
         if self._shares_limits:
             self._share_limits()
         self.modules.connect(created)
+
+    def _borrowed(self, current: Configuration) -> list[str]:
+        """Return the names of the modules that are those of the lender."""
+        if self._lender is None:
+            return []
+        change = change_between(self._lender.configuration, current)
+        present = {*self._lender.modules.names} & {*current.enabled_modules}
+        return [name for name in change.servers_to("keep") if name in present]
 
     @property
     def _shares_limits(self) -> bool:
@@ -377,7 +392,7 @@ class Bridge:
         self._learn_secrets()
         await self._learn_stored_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
-        self._lists.recall()
+        self._lists.recall(self.modules.own_names)
         self.offer.forget()
         self.modules.identify_store = self._store.settings.sign_in_key
         self.modules.quotes = self._has_one_user

@@ -524,6 +524,13 @@ class Configuration(BaseModel):
     )
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 
+    own_servers_in: Path | None = Field(
+        default=None,
+        exclude=True,
+        description="The folder in which programs of the user's own file start if several projects "
+        "share them; null: in the project folder.",
+    )
+
     logs: Path | None = Field(
         default=None,
         exclude=True,
@@ -740,7 +747,8 @@ class Configuration(BaseModel):
     def working_folder_of(self, module: str) -> Path:
         """Return the absolute folder in which a program without `cwd` starts.
 
-        A server of the user's own file starts in the project folder, as it does in other clients.
+        A server of the user's own file starts in the project folder, as it does in other clients,
+        or in `own_servers_in`.
         If its arguments or variables name a file next to the user's file, it starts there, so that
         a file of the same name in a cloned repository never takes the place of the user's.
         """
@@ -750,7 +758,7 @@ class Configuration(BaseModel):
             return folder
         if _names_file_in(folder, self.modules[module]):
             return folder
-        return self.project.absolute()
+        return (self.own_servers_in or self.project).absolute()
 
     def log_file_of(self, module: str) -> Path | None:
         """Return the file for the log of a module, or None if no log is written."""

@@ -329,7 +329,7 @@ class Announcements:
 
             uris = {uri for _, uri in watched}
             for uri in [uri for uri in self._watched if uri not in uris]:
-                await self._watched.pop(uri).unwatch(uri)
+                await self._watched.pop(uri).unwatch(uri, self._bridge)
 
     async def _watch_lost(self) -> None:
         lost = self._lost

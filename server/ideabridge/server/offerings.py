@@ -376,7 +376,7 @@ class Offerings:
                 raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
 
             try:
-                await module.watch(uri)
+                await module.watch(uri, self._bridge)
             except IdeabridgeError as error:
                 raise MCPError(
                     types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))

@@ -56,6 +56,8 @@ class Reloading:
         read: reads the configuration again, in the same way as at the start. Blocks.
         followed: called after the bridge follows another configuration.
         report: writes a line for the person who runs the server.
+        after: the reloading of a server whose modules this one uses, or None. It follows the files
+            first, so that both agree on which modules they share.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class Reloading:
         read: Callable[[], Configuration],
         followed: Callable[[], None],
         report: Callable[[str], None],
+        after: Reloading | None = None,
     ) -> None:
+        self._after = after
+        self._looking = anyio.Lock()
         self._bridge = bridge
         self._read = read
         self._followed = followed
@@ -100,7 +105,10 @@ class Reloading:
     async def look(self) -> None:
         """Read the files again, and follow them as far as they can be followed."""
         try:
-            await self._look()
+            if self._after is not None:
+                await self._after.look()
+            async with self._looking:
+                await self._look()
         except Exception as error:  # noqa: BLE001 - the server goes on with what is in force
             trace = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
             logger.error("the configuration cannot be followed: %s", trace)

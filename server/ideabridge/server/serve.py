@@ -54,10 +54,12 @@ from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
-    from ideabridge.server.transports.gate import Gate
+    from ideabridge.server.transports.gate import Door, Gate
+    from ideabridge.server.transports.workspace_door import ServedWorkspace, WorkspaceDoor
 
 END_SECONDS: Final = 1.9
 """Seconds after which a process that is shutting down exits at once. Hosts kill it after two
@@ -87,6 +89,21 @@ class _Manner:
     read: Callable[[], Configuration] | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A server with its open bridge.
+
+    Attributes:
+        front: the server.
+        bridge: its bridge.
+        reloading: lets it follow its files, or None.
+    """
+
+    front: Front
+    bridge: Bridge
+    reloading: Reloading | None
+
+
 @asynccontextmanager
 async def _front(
     configuration: Configuration,
@@ -94,17 +111,34 @@ async def _front(
     store: Store | Path | str | None,
     manner: _Manner,
     role: Role = "alone",
-) -> AsyncGenerator[Front]:
-    """Open a bridge and its server, with the background tasks of both."""
+) -> AsyncGenerator[_Served]:
+    """Open the bridge of this process and its server, with the background tasks of both."""
     _collect_seldom()
     clean_logs()
+    with bounded_log(manner.log_level):
+        async with _opened(configuration, toolbox, store, manner, role) as served:
+            yield served
+
+
+@asynccontextmanager
+async def _opened(
+    configuration: Configuration,
+    toolbox: Toolbox | None,
+    store: Store | Path | str | None,
+    manner: _Manner,
+    role: Role = "alone",
+    beside: _Served | None = None,
+) -> AsyncGenerator[_Served]:
+    """Open a bridge and its server, with the background tasks of both. `beside` is an open server
+    of this process that lends its modules, and whose shares callers have here, too.
+    """
     fronts: list[Front] = []
 
     def changed() -> None:
         for front in fronts:
             front.announcements.poke()
 
-    with bounded_log(manner.log_level), ExitStack() as stack:
+    with ExitStack() as stack:
         async with (
             _serving(
                 Bridge(
@@ -113,6 +147,7 @@ async def _front(
                     on_tools_changed=changed,
                     role=role,
                     standing_rules=True,
+                    lender=None if beside is None else beside.bridge,
                 ),
                 toolbox,
             ) as bridge,
@@ -120,7 +155,8 @@ async def _front(
         ):
             # Other processes may lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
-            front = Front(bridge, group, version("ideabridge"), manner.commands)
+            quotas = None if beside is None else beside.front.quotas
+            front = Front(bridge, group, version("ideabridge"), manner.commands, quotas)
             fronts.append(front)
             stack.enter_context(_telemetry(bridge, front.direct_calls))
             group.start_soon(front.announcements.run)
@@ -128,15 +164,23 @@ async def _front(
             group.start_soon(front.direct_calls.run)
             group.start_soon(front.direct_calls.end_sessions)
             group.start_soon(_recover, bridge, front)
-            group.start_soon(_retain, bridge)
+            if beside is None or bridge.store.path != beside.bridge.store.path:
+                group.start_soon(_retain, bridge)
             if manner.on_status is not None:
                 group.start_soon(bridge.modules.follow, manner.on_status)
+            reloading: Reloading | None = None
             if manner.read is not None:
-                reloading = Reloading(bridge, manner.read, front.follow_configuration, _report)
+                reloading = Reloading(
+                    bridge,
+                    manner.read,
+                    front.follow_configuration,
+                    _report,
+                    after=None if beside is None else beside.reloading,
+                )
                 group.start_soon(reloading.run)
 
             try:
-                yield front
+                yield _Served(front, bridge, reloading)
             finally:
                 front.running.closing = True
                 front.direct_calls.flush()
@@ -278,7 +322,8 @@ async def serve_stdio(
     """
     with request_log(log_level) as observers:
         manner = _Manner(on_status, commands, log_level, read)
-        async with _front(configuration, toolbox, store, manner) as front:
+        async with _front(configuration, toolbox, store, manner) as served:
+            front = served.front
             if observers:
                 RequestWatch(front.server, observers)
 
@@ -340,6 +385,21 @@ class OwnerLink:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceSource:
+    """Where a server over HTTP finds its workspaces.
+
+    Attributes:
+        folder_of: returns the folder of a name. Raises `UnknownWorkspaceError`.
+        read: reads the configuration of a folder. Blocks.
+        commands: returns the commands that a person can use to decide about runs in a folder.
+    """
+
+    folder_of: Callable[[str], Path]
+    read: Callable[[Path], Configuration]
+    commands: Callable[[Path], Commands]
+
+
+@dataclass(frozen=True, slots=True)
 class HttpOptions:
     """Where a server over HTTP listens, and what it serves there.
 
@@ -353,6 +413,8 @@ class HttpOptions:
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
+        workspaces: the workspaces of the user of this machine, at /mcp/w/NAME, or None if there
+            are none.
         ready: a function that is called when clients can connect.
         read: reads the configuration again after its files have changed; see `serve_stdio`.
     """
@@ -365,6 +427,7 @@ class HttpOptions:
     ui: bool = False
     metrics: bool = False
     workers: bool = False
+    workspaces: WorkspaceSource | None = None
     ready: Callable[[Ready], None] | None = None
     read: Callable[[], Configuration] | None = None
 
@@ -403,7 +466,7 @@ async def serve_http(
         ProfileError: a profile that the server restricts callers to does not exist, or cannot be
             used.
     """
-    from ideabridge.server.transports.http import application, bind_socket, http_server, url_of
+    from ideabridge.server.transports.http import bind_socket, http_server, url_of
 
     token = http.token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
@@ -422,16 +485,17 @@ async def serve_http(
 
         role: Role = "front" if http.workers else "alone"
         manner = _Manner(on_status, commands, log_level, http.read)
-        async with _front(configuration, toolbox, store, manner, role) as front:
+        async with (
+            _front(configuration, toolbox, store, manner, role) as served,
+            anyio.create_task_group() as group,
+        ):
+            front = served.front
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
 
-            app = application(front.server, host=http.host, ended=front.announcements.disconnected)
-            if http.metrics:
-                app, observer = _with_metrics(app, front)
-                observers.append(observer)
-
-            gate = _gate(app, front, credentials, http, url)
+            common = _Common(http, url, credentials, log_level, observers, on_status)
+            door = _calls_door(served, common, group)
+            gate = _gate(door, front, credentials, http)
             watched: ASGIApp = gate
             if observers:
                 watched = RequestWatch(front.server, observers).over(gate)
@@ -439,8 +503,8 @@ async def serve_http(
             server = http_server(watched)
 
             def ending() -> None:
-                front.running.closing = True
-                front.announcements.close()
+                front.close()
+                door.close()
                 server.should_exit = True
                 _exit_soon()
 
@@ -455,6 +519,92 @@ async def serve_http(
                     group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
+            group.cancel_scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What all addresses of a server have in common.
+
+    Attributes:
+        http: see `serve_http`.
+        url: the URL of `/mcp`.
+        credentials: who may use the server.
+        log_level: see `serve_http`.
+        observers: are told of each request.
+        on_status: see `serve_http`.
+    """
+
+    http: HttpOptions
+    url: str
+    credentials: Credentials
+    log_level: LogLevel
+    observers: list[Observer]
+    on_status: Callable[[ModuleStatus], None] | None
+
+
+def _calls_door(served: _Served, common: _Common, group: TaskGroup) -> WorkspaceDoor:
+    """Return the door of everything that is not the page. The group runs the workspaces.
+
+    Raises:
+        ServeError: a package for metrics is not installed.
+    """
+    from ideabridge.server.transports.gate import TokenDoor
+    from ideabridge.server.transports.http import application
+    from ideabridge.server.transports.workspace_door import WorkspaceDoor, Workspaces
+
+    front = served.front
+    bridge = served.bridge
+    app = application(front.server, host=common.http.host, ended=front.announcements.disconnected)
+    if common.http.metrics:
+        app, observer = _with_metrics(app, front)
+        common.observers.append(observer)
+
+    metadata = _metadata(bridge.configuration, common.url)
+    own = TokenDoor(app, common.credentials, bridge.profiles, metadata)
+    source = common.http.workspaces
+    if source is None:
+        return WorkspaceDoor(own, None)
+
+    serve = partial(_workspace, served, common, source)
+    return WorkspaceDoor(own, Workspaces(group, source.folder_of, serve))
+
+
+@asynccontextmanager
+async def _workspace(
+    beside: _Served, common: _Common, source: WorkspaceSource, folder: Path
+) -> AsyncGenerator[ServedWorkspace]:
+    """Serve a workspace of a server.
+
+    Raises:
+        ConfigurationError: the user's configuration cannot be used as it is now.
+        StoreError: the store of the workspace cannot be opened.
+    """
+    from ideabridge.server.transports.gate import TokenDoor
+    from ideabridge.server.transports.http import application
+    from ideabridge.server.transports.workspace_door import ServedWorkspace
+
+    def read() -> Configuration:
+        changes = {
+            "own_servers_in": beside.bridge.configuration.project,
+            "restricted_to": beside.bridge.configuration.restricted_to,
+        }
+        return source.read(folder).model_copy(update=changes)
+
+    configuration = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+    commands = source.commands(folder)
+    manner = _Manner(common.on_status, commands, common.log_level, read)
+    async with _opened(configuration, None, None, manner, beside=beside) as served:
+        front = served.front
+        if common.observers:
+            RequestWatch(front.server, common.observers)
+
+        host = common.http.host
+        app = application(front.server, host=host, ended=front.announcements.disconnected)
+
+        async with front.server.session_manager.run():
+            door = TokenDoor(app, common.credentials, served.bridge.profiles)
+            yield ServedWorkspace(door, front.close)
 
 
 def _credentials(
@@ -504,11 +654,9 @@ def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands
     return replace(commands, page=f"{place}{PAGE}", link=link)
 
 
-def _gate(
-    app: ASGIApp, front: Front, credentials: Credentials, http: HttpOptions, url: str
-) -> Gate:
+def _gate(calls: Door, front: Front, credentials: Credentials, http: HttpOptions) -> Gate:
     """Return the gate in front of the MCP application, and of the page if there is one."""
-    from ideabridge.server.transports.gate import Gate, TokenDoor
+    from ideabridge.server.transports.gate import Gate
     from ideabridge.server.transports.http import host_names_of
 
     page = None
@@ -519,7 +667,7 @@ def _gate(
 
     configuration = front.running.bridge.configuration
     return Gate(
-        TokenDoor(app, credentials, front.running.bridge.profiles, _metadata(configuration, url)),
+        calls,
         page,
         Health(front.running),
         names=host_names_of(http.host, http.hosts),

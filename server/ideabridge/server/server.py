@@ -108,13 +108,26 @@ class FrontServer(Server[Any]):
 class Front:
     """Connects the SDK to an open bridge. The task group must outlive the server.
 
+    Args:
+        bridge: the bridge.
+        group: runs what outlives a request.
+        version: the version of ideabridge.
+        commands: the commands that a person can use to decide about runs.
+        quotas: counts what callers use, together with other servers of this process, or None for
+            this server alone.
+
     Raises:
         ProfileError: the profile that the configuration restricts everything to does not exist, or
             cannot be used.
     """
 
     def __init__(
-        self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS
+        self,
+        bridge: Bridge,
+        group: TaskGroup,
+        version: str,
+        commands: Commands = COMMANDS,
+        quotas: Quotas | None = None,
     ) -> None:
         self._bridge = bridge
         self._serving = Serving()
@@ -123,7 +136,7 @@ class Front:
             profile = bridge.profiles.named(bridge.configuration.restricted_to)
             self._serving = Serving(in_profile(profile.name, LOCAL))
 
-        self.quotas = Quotas()
+        self.quotas = Quotas() if quotas is None else quotas
         self.secrets = bridge.secrets
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
@@ -141,6 +154,13 @@ class Front:
         self._tasks = RunTasks(self.running)
         self.server = self._served(version)
         bridge.session_begun = _session_begun.get
+
+    def close(self) -> None:
+        """End the requests that listen for changes, because the process is about to end. Runs stay
+        as they are, even if their clients disconnect now.
+        """
+        self.running.closing = True
+        self.announcements.close()
 
     def follow_configuration(self) -> None:
         """Follow the configuration that the bridge follows now, and tell clients what has

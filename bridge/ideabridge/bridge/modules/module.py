@@ -22,7 +22,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     contextmanager,
@@ -219,6 +219,8 @@ class Module:
         self.authorization: Authorization | None = None
         self.place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._watched: set[str] = set()
+        # Who watches each resource; see `watch`.
+        self._watchers: dict[str, set[Hashable]] = {}
         self._log_level: types.LoggingLevel | None = None
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
@@ -1276,9 +1278,13 @@ class Module:
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
-    async def watch(self, uri: str) -> None:
+    async def watch(self, uri: str, watcher: Hashable = None) -> None:
         """Report changes of a resource from now on (to `on_event`), over this connection and later
-        ones.
+        ones, until everybody who watches it has called `unwatch`.
+
+        Args:
+            uri: the resource.
+            watcher: who watches it.
 
         Raises:
             MCPError: the module refuses.
@@ -1293,8 +1299,16 @@ class Module:
                 self._watched.discard(uri)
                 raise
 
-    async def unwatch(self, uri: str) -> None:
-        """Stop reporting changes of a resource."""
+        self._watchers.setdefault(uri, set()).add(watcher)
+
+    async def unwatch(self, uri: str, watcher: Hashable = None) -> None:
+        """Stop reporting changes of a resource, unless somebody else watches it."""
+        watchers = self._watchers.get(uri, set())
+        watchers.discard(watcher)
+        if watchers:
+            return
+
+        self._watchers.pop(uri, None)
         self._watched.discard(uri)
         self._note_activity()
         connection = self._connection

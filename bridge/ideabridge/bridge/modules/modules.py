@@ -14,6 +14,10 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
 
 The configuration may change while modules are in use (`change`): a module whose entry is different
 is replaced by a new one, and ends as soon as the calls that still use it have ended.
+
+Several `Modules` in one process can share modules, so that these start once: one of them lends
+modules, by name, to others (`lend`). It owns the module that it lends: it starts, replaces and ends
+it, and tells the borrowers what happens to it.
 """
 
 from __future__ import annotations
@@ -163,11 +167,16 @@ class Modules:
         self._user = user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
-        self._modules: dict[str, Module] = {}
+        # The modules that this object owns.
+        self._own: dict[str, Module] = {}
+        self._names: tuple[str, ...] = tuple(configuration.modules)
+        self._lender: Modules | None = None
+        self._borrowed: frozenset[str] = frozenset()
+        self._borrowers: list[Modules] = []
         self._on_change = on_change
         self._changed = anyio.Event()
-        for name in configuration.modules:
-            self._modules[name] = self._created(configuration, name)
+        for name in self._names:
+            self._own[name] = self._created(configuration, name)
 
         self._group: anyio.abc.TaskGroup | None = None
         self._of_users: UserModules | None = None
@@ -198,36 +207,95 @@ class Modules:
             log=None if log_file is None else ServerLog(log_file),
             authorize=self._authorize,
             on_change=self._note_change,
-            on_event=lambda module, event: self.on_event(module, event),
-            is_needed=lambda module: self.is_needed(module),
+            on_event=self._note_event,
+            is_needed=self._is_needed_anywhere,
         )
         return Module(name, configuration.modules[name], surroundings)
 
-    def change(self, configuration: ModuleSource, replaced: Collection[str]) -> list[Module]:
+    # -- modules of several owners -----------------------------------------------------------------
+
+    def borrow(self, lender: Modules, names: Collection[str]) -> None:
+        """Use the modules of another object for these names. Call this before entering the context,
+        and exit the context before that of the lender.
+        """
+        self._lender = lender
+        self._borrowed = frozenset(names)
+        for name in names:
+            del self._own[name]
+
+    def _borrowers_of(self, name: str) -> list[Modules]:
+        return [borrower for borrower in self._borrowers if name in borrower._borrowed]
+
+    def _note_event(self, name: str, event: ServerEvent) -> None:
+        self.on_event(name, event)
+        for borrower in self._borrowers_of(name):
+            borrower.on_event(name, event)
+
+    def _is_needed_anywhere(self, name: str) -> bool:
+        users = [self, *self._borrowers_of(name)]
+        return any(modules.is_needed(name) for modules in users)
+
+    @property
+    def own_names(self) -> list[str]:
+        """The names of the modules that are not borrowed, in the order of the configuration."""
+        return list(self._own)
+
+    @property
+    def _modules(self) -> dict[str, Module]:
+        """The present modules, own and borrowed, in the order of the configuration. A module that
+        its lender has no more is left out.
+        """
+        if not self._borrowed:
+            return self._own
+
+        modules: dict[str, Module] = {}
+        for name in self._names:
+            module = self._find(name)
+            if module is not None:
+                modules[name] = module
+        return modules
+
+    def _find(self, name: str) -> Module | None:
+        if self._lender is not None and name in self._borrowed:
+            return self._lender._own.get(name)
+        return self._own.get(name)
+
+    def change(
+        self,
+        configuration: ModuleSource,
+        replaced: Collection[str],
+        borrowed: Collection[str] = (),
+    ) -> list[Module]:
         """Follow another configuration. Modules that it no longer has, and those in `replaced`,
         take no new calls, and end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
             replaced: the names of modules of both configurations that need a new connection.
+            borrowed: the names of the modules that are those of the lender from now on.
 
         Returns:
             The new modules, which connect when they are passed to `connect`.
         """
-        before = self._modules
-        self._modules = {}
+        before = self._own
+        self._own = {}
+        self._names = tuple(configuration.modules)
+        self._borrowed = frozenset(borrowed)
         created: list[Module] = []
         for name, entry in configuration.modules.items():
+            if name in self._borrowed:
+                continue
+
             module = before.get(name)
             if module is None or name in replaced:
                 module = self._created(configuration, name)
                 created.append(module)
             else:
                 module.adjust(entry)
-            self._modules[name] = module
+            self._own[name] = module
 
         for name, module in before.items():
-            if self._modules.get(name) is not module:
+            if self._own.get(name) is not module:
                 self._retire(module)
 
         self._wake()
@@ -273,7 +341,7 @@ class Modules:
             identify: returns the identity of a module, which distinguishes it from other modules of
                 the same name.
         """
-        for name, module in self._modules.items():
+        for name, module in self._own.items():
             if "parallel" in module.configuration.model_fields_set:
                 module.place = partial(
                     place, f"{name} {identify(name)[:16]}", module.configuration.parallel
@@ -283,6 +351,8 @@ class Modules:
         if self._on_change is not None:
             self._on_change(name)
         self._wake()
+        for borrower in self._borrowers_of(name):
+            borrower._note_change(name)
 
     def _wake(self) -> None:
         """Wake the tasks that wait for a change of any module."""
@@ -320,7 +390,9 @@ class Modules:
         group = anyio.create_task_group()
         await group.__aenter__()
         self._group = group
-        self.connect(self._modules.values())
+        if self._lender is not None:
+            self._lender._borrowers.append(self)
+        self.connect(self._own.values())
         return self
 
     def _start(self, run: Callable[[], Coroutine[object, object, None]], module: Module) -> None:
@@ -352,6 +424,12 @@ class Modules:
                 this out.
             ModuleDownError: too many users use modules at once.
         """
+        if self._lender is not None and name in self._borrowed:
+            # The lender must know which of its modules are in use.
+            async with self._lender.using(name, user) as borrowed:
+                yield borrowed
+            return
+
         module = self[name]
         if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
             with self._counted(module):
@@ -376,7 +454,9 @@ class Modules:
     ) -> None:
         group = self._group
         assert group is not None
-        for module in (*self._modules.values(), *self._retired):
+        if self._lender is not None:
+            self._lender._borrowers.remove(self)
+        for module in (*self._own.values(), *self._retired):
             module.stop()
 
         if self._of_users is not None:
@@ -396,7 +476,7 @@ class Modules:
         return list(self._modules)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._modules
+        return isinstance(name, str) and self._find(name) is not None
 
     def __getitem__(self, name: str) -> Module:
         """Return the module of this name.
@@ -404,7 +484,7 @@ class Modules:
         Raises:
             UnknownModuleError: the module is not configured; the message suggests similar names.
         """
-        module = self._modules.get(name)
+        module = self._find(name)
         if module is not None:
             return module
 
@@ -525,17 +605,17 @@ class Modules:
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each later
         change, until this is cancelled. `down` is not reported, because the next call reconnects.
-        Modules of a later configuration are followed, too.
+        Modules of a later configuration are followed, too; borrowed ones are left to their owner.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
             while True:
-                for module in self._modules.values():
+                for module in self._own.values():
                     if module not in followed:
                         followed.add(module)
                         group.start_soon(module.follow, report)
 
-                followed &= {*self._modules.values()}
+                followed &= {*self._own.values()}
                 await self._changed.wait()
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:

@@ -100,6 +100,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "service status": ("service status", "service status --json"),
     "service stop": ("service stop",),
     "service uninstall": ("service uninstall",),
+    "service workspaces": ("service workspaces", "service workspaces --json"),
+    "service forget": ("service forget shop",),
     "service token": ("service token",),
     "uninstall": ("uninstall cursor", "uninstall cursor --undo"),
     "trust": ("trust", "trust --show", "trust --env TICKETS_TOKEN"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from ideabridge.server.hosts.editing.host_text import HostText
     from ideabridge.server.hosts.editing.undo import UndoneFile
     from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
-    from ideabridge.server.hosts.table import Host
+    from ideabridge.server.hosts.table import AddressShape, Host
+
+SERVICE_VARIABLE: Final = "IDEABRIDGE_SERVICE_TOKEN"
+"""The variable from which clients read the token of the service, if the entry of a file in a
+project leads there."""
 
 HostArgument = Annotated[
     str, typer.Argument(metavar="HOST", help="A client, such as claude-code or cursor.")
@@ -56,7 +60,7 @@ def install(
         bool,
         typer.Option(
             "--http",
-            help="Connect the client to your service (`ideabridge service`), in your own file.",
+            help="Connect the client to your service (`ideabridge service`). Default scope: user.",
         ),
     ] = False,
 ) -> int:
@@ -65,6 +69,10 @@ def install(
     Everything else in the file keeps its bytes: comments, order, numbers, line breaks. Without
     --scope it is the file of the project, or your own if the client has none for projects. In a
     file that a team may share, the entry names no path of this machine.
+
+    With --http and --scope user, the client uses your own configuration. With another scope, it
+    also uses the project's ideabridge.json, tool files and store: the project is registered with
+    the service. A file in the project never holds the token.
     """
     from ideabridge.server.hosts.block import block_for_others
     from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment
@@ -79,15 +87,10 @@ def install(
         return undo_last(options, f"install {chosen.name}", chosen, environment, scope)
 
     if http:
-        if scope not in (None, "user"):
-            raise UsageError(
-                "--http: the entry contains a token, which belongs in your own file: --scope user"
-            )
-        scope = "user"
-
+        scope = scope or "user"
     file = chosen.target(environment, scope or _default_scope(chosen))
     if http:
-        prepared = _Entry(_service_entry(chosen))
+        prepared = _service_entry(chosen, file, environment)
     else:
         program = lasting_program(shared=file.scope == "project")
         words = [*program.words, "serve", *_arguments(options, file.scope, chosen.folder)]
@@ -110,12 +113,14 @@ class _Entry:
     words: list[str] = field(default_factory=list[str])
 
 
-def _service_entry(host: Host) -> JSONObject:
-    """Return the entry that connects a host to the service of the user.
+def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> _Entry:
+    """Return the entry that connects a host to the service of the user. The entry of a project
+    leads to the workspace of its folder, which is registered here.
 
     Raises:
         UsageError: it is not known here how the host spells such an entry.
         ServiceError: the service is not installed.
+        WorkspaceError: the folder cannot be registered.
     """
     from ideabridge.server.service import service_token, user_service
 
@@ -125,7 +130,40 @@ def _service_entry(host: Host) -> JSONObject:
             f"how {host.title} connects to an address with headers is not known here: give it "
             f"{url} and the header Authorization, with the token of `ideabridge service token`"
         )
-    return host.address.entry(url, service_token())
+    if file.scope == "user":
+        return _Entry(host.address.entry(url, service_token()))
+
+    is_in_project = file.path.resolve().is_relative_to(environment.project.resolve())
+    if is_in_project and host.address.entry_with_variable(url, SERVICE_VARIABLE) is None:
+        raise UsageError(
+            f"{file.path}: a file of the project must not hold the token, and how {host.title} "
+            "reads a header from an environment variable is not known here: --scope user"
+        )
+    return _workspace_entry(host.address, environment.project, has_token=not is_in_project)
+
+
+def _workspace_entry(address: AddressShape, project: Path, *, has_token: bool) -> _Entry:
+    """Register a project with the service, and return the entry that leads to its workspace."""
+    from ideabridge.bridge.trust import FILE_NAME, is_trusted, trust_command
+    from ideabridge.server.service import service_token, user_service
+    from ideabridge.server.workspaces import register_workspace
+
+    name = register_workspace(project)
+    url = f"{user_service().url}/w/{name}"
+    notes = [f"This folder is workspace {name!r} of the service."]
+    file = project / FILE_NAME
+    if file.is_file() and not is_trusted(file):
+        notes.append(f"Its {FILE_NAME} is not used before you trust it: `{trust_command(file)}`")
+
+    entry = None if has_token else address.entry_with_variable(url, SERVICE_VARIABLE)
+    if entry is None:
+        return _Entry(address.entry(url, service_token()), " ".join(notes))
+
+    notes.append(
+        f"The client reads the token from the variable {SERVICE_VARIABLE}: start it with "
+        f'`export {SERVICE_VARIABLE}="$(ideabridge service token)"`.'
+    )
+    return _Entry(entry, " ".join(notes))
 
 
 def _default_scope(host: Host) -> Scope:

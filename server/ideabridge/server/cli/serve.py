@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.settings import ModelConfiguration
     from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.server.asking.forms import Commands
-    from ideabridge.server.serve import OwnerLink, Ready
+    from ideabridge.server.serve import OwnerLink, Ready, WorkspaceSource
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 UI_ADDRESS = "127.0.0.1:8788"
@@ -160,6 +161,7 @@ async def serve(
             ui=ui,
             metrics=metrics,
             workers=workers,
+            workspaces=_workspaces(options, model) if service else None,
             ready=partial(_welcome, configuration, hosts),
             read=partial(_read_again, options),
         )
@@ -276,6 +278,25 @@ async def show_ui(
         on_status=print_status,
         commands=_commands(options),
     )
+
+
+def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
+    """Return where the service finds its workspaces. The options of the command line hold for all
+    of them, except for the user's file, which every workspace has.
+    """
+    from ideabridge.server.serve import WorkspaceSource
+    from ideabridge.server.workspaces import workspace_folder
+
+    def options_in(folder: Path) -> Options:
+        return replace(_absolute(options), config=None, project=folder)
+
+    def read(folder: Path) -> Configuration:
+        configuration = _read_again(options_in(folder))
+        if model is None:
+            return configuration
+        return configuration.model_copy(update={"model": read_model_option(model)})
+
+    return WorkspaceSource(workspace_folder, read, lambda folder: _commands(options_in(folder)))
 
 
 def _token_of_service() -> str:

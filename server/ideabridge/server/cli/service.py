@@ -106,18 +106,55 @@ def stop_service(options: Options) -> None:
 @app.command("uninstall")
 @command()
 def uninstall_service(options: Options) -> int:
-    """Stop the service, and remove its file and its token."""
+    """Stop the service, and remove its file, its token and the names of its workspaces."""
     from ideabridge.server.service import forget_token, user_service
+    from ideabridge.server.workspaces import forget_workspace, registered_workspaces
 
     service = user_service()
     was_installed = service.uninstall()
     forget_token()
+    for name in registered_workspaces():
+        forget_workspace(name)
+
     if not was_installed:
         report("the service is not installed")
         return ExitCode.FAILED
 
     say(f"The service is removed: {service.file}", "green")
     return ExitCode.DONE
+
+
+@app.command("workspaces")
+@command("json")
+def list_workspaces(options: Options) -> None:
+    """List the projects that clients reach at addresses of their own. `install HOST --http --scope
+    local` and `--scope project` register the folder in which they run.
+    """
+    from ideabridge.server.workspaces import registered_workspaces
+
+    workspaces = registered_workspaces()
+    address = "/mcp/w/"
+    options.print_rows(
+        {"workspaces": {name: str(folder) for name, folder in workspaces.items()}},
+        ("name", "address", "folder"),
+        [(name, f"{address}{name}", str(folder)) for name, folder in workspaces.items()],
+        empty="no project is registered",
+    )
+
+
+@app.command("forget")
+@command()
+def forget_registered(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a workspace.")],
+) -> None:
+    """Remove a project from the workspaces of the service. Its sessions end with their next
+    request.
+    """
+    from ideabridge.server.workspaces import forget_workspace
+
+    forget_workspace(name)
+    say(f"Workspace {name} is removed", "green")
 
 
 @app.command("token")

@@ -151,17 +151,33 @@ class AddressShape:
         headers: the key of the headers.
         first: the keys that come before the address, with their values.
         last: the keys that come after the headers, with their values.
+        reference: how a header refers to an environment variable, with `NAME` for its name; "" if
+            that is not known here.
+        variable_key: the key of the name of the variable with the bearer token, which takes the
+            place of the headers; "" if the host has no such key.
     """
 
     url: str = "url"
     headers: str = "headers"
     first: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     last: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    reference: str = ""
+    variable_key: str = ""
 
     def entry(self, url: str, token: str) -> JSONObject:
         """Return the entry that connects to a server with a bearer token."""
         headers: JSONObject = {"Authorization": f"Bearer {token}"}
         return {**self.first, self.url: url, self.headers: headers, **self.last}
+
+    def entry_with_variable(self, url: str, variable: str) -> JSONObject | None:
+        """Return the entry that connects to a server with a bearer token which the host reads from
+        an environment variable. Return None if the host has no such entry.
+        """
+        if self.variable_key:
+            return {**self.first, self.url: url, self.variable_key: variable, **self.last}
+        if self.reference:
+            return self.entry(url, self.reference.replace("NAME", variable))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +213,8 @@ class HostRefusal:
 
 _PLAIN: Final = EntryShape()
 _TYPED: Final = EntryShape(first=MappingProxyType({"type": "stdio"}))
-_ADDRESS: Final = AddressShape()
 _TYPED_ADDRESS: Final = AddressShape(first=MappingProxyType({"type": "http"}))
+_TYPED_ADDRESS_BRACES: Final = replace(_TYPED_ADDRESS, reference="${NAME}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +381,7 @@ HOSTS: Final = (
             ),
         ),
         command=("claude", "mcp", "add", "--scope", "{scope}", "{name}", "--"),
-        address=_TYPED_ADDRESS,
+        address=_TYPED_ADDRESS_BRACES,
     ),
     Host(
         "claude-desktop",
@@ -390,7 +406,7 @@ HOSTS: Final = (
         url_kinds=MappingProxyType({"url": "http"}),
         command=("codex", "mcp", "add", "{name}", "--"),
         command_scope="user",
-        address=AddressShape(headers="http_headers"),
+        address=AddressShape(headers="http_headers", variable_key="bearer_token_env_var"),
     ),
     Host(
         "cursor",
@@ -400,7 +416,7 @@ HOSTS: Final = (
             Place("user", "{home}/.cursor/mcp.json", format="jsonc"),
         ),
         folder="${workspaceFolder}",
-        address=_ADDRESS,
+        address=AddressShape(reference="${env:NAME}"),
     ),
     Host(
         "vscode",
@@ -479,7 +495,7 @@ HOSTS: Final = (
             *_gemini_settings("project", "{project}/.gemini/settings.json"),
             *_gemini_settings("user", "{home}/.gemini/settings.json"),
         ),
-        address=AddressShape(url="httpUrl"),
+        address=AddressShape(url="httpUrl", reference="${NAME}"),
     ),
     Host(
         "opencode",
@@ -513,7 +529,9 @@ HOSTS: Final = (
         ),
         unsure="`mcp.servers` of version 2 is read; `mcp`, which both versions read, is written.",
         address=AddressShape(
-            first=MappingProxyType({"type": "remote"}), last=MappingProxyType({"enabled": True})
+            first=MappingProxyType({"type": "remote"}),
+            last=MappingProxyType({"enabled": True}),
+            reference="{env:NAME}",
         ),
     ),
     Host(

@@ -1,0 +1,219 @@
+"""The door of a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name.
+
+A workspace is served like a server of its own, with the configuration, the tool files and the store
+of its folder. It is opened by its first request, and stays open until the server ends. Servers of
+the user's own configuration are those of `/mcp`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ideabridge.bridge.store.users import LOCAL, owner_of
+from ideabridge.server.transports.gate import CALLS, Admission, TokenDoor
+from ideabridge.server.workspaces import UnknownWorkspaceError
+from ideabridge.tools.errors import IdeabridgeError
+
+logger: Final = logging.getLogger(__name__)
+
+WORKSPACES: Final = f"{CALLS}/w/"
+_WORKSPACE: Final = "ideabridge.workspace"
+"""The key, in the scope of a request, of the workspace that its address names."""
+
+_DOOR: Final = "ideabridge.door"
+"""The key, in the scope of a request, of the door of its workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedWorkspace:
+    """A workspace that is open.
+
+    Attributes:
+        door: its door.
+        close: ends the requests that listen there. The server is about to end.
+    """
+
+    door: TokenDoor
+    close: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Opening:
+    """A workspace that is open, or being opened.
+
+    Attributes:
+        folder: its folder.
+        scope: ends it.
+        settled: set when it is open, or could not be opened.
+        served: the open workspace, or None.
+        error: why it could not be opened, or None.
+    """
+
+    folder: Path
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    served: ServedWorkspace | None = None
+    error: IdeabridgeError | None = None
+
+
+class Workspaces:
+    """The workspaces of a server over HTTP.
+
+    Args:
+        group: runs the open workspaces.
+        folder_of: returns the folder of a name. Raises `UnknownWorkspaceError`.
+        serve: serves a folder until its context ends.
+    """
+
+    def __init__(
+        self,
+        group: TaskGroup,
+        folder_of: Callable[[str], Path],
+        serve: Callable[[Path], AbstractAsyncContextManager[ServedWorkspace]],
+    ) -> None:
+        self._group = group
+        self._folder_of = folder_of
+        self._serve = serve
+        self._openings: dict[str, _Opening] = {}
+
+    async def door(self, name: str) -> TokenDoor:
+        """Return the door of a workspace. Open it first if this is its first request.
+
+        Raises:
+            UnknownWorkspaceError: no folder is registered under this name.
+            IdeabridgeError: the workspace cannot be opened.
+        """
+        try:
+            folder = self._folder_of(name)
+        except UnknownWorkspaceError:
+            # The user has taken the folder back.
+            self._end(name)
+            raise
+
+        opening = self._openings.get(name)
+        if opening is not None and opening.folder != folder:
+            self._end(name)
+            opening = None
+        if opening is None:
+            opening = _Opening(folder)
+            self._openings[name] = opening
+            self._group.start_soon(self._run, name, opening, name=f"workspace {name}")
+
+        await opening.settled.wait()
+        if opening.served is None:
+            raise opening.error or UnknownWorkspaceError(f"workspace {name!r} was closed")
+        return opening.served.door
+
+    def close(self) -> None:
+        """End the requests that listen at open workspaces."""
+        for opening in self._openings.values():
+            if opening.served is not None:
+                opening.served.close()
+
+    def _end(self, name: str) -> None:
+        opening = self._openings.pop(name, None)
+        if opening is not None:
+            opening.scope.cancel()
+
+    async def _run(self, name: str, opening: _Opening) -> None:
+        """Serve a workspace until it is ended. An error ends it alone, and the next request opens
+        it again.
+        """
+        try:
+            with opening.scope:
+                async with self._serve(opening.folder) as served:
+                    opening.served = served
+                    opening.settled.set()
+                    await anyio.sleep_forever()
+        except IdeabridgeError as error:
+            logger.warning("workspace %s cannot be opened: %s", name, error)
+            opening.error = error
+        except Exception as error:
+            logger.error("workspace %s has ended: %s", name, error, exc_info=error)
+            opening.error = IdeabridgeError(
+                f"workspace {name!r} failed; see the log of the service"
+            )
+        finally:
+            if self._openings.get(name) is opening:
+                del self._openings[name]
+            opening.served = None
+            opening.settled.set()
+
+
+class WorkspaceDoor:
+    """The door of `/mcp` and of workspaces. Only the user of this machine may use workspaces.
+
+    Args:
+        own: the door of `/mcp`. It identifies everybody before a workspace is looked up.
+        workspaces: the workspaces, or None if the server has none.
+    """
+
+    def __init__(self, own: TokenDoor, workspaces: Workspaces | None) -> None:
+        self._own = own
+        self._workspaces = workspaces
+
+    async def identify(self, scope: Scope) -> Admission | ASGIApp:
+        """See `Door`."""
+        name = _workspace_named(scope)
+        if name is None:
+            return await self._own.identify(scope)
+
+        admission = await self._own.identify({**scope, "path": CALLS})
+        if not isinstance(admission, Admission):
+            return admission
+        if self._workspaces is None:
+            text = "this server has no workspaces; that of `ideabridge service` has them"
+            return self.refusal(404, text, {})
+        if admission.caller is None or owner_of(admission.caller) != LOCAL:
+            return self.refusal(404, "workspaces are for the user of this machine only", {})
+
+        try:
+            door = await self._workspaces.door(name)
+        except UnknownWorkspaceError as error:
+            return self.refusal(404, str(error), {})
+        except IdeabridgeError as error:
+            return self._own.refusal(503, str(error), {"Retry-After": "5"})
+
+        scope[_DOOR] = door
+        return await door.identify(scope)
+
+    def holds(self, admission: Admission) -> bool:
+        """See `Door`."""
+        return self._own.holds(admission)
+
+    def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
+        """See `Door`."""
+        return self._own.refusal(status, why, headers)
+
+    def close(self) -> None:
+        """End the requests that listen at open workspaces."""
+        if self._workspaces is not None:
+            self._workspaces.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `Door`."""
+        door: TokenDoor = scope.get(_DOOR, self._own)
+        await door(scope, receive, send)
+
+
+def _workspace_named(scope: Scope) -> str | None:
+    """Return the workspace that the address of a request names, or None. Such a request is then one
+    to the rest of its address below `/mcp`, where the workspace serves it.
+    """
+    path: str = scope["path"]
+    if path.startswith(WORKSPACES):
+        name, slash, rest = path.removeprefix(WORKSPACES).partition("/")
+        scope[_WORKSPACE] = name
+        scope["path"] = f"{CALLS}{slash}{rest}".removesuffix("/")
+        scope["raw_path"] = scope["path"].encode()
+    return scope.get(_WORKSPACE)

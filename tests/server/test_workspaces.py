@@ -1,0 +1,287 @@
+"""The workspaces of the service: which project a session belongs to comes from its address."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.service import create_token, service_token
+from ideabridge.server.workspaces import (
+    UnknownWorkspaceError,
+    WorkspaceError,
+    forget_workspace,
+    register_workspace,
+    registered_workspaces,
+    workspace_folder,
+    workspaces_file,
+)
+from tests import preloaded
+from tests.trusting import write_own, write_trusted
+
+from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain
+
+pytestmark = pytest.mark.anyio
+
+EXPOSED: dict[str, Any] = {"expose": ["modules", "tools"], "approval": "allow_all"}
+TOOL = """
+from ideabridge.tools import tool
+
+@tool(read_only=True)
+async def grade() -> str:
+    return "a"
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of nobody's, with the token of the service."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    create_token()
+    return folder
+
+
+def project(home: Path, name: str, **content: Any) -> Path:
+    """A registered project folder with a trusted file."""
+    folder = home / name
+    folder.mkdir()
+    if content:
+        write_trusted(folder, content)
+    register_workspace(folder)
+    return folder
+
+
+@contextmanager
+def service(home: Path) -> Generator[str]:
+    """The service, as systemd starts it in the home folder; gives the URL of `/mcp`."""
+    words = preloaded.python(
+        BIN / "ideabridge", "serve", "--http", "127.0.0.1:0", "--service", "--project", str(home)
+    )
+    with listening(words) as url:
+        yield url
+
+
+@asynccontextmanager
+async def session(
+    url: str, mode: str = "legacy", heard: Heard | None = None
+) -> AsyncGenerator[Client]:
+    headers = {"Authorization": f"Bearer {service_token()}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with Client(
+            transport, mode=mode, read_timeout_seconds=30, message_handler=heard
+        ) as client:
+            yield client
+
+
+async def refusal(url: str, token: str | None = None) -> tuple[int, str]:
+    """The status and the text of the answer to a request that is refused."""
+    headers = {"Authorization": f"Bearer {service_token() if token is None else token}"}
+    async with httpx2.AsyncClient(timeout=30) as http:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        answer = await http.post(url, json=message, headers=headers if token != "" else {})
+        return answer.status_code, answer.text
+
+
+def processes(file: Path) -> list[str]:
+    """The ids of the processes that have this file among their arguments."""
+    listed = subprocess.run(["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in listed.stdout.splitlines() if str(file) in line]
+
+
+def folder_of(pid: str) -> Path:
+    """The folder in which a process runs."""
+    return Path(f"/proc/{pid}/cwd").readlink()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_each_address_has_what_its_folder_has(home: Path, mode: str) -> None:
+    write_own({**EXPOSED, "mcpServers": {"notes": plain(home, "notes", "read")}})
+    alpha = project(home, "alpha")
+    (alpha / "tools.py").write_text(TOOL)
+    servers = {"own": plain(alpha, "own", "only_alpha")}
+    write_trusted(
+        alpha, {**EXPOSED, "mcpServers": servers, "tools": ["tools.py"], "store": "i.sqlite"}
+    )
+    beta = project(home, "Beta !", **EXPOSED, mcpServers={"own": plain(home, "b", "only_beta")})
+    assert registered_workspaces() == {"alpha": alpha, "beta": beta}
+    with service(home) as url:
+        async with (
+            session(url, mode) as user,
+            session(f"{url}/w/alpha", mode) as in_alpha,
+            session(f"{url}/w/beta", mode) as in_beta,
+        ):
+            idea: dict[str, Any] = {
+                "context": [{"role": "user", "content": "x"}],
+                "solution": {"calls": [], "output": 1},
+                "name": "first",
+            }
+            await call(in_alpha, "publish_idea", idea=idea, name="first")
+            own = {"read", "only_alpha", "only_beta", "grade", "first"}
+            assert own & {*await all_tools(user)} == {"read"}
+            assert own & {*await all_tools(in_alpha)} == {"read", "only_alpha", "grade", "first"}
+            assert own & {*await all_tools(in_beta)} == {"read", "only_beta"}
+
+            plan = {"calls": [{"_tool": "read", "x": "1", "_outputPath": "y"}]}
+            for client in (user, in_alpha, in_beta):
+                assert (await call(client, "run_plan", **plan))["status"] == "done"
+            # The server of the user runs once, whoever calls it.
+            assert len(processes(home / "notes.json")) == 1
+
+
+async def test_an_address_without_a_workspace_is_refused(home: Path) -> None:
+    profiles = {"profiles": {"few": {"servers": ["notes"]}}}
+    write_own({**EXPOSED, "mcpServers": {"notes": plain(home, "notes", "read")}})
+    alpha = project(
+        home, "alpha", **EXPOSED, **profiles, mcpServers={"own": plain(home, "own", "more")}
+    )
+    gone = project(home, "gone")
+    gone.rmdir()
+    with Store.open(home / "data" / "ideabridge" / "ideas.sqlite") as store:
+        users_token = store.users.add_token(store.users.add("alice").name)[1]
+
+    with service(home) as url:
+        assert (await refusal(f"{url}/w/alpha", ""))[0] == 401
+        assert (await refusal(f"{url}/w/other", ""))[0] == 401
+        status, text = await refusal(f"{url}/w/alpa")
+        assert status == 404
+        assert "'alpa' is not registered" in text
+        assert "alpha" in text
+        status, text = await refusal(f"{url}/w/gone")
+        assert status == 404
+        assert "does not exist any more" in text
+        for path in ("/w/", "/w/%2e%2e%2falpha", "/w/alpha/more"):
+            assert (await refusal(f"{url}{path}"))[0] == 404
+        # A named user of the store shares no workspaces with the person at this machine.
+        status, text = await refusal(f"{url}/w/alpha", users_token)
+        assert status == 404
+        assert "is not registered" not in text
+
+        async with session(f"{url}/w/alpha/p/few") as narrowed:
+            tools = {*await all_tools(narrowed)}
+            assert "read" in tools
+            assert "more" not in tools
+        status, text = await refusal(f"{url}/w/alpha/p/none")
+        assert status == 404
+        assert "profile 'none' is not configured" in text
+        assert (await refusal(f"{url}/p/few"))[0] == 404
+
+        async with session(f"{url}/w/alpha") as client:
+            assert "more" in await all_tools(client)
+            forget_workspace("alpha")
+            status, text = await refusal(f"{url}/w/alpha")
+            assert status == 404
+            assert "is not registered" in text
+            register_workspace(alpha)
+        # It is opened again.
+        async with session(f"{url}/w/alpha") as client:
+            assert "more" in await all_tools(client)
+
+
+async def test_each_workspace_follows_its_files(home: Path) -> None:
+    write_own({**EXPOSED, "mcpServers": {"notes": plain(home, "notes", "read")}})
+    alpha = project(home, "alpha", **EXPOSED, mcpServers={"own": plain(home, "own", "before")})
+    project(home, "beta")
+    heard = Heard()
+    with service(home) as url:
+        async with (
+            session(f"{url}/w/alpha", heard=heard) as in_alpha,
+            session(f"{url}/w/beta") as in_beta,
+        ):
+            await _until(in_alpha, heard, {"read", "before"}, set())
+            write_trusted(alpha, {**EXPOSED, "mcpServers": {"own": plain(home, "new", "after")}})
+            await _until(in_alpha, heard, {"read", "after"}, {"before"})
+            assert "after" not in await all_tools(in_beta)
+
+            changed = plain(home, "changed", "written")
+            write_own({**EXPOSED, "mcpServers": {"notes": changed}})
+            await _until(in_alpha, heard, {"written", "after"}, {"read"})
+            plan = {"calls": [{"_tool": "written", "x": "1", "_outputPath": "y"}]}
+            for client in (in_alpha, in_beta):
+                assert (await call(client, "run_plan", **plan))["status"] == "done"
+            assert len(processes(home / "changed.json")) == 1
+
+            # A change that nobody trusts leaves what is in force, at this address only.
+            (alpha / "ideabridge.json").write_text(json.dumps({"mcpServers": {}}))
+            with anyio.fail_after(20):
+                while True:
+                    if "has changed since" in await _searched(in_alpha):
+                        break
+                    await anyio.sleep(0.1)
+            assert "has changed since" not in await _searched(in_beta)
+            assert "after" in await all_tools(in_alpha)
+
+
+async def _until(client: Client, heard: Heard, wanted: set[str], unwanted: set[str]) -> None:
+    """Wait until a client lists some tools, and others no more."""
+    with anyio.fail_after(30):
+        while True:
+            number = len(heard.methods)
+            tools = {*await all_tools(client)}
+            if wanted <= tools and not unwanted & tools:
+                return
+            await heard.more_than(number)
+
+
+async def _searched(client: Client) -> str:
+    answer = await client.call_tool("search_tools", {"words": "x"})
+    return json.dumps([block.model_dump(mode="json") for block in answer.content])
+
+
+async def test_the_servers_of_a_project_run_in_its_folder(home: Path) -> None:
+    where = {"command": sys.executable, "args": ["-I", "where.py"], "start": "eager"}
+    write_own({**EXPOSED, "mcpServers": {}})
+    untrusted = project(home, "untrusted")
+    (untrusted / "ideabridge.json").write_text(json.dumps({"mcpServers": {"odd": where}}))
+    alpha = project(home, "alpha", **EXPOSED, mcpServers={"own": plain(home, "own", "inside")})
+    with service(home) as url:
+        async with session(f"{url}/w/untrusted") as client:
+            told = await _searched(client)
+            assert "ideabridge trust" in told
+            assert str(untrusted) in told
+        async with session(f"{url}/w/alpha") as client:
+            assert "inside" in await all_tools(client)
+            [pid] = processes(home / "own.json")
+            assert folder_of(pid) == alpha
+
+
+def test_names_are_unique_and_only_the_user_writes_them(home: Path) -> None:
+    folders = [home / "a" / "My App", home / "b" / "my-app", home / "c" / "…"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert [register_workspace(folder) for folder in folders] == ["my-app", "my-app-2", "workspace"]
+    assert register_workspace(folders[0]) == "my-app"
+    link = home / "link"
+    link.symlink_to(folders[1])
+    assert register_workspace(link) == "my-app-2"
+    assert workspace_folder("my-app-2") == folders[1]
+    assert workspaces_file().stat().st_mode & 0o777 == 0o600
+    with pytest.raises(UnknownWorkspaceError, match="my-app"):
+        forget_workspace("my-ap")
+    forget_workspace("my-app")
+    assert [*registered_workspaces()] == ["my-app-2", "workspace"]
+    assert register_workspace(folders[0]) == "my-app"
+
+    workspaces_file().chmod(0o666)
+    workspaces_file().write_text(json.dumps({"workspaces": {"evil": "/"}, "version": 10}))
+    with pytest.raises(WorkspaceError):
+        registered_workspaces()
+    workspaces_file().chmod(0o600)
+    workspaces_file().write_text('{"workspaces": {"../x": "/tmp"}}')
+    with pytest.raises(WorkspaceError, match="expected names"):
+        registered_workspaces()
