@@ -25,17 +25,17 @@ def end_all() -> str:
     return ", ".join(f"`{command}` ({pid})" for pid, command in commands.items()) or "none"
 
 
-def commands_with(*words: str) -> list[str]:
-    """Return the commands of the processes of the system whose arguments contain all these words.
+def processes_with(*words: str) -> list[int]:
+    """Return the numbers of the processes of the system whose commands contain all these words.
     Empty where the system has no /proc.
     """
-    commands: list[str] = []
+    numbers: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            command = path.read_text(encoding="utf-8", errors="replace").replace("\0", " ")
+            command = path.read_text(encoding="utf-8", errors="replace")
             if all(word in command for word in words):
-                commands.append(command)
-    return commands
+                numbers.append(int(path.parent.name))
+    return sorted(numbers)
 
 
 def _children() -> dict[int, list[int]]:

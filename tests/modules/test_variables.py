@@ -154,7 +154,7 @@ def test_variables_of_a_projects_file_must_also_be_allowed(
         "the variable TICKETS_TOKEN is not set; set it before ideabridge "
         "(or your assistant) starts",
         "the variables TICKETS_KEY and TICKETS_TOKEN are not allowed in"
-        f" {file}; to allow them from the next start: {command}",
+        f" {file}; to allow them: {command}",
     )
     monkeypatch.chdir(project.parent)
     assert main(command.split()[1:]) == 0

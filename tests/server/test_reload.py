@@ -17,9 +17,10 @@ from mcp import Client, StdioServerParameters, types
 
 from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.stored_secrets import SecretOwner, set_secret
 from ideabridge.bridge.trust import forget, trust_file
 from tests import preloaded
-from tests.processes import commands_with
+from tests.processes import processes_with
 from tests.trusting import write_own, write_trusted
 from tests.waiting import until
 
@@ -292,10 +293,10 @@ async def changed_fifty_times(folder: Path, pause: float) -> int:
         }
         # One process for each server that is configured now.
         names = [str(folder / f"{name}.json") for name in ("one", "two", "tool_49")]
-        await until(lambda: len(commands_with(str(PLAIN), str(folder))) == len(names))
-        assert all(commands_with(str(PLAIN), name) for name in names)
+        await until(lambda: len(processes_with(str(PLAIN), str(folder))) == len(names))
+        assert all(processes_with(str(PLAIN), name) for name in names)
 
-    await until(lambda: commands_with(str(PLAIN), str(folder)) == [])
+    await until(lambda: processes_with(str(PLAIN), str(folder)) == [])
     return callers.answered
 
 
@@ -396,6 +397,30 @@ async def test_a_tool_file_that_takes_too_long_leaves_the_earlier_tools(tmp_path
         answer = await host.told(lambda answer: "its earlier tools stay" in answer)
         assert "was not imported within 5 s" in answer
         assert text(await host.client.call_tool("grade")) == "A"
+
+
+async def test_a_stored_secret_is_followed(tmp_path: Path) -> None:
+    owner = SecretOwner()
+    entry = plain(tmp_path, "told", "tell")
+    entry["args"].append("${secret:token}")
+    write_own({**EXPOSED, "mcpServers": {"one": plain(tmp_path, "one", "first"), "told": entry}})
+    async with hosting(tmp_path, "stdio", "auto") as host:
+        tools = await host.until(lambda tools: "first" in tools)
+        assert "tell" not in tools
+        why = text(await host.client.call_tool("search_tools", {"words": "x", "module": "told"}))
+        assert "ideabridge secrets set token" in why
+
+        set_secret(owner, "token", "the-first-value", {})
+        await host.until(lambda tools: "tell" in tools)
+        assert "tell" in text(await host.client.call_tool("tell", {"x": "1"}))
+        assert processes_with(str(PLAIN), "the-first-value")
+        [stays] = processes_with(str(PLAIN), str(tmp_path / "one.json"))
+
+        set_secret(owner, "token", "the-second-value", {})
+        await until(lambda: processes_with(str(PLAIN), "the-second-value"))
+        await until(lambda: not processes_with(str(PLAIN), "the-first-value"))
+        assert "tell" in text(await host.client.call_tool("tell", {"x": "1"}))
+        assert processes_with(str(PLAIN), str(tmp_path / "one.json")) == [stays]
 
 
 async def test_rules_that_become_looser_hold_for_sessions_that_begin_afterwards(

@@ -299,7 +299,10 @@ class Bridge:
         return [file for file in self.configuration.tools if file in self._file_tools]
 
     async def reconfigure(
-        self, configuration: Configuration, tools: Mapping[str, Toolbox] | None = None
+        self,
+        configuration: Configuration,
+        tools: Mapping[str, Toolbox] | None = None,
+        renewed: Collection[str] = (),
     ) -> ConfigurationChange:
         """Follow another configuration while runs and calls are under way.
 
@@ -312,12 +315,14 @@ class Bridge:
             configuration: the new configuration.
             tools: the tools of tool files that have been loaded again, by path. Other files keep
                 their tools.
+            renewed: the servers that need a new process although their entries may be the same,
+                because a stored secret has another value.
 
         Raises:
             ConfigurationError: this process runs only some servers, and the configuration lacks one
                 of them.
         """
-        change = change_between(self.configuration, configuration)
+        change = change_between(self.configuration, configuration, renewed)
         configuration = applicable(self.configuration, configuration)
         current = configuration if self._only is None else configuration.with_only(self._only)
 

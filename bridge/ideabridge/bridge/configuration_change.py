@@ -6,11 +6,13 @@
     adjust    only settings of its calls differ (`timeout`, `retry`, ...), so its process stays
     start     only the new configuration has it, or it was disabled
     stop      only the old configuration has it, or it is now disabled
-    replace   anything else differs: a new process starts, and calls that run end on the old one
+    replace   anything else differs, or a stored secret has another value: a new process starts, and
+              calls that run end on the old one
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -107,10 +109,23 @@ class ConfigurationChange:
         return lines
 
 
-def change_between(before: Configuration, now: Configuration) -> ConfigurationChange:
-    """Return what differs between the configuration in force and a new one."""
+def change_between(
+    before: Configuration, now: Configuration, renewed: Collection[str] = ()
+) -> ConfigurationChange:
+    """Return what differs between the configuration in force and a new one.
+
+    Args:
+        before: the configuration in force.
+        now: the new configuration.
+        renewed: the servers that need a new process although their entries may be the same.
+    """
     names = dict.fromkeys([*now.modules, *before.modules])
-    servers: dict[str, Step] = {name: _step_of(name, before, now) for name in names}
+    servers: dict[str, Step] = {}
+    for name in names:
+        step = _step_of(name, before, now)
+        stays = step in ("keep", "adjust") and not now.modules[name].disabled
+        servers[name] = "replace" if stays and name in renewed else step
+
     files = set(before.tools) ^ set(now.tools)
     settings = [key for key in _AT_ONCE if _differs(key, before, now)]
     at_next_start = [key for key in AT_NEXT_START if getattr(before, key) != getattr(now, key)]

@@ -19,6 +19,7 @@ import re
 import shlex
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,7 @@ class StoredSecret:
         servers: the servers that may use it, each with the digest of its entry (`entry_digest`).
             In the user's own file every server may use it.
         value: the value, if it is in the file.
+        set_at: when the value was stored, in seconds since 1970, or 0 if that is not known.
     """
 
     name: str
@@ -70,6 +72,7 @@ class StoredSecret:
     place: Literal["keyring", "file"]
     servers: Mapping[str, str] = field(default_factory=dict[str, str])
     value: str | None = field(default=None, repr=False)
+    set_at: float = 0.0
 
     @property
     def keyring_name(self) -> str:
@@ -227,7 +230,7 @@ def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, 
     if problem is not None:
         raise StoredSecretError(problem)
 
-    secret = StoredSecret(name, owner.file, "keyring", servers)
+    secret = StoredSecret(name, owner.file, "keyring", servers, set_at=time.time())
     refusal = _to_keyring(secret.keyring_name, value)
     if refusal is not None:
         secret = replace(secret, place="file", value=value)
@@ -347,6 +350,7 @@ def _text(secrets: Iterable[StoredSecret]) -> str:
             "file": secret.file,
             "place": secret.place,
             "servers": dict(secret.servers),
+            "set_at": secret.set_at,
             **({} if secret.value is None else {"value": secret.value}),
         }
         for secret in secrets
@@ -383,7 +387,7 @@ def _from_json(entry: Any) -> StoredSecret:
         raise ValueError("secret")
 
     servers = {str(server): str(digest) for server, digest in entry["servers"].items()}
-    return StoredSecret(name, file, place, servers, value)
+    return StoredSecret(name, file, place, servers, value, float(entry.get("set_at", 0.0)))
 
 
 def _check_private(path: Path) -> None:

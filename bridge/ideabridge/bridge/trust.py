@@ -1205,10 +1205,8 @@ class Variables:
         are = "is" if len(names) == 1 else "are"
         pronoun = "it" if len(names) == 1 else "them"
         command = trust_command(self.file, *words, anywhere=True)
-        return (
-            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {pronoun} from "
-            f"the next start: {command}"
-        )
+        refused = f"{variables_text(names)} {are} not allowed in {self.file}"
+        return f"{refused}; to allow {pronoun}: {command}"
 
 
 def variables_text(names: Sequence[str]) -> str:

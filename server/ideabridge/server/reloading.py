@@ -24,9 +24,12 @@ import anyio.to_thread
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, user_file
+from ideabridge.bridge.modules.modules import SecretState, secret_states
+from ideabridge.bridge.modules.settings import secrets_named
 from ideabridge.bridge.store.configuration_log import ChangeStatus, LoggedChange
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.stored_secrets import StoredSecretError, secrets_path
 from ideabridge.bridge.trust import FILE_NAME, Untrusted, last_trusted, trust_path
 from ideabridge.server.watching import FileState, SourceWatch, state_of
 from ideabridge.tools.errors import IdeabridgeError, ToolFileError
@@ -84,9 +87,17 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
+        # Which stored secrets each server gets, or None before they could be read.
+        self._secret_states: dict[str, frozenset[SecretState]] | None = None
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
+        try:
+            self._secret_states = await self._read_secret_states(self._bridge.configuration)
+        except StoredSecretError as error:
+            # The servers that name secrets say so, too, and start when the file can be read.
+            logger.info("stored secrets cannot be followed yet: %s", error)
+
         await SourceWatch(self.files, self.look).run()
 
     def files(self) -> Collection[Path]:
@@ -100,7 +111,16 @@ class Reloading:
         for states in self._tool_states.values():
             files |= states.keys()
 
+        if any(secrets_named(entry) for entry in configuration.modules.values()):
+            files.add(secrets_path())
+
         return files
+
+    @staticmethod
+    async def _read_secret_states(
+        configuration: Configuration,
+    ) -> dict[str, frozenset[SecretState]]:
+        return await anyio.to_thread.run_sync(secret_states, configuration, abandon_on_cancel=True)
 
     async def look(self) -> None:
         """Read the files again, and follow them as far as they can be followed."""
@@ -117,6 +137,7 @@ class Reloading:
         before = self._bridge.configuration
         try:
             read = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+            secrets = await self._read_secret_states(read)
         except ConfigurationError as error:
             await self._keep(before, (_broken(error),), error.problems)
             return
@@ -131,7 +152,7 @@ class Reloading:
             await self._keep(before, (message,), [untrusted.told()])
             return
 
-        await self._follow(read)
+        await self._follow(read, secrets)
 
     async def _keep(
         self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
@@ -174,7 +195,9 @@ class Reloading:
         for line in messages:
             self._report(self._bridge.secrets.mask(line))
 
-    async def _follow(self, read: Configuration) -> None:
+    async def _follow(
+        self, read: Configuration, secrets: dict[str, frozenset[SecretState]]
+    ) -> None:
         before = self._bridge.configuration
         tools = await self._load_tools(read)
         faulty = {file for file in self._bridge.loaded_tool_files if file in self._faults}
@@ -192,11 +215,12 @@ class Reloading:
             }
         )
         try:
-            change = await self._bridge.reconfigure(configuration, tools)
+            change = await self._bridge.reconfigure(configuration, tools, self._renewed(secrets))
         except ConfigurationError as error:
             await self._keep(self._bridge.configuration, (_broken(error),), error.problems)
             return
 
+        self._secret_states = secrets
         self._followed()
         lines = [*change.lines(), *(f"tool file {file}: loaded again" for file in tools)]
         for line in lines:
@@ -208,6 +232,11 @@ class Reloading:
             await self._log("withheld", faults.values())
 
         self._tell([*faults.values(), *read.refused, *read.warnings])
+
+    def _renewed(self, secrets: dict[str, frozenset[SecretState]]) -> list[str]:
+        """Return the servers that get other stored secrets than before, or other values."""
+        before = self._secret_states or {}
+        return [name for name, states in secrets.items() if states != before.get(name, frozenset())]
 
     # -- tool files --------------------------------------------------------------------------------
 

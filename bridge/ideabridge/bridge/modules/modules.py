@@ -35,7 +35,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -48,7 +48,7 @@ from ideabridge.bridge.modules.settings import (
     secrets_named,
 )
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.bridge.stored_secrets import StoredSecretError, secret_value
+from ideabridge.bridge.stored_secrets import StoredSecretError, secret_value, stored_secrets
 from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool
 
@@ -649,6 +649,34 @@ async def _all_within(
                 group.start_soon(wait, module)
         return True
     return False
+
+
+SecretState: TypeAlias = tuple[str, float, str | None]
+"""The name of a stored secret, when its value was stored, and the digest of the entry that may use
+it."""
+
+
+def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
+    """Return which stored secrets each module gets, by the name of the module. A module that gets
+    other secrets, or other values, has another set. Reads no values.
+
+    Raises:
+        StoredSecretError: `secrets.json` cannot be read.
+    """
+    named = {name: secrets_named(entry) for name, entry in configuration.modules.items()}
+    if not any(named.values()):
+        return {}
+
+    stored = {(secret.file, secret.name): secret for secret in stored_secrets()}
+    states: dict[str, frozenset[SecretState]] = {}
+    for module, names in named.items():
+        owner = configuration.secret_owner_of(module)
+        secrets = [stored[owner.file, name] for name in names if (owner.file, name) in stored]
+        states[module] = frozenset(
+            (secret.name, secret.set_at, secret.servers.get(module)) for secret in secrets
+        )
+
+    return states
 
 
 def stored_values(configuration: ModuleSource, module: str) -> StoredValues:
