@@ -24,33 +24,6 @@ from .conftest import Run
 
 pytestmark = pytest.mark.anyio
 
-SYSTEMCTL = """\
-#!/bin/sh
-echo "$*" >> "$SYSTEMCTL_LOG"
-case "$2" in
-  is-active) [ -e "$SYSTEMCTL_LOG.running" ];;
-  is-failed) exit 1;;
-  restart) touch "$SYSTEMCTL_LOG.running";;
-  stop|disable) rm -f "$SYSTEMCTL_LOG.running";;
-  show-environment) exit "${NO_SESSION:-0}";;
-esac
-"""
-
-
-@pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The commands that a `systemctl` of the test was started with."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "systemctl"
-    program.write_text(SYSTEMCTL)
-    program.chmod(0o755)
-    log = tmp_path / "systemctl.log"
-    log.touch()
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setenv("SYSTEMCTL_LOG", str(log))
-    return lambda: log.read_text().splitlines()
-
 
 def free_port() -> int:
     with socket.socket() as found:

@@ -52,9 +52,22 @@ def service_token() -> str:
     return secret_value(SecretOwner(), TOKEN_SECRET, "", "")
 
 
-def create_token() -> str:
+def has_token() -> bool:
+    """Return whether the token of the service is stored."""
+    return find_secret(SecretOwner(), TOKEN_SECRET) is not None
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess, and that is not stored yet."""
+    return secrets.token_urlsafe(32)
+
+
+def create_token(token: str | None = None) -> str:
     """Create the token of the service unless there is one, and return where it is stored, worded
     for people. Blocks.
+
+    Args:
+        token: the token, or None for a new one.
 
     Raises:
         StoredSecretError: it cannot be stored.
@@ -63,7 +76,22 @@ def create_token() -> str:
     if present is not None:
         service_token()
         return "the keyring" if present.place == "keyring" else "the file of your secrets"
-    return set_secret(SecretOwner(), TOKEN_SECRET, secrets.token_urlsafe(32), {})
+    return set_secret(SecretOwner(), TOKEN_SECRET, token or new_token(), {})
+
+
+def service_command(
+    program: Sequence[str], address: str, own: Path, store: str | None
+) -> list[str]:
+    """Return the command that the service runs.
+
+    Args:
+        program: the words that start ideabridge.
+        address: the loopback address and port to listen at.
+        own: the user's configuration.
+        store: the store, or None for that of the configuration.
+    """
+    words = [*program, "serve", "--http", address, "--service", "--config", str(own)]
+    return words if store is None else [*words, "--store", store]
 
 
 def forget_token() -> None:

@@ -37,7 +37,7 @@ def install_service(
     """
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.hosts.program import lasting_program
-    from ideabridge.server.service import create_token, user_service
+    from ideabridge.server.service import create_token, service_command, user_service
 
     host, port = read_host_and_port(address)
     if host not in _LOOPBACK or port == 0:
@@ -54,12 +54,8 @@ def install_service(
 
     service = user_service()
     program = lasting_program(shared=False)
-    words = [*program.words, "serve", "--http", address, "--service", "--config", str(own)]
-    if options.store is not None:
-        words += ["--store", str(options.place)]
-
     place = create_token()
-    service.install(words, Path.home())
+    service.install(service_command(program.words, address, own, options.place), Path.home())
     say(f"The service is installed: {service.file}", "green")
     say(f"Its token is in {place}.")
     say(

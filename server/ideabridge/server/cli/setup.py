@@ -9,6 +9,7 @@ import typer
 
 from ideabridge.server.cli.console import (
     ExitCode,
+    UsageError,
     at_terminal,
     confirm,
     let_read,
@@ -28,7 +29,7 @@ from ideabridge.tools.names import printable_line
 
 if TYPE_CHECKING:
     from ideabridge.server.setup.execution import SetupOutcome
-    from ideabridge.server.setup.plan import Choice, SetupPlan
+    from ideabridge.server.setup.plan import Choice, PlannedService, SetupPlan
     from ideabridge.server.setup.record import SetupRecord
 
 _ANSWERS: Final[dict[str, Choice]] = {"c": "copy", "copy": "copy", "m": "move", "move": "move"}
@@ -52,6 +53,14 @@ async def setup(
             help="Do not ask. Changes only your own files and does not read histories.",
         ),
     ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Let clients connect to one service (`ideabridge service`), which starts each "
+            "server once for all of them. Installs it if it is not there.",
+        ),
+    ] = False,
 ) -> int:
     """Put the servers of all your clients behind ideabridge, and ideabridge into all your clients.
 
@@ -63,7 +72,7 @@ async def setup(
     if undo:
         return _undo(options, dry_run=dry_run, yes=yes)
 
-    plan = _plan(options)
+    plan = _plan(options, shared=shared)
     asks = at_terminal() and not (yes or dry_run or options.json)
     if yes:
         plan = plan.without_project()
@@ -129,8 +138,12 @@ async def _offer(
         report(str(error))
 
 
-def _plan(options: Options) -> SetupPlan:
-    """Read the files of all hosts, and compute what the setup will change."""
+def _plan(options: Options, *, shared: bool) -> SetupPlan:
+    """Read the files of all hosts, and compute what the setup will change.
+
+    Raises:
+        ServiceError: with `shared`, this system has no manager of services.
+    """
     from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.program import lasting_program
     from ideabridge.server.setup.inventory import take_inventory
@@ -141,7 +154,42 @@ def _plan(options: Options) -> SetupPlan:
     words = [*program.words, "serve"]
     if options.place is not None:
         words += ["--store", options.place]
-    return plan_setup(take_inventory(environment), words, note=program.note)
+    inventory = take_inventory(environment)
+    service = _planned_service(options, program.words) if shared else None
+    plan = plan_setup(inventory, words, note=program.note, service=service)
+    own = inventory.targets.user
+    has_file = own.file.is_file() or any(change.path == own.file for change in plan.receiving())
+    if service is not None and not has_file:
+        raise UsageError(
+            "no client has a server, and you have no configuration of your own, so the service "
+            "would have no servers: `ideabridge servers add` adds one"
+        )
+    return plan
+
+
+def _planned_service(options: Options, program: Sequence[str]) -> PlannedService:
+    """Return the service that is installed, or the one that will be."""
+    from ideabridge.bridge.configuration import user_file
+    from ideabridge.server.cli.serve import DEFAULT_ADDRESS
+    from ideabridge.server.service import (
+        has_token,
+        new_token,
+        service_command,
+        service_token,
+        user_service,
+    )
+    from ideabridge.server.setup.plan import PlannedService
+
+    service = user_service()
+    is_installed = service.state() != "not installed"
+    url = service.url if is_installed else f"http://{DEFAULT_ADDRESS}/mcp"
+    return PlannedService(
+        service,
+        url,
+        service_token() if has_token() else new_token(),
+        tuple(service_command(program, DEFAULT_ADDRESS, user_file(), options.place)),
+        is_installed,
+    )
 
 
 def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> None:
@@ -285,7 +333,10 @@ def _say_next(plan: SetupPlan) -> None:
 
     titles = [host.host.title for host in plan.hosts if host.state != "blocked"]
     say("")
-    if titles:
+    if titles and plan.service is not None:
+        text = f"1. Restart {listed_words(titles)}. They connect to the service then."
+        _tell(text, further="   ")
+    elif titles:
         _tell(f"1. Restart {listed_words(titles)}. They start ideabridge then.", further="   ")
     else:
         _tell("1. No client was found yet. `ideabridge install HOST` prints what a client needs.")

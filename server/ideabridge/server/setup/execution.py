@@ -13,12 +13,14 @@ from ideabridge.bridge.stored_secrets import set_secret
 from ideabridge.bridge.trust import keep_trusted, look_at, may_be_trusted, project_trust
 from ideabridge.server.hosts.editing.host_text import EditedFile, file_digest, read_host_text
 from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.service import TOKEN_SECRET, create_token, has_token
 from ideabridge.server.setup.extraction import NewSecret
 from ideabridge.server.setup.file_change import FileChange
-from ideabridge.server.setup.plan import Choice, SetupPlan
+from ideabridge.server.setup.plan import Choice, PlannedService, SetupPlan
 from ideabridge.server.setup.record import (
     FileStep,
     SecretStep,
+    ServiceStep,
     SetupRecord,
     TrustStep,
 )
@@ -60,6 +62,7 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
             changed then.
         SetupRecordError: the record cannot be written.
         SetupError: the project's file was changed by another program just now.
+        ServiceError: the service cannot be installed. No file of a host was changed then.
     """
     outcome = SetupOutcome()
     expected = {
@@ -80,6 +83,10 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
                 _trust(change.path, expected[change.path], record)
                 outcome.trusted.append(change.path)
 
+    if plan.service is not None and not plan.service.is_installed:
+        _install(plan.service, record)
+        outcome.written.append(plan.service.service.file)
+
     for change in plan.in_hosts(choice):
         try:
             if _write(change, record) is not None:
@@ -88,6 +95,15 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
             outcome.problems.append(f"{change.title}: {error}")
 
     return outcome
+
+
+def _install(planned: PlannedService, record: SetupRecord) -> None:
+    """Install the service, with its token."""
+    if not has_token():
+        record.add(SecretStep(name=TOKEN_SECRET, file=None))
+        create_token(planned.token)
+    record.add(ServiceStep(file=planned.service.file))
+    planned.service.install(planned.command, Path.home())
 
 
 def _expected_digest(plan: SetupPlan, change: FileChange) -> str:

@@ -14,6 +14,7 @@ from ideabridge.server.hosts.adopt import Adoption, Destination
 from ideabridge.server.hosts.host import SERVER_NAME, HostFile
 from ideabridge.server.hosts.table import Host
 from ideabridge.server.hosts.translate import connects_here, is_ourselves
+from ideabridge.server.service import UserService
 from ideabridge.server.setup.extraction import Extraction, NewSecret, masked
 from ideabridge.server.setup.file_change import EntryEdit, FileChange
 from ideabridge.server.setup.habits import Habit, find_habits
@@ -97,6 +98,25 @@ class PlannedHost:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedService:
+    """The service to which hosts connect.
+
+    Attributes:
+        service: the service.
+        url: its address.
+        token: its token. It is a secret.
+        command: the command that it runs.
+        is_installed: whether it is there already.
+    """
+
+    service: UserService
+    url: str
+    token: str
+    command: tuple[str, ...]
+    is_installed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SetupPlan:
     """What a setup will change.
 
@@ -109,6 +129,8 @@ class SetupPlan:
         note: what the person has to know about the command with which hosts start ideabridge, or
             "".
         asks_person: servers of the project, which only a person at a terminal can take over.
+        service: the service to which hosts connect, or None if each starts an ideabridge of its
+            own.
     """
 
     inventory: Inventory
@@ -118,6 +140,7 @@ class SetupPlan:
     habits: tuple[Habit, ...]
     note: str = ""
     asks_person: tuple[PlannedServer, ...] = ()
+    service: PlannedService | None = None
 
     @property
     def secrets(self) -> list[NewSecret]:
@@ -137,7 +160,15 @@ class SetupPlan:
     @property
     def changes_nothing(self) -> bool:
         """Whether everything is set up already."""
-        return not self.new_servers and not self.new_hosts
+        needs_service = self.service is not None and not self.service.is_installed
+        return not (self.new_servers or self.new_hosts or needs_service)
+
+    @property
+    def apart(self) -> list[PlannedHost]:
+        """The hosts that start an ideabridge of their own although there is a service."""
+        if self.service is None:
+            return []
+        return [host for host in self.hosts if host.host.address is None]
 
     def names_in(self, host: str) -> dict[str, str]:
         """Return the name in `ideabridge.json` for the name of each server in a host."""
@@ -244,13 +275,21 @@ class SetupPlan:
         )
 
 
-def plan_setup(inventory: Inventory, command: list[str], *, note: str = "") -> SetupPlan:
+def plan_setup(
+    inventory: Inventory,
+    command: list[str],
+    *,
+    note: str = "",
+    service: PlannedService | None = None,
+) -> SetupPlan:
     """Compute what a setup will change.
 
     Args:
         inventory: what is on this machine.
         command: the words of the command with which hosts start ideabridge.
         note: what the person has to know about this command.
+        service: the service to which hosts connect, or None. Hosts for which it is not known how
+            they connect to an address start the command.
     """
     merging = _Merging(inventory)
     for host in inventory.hosts:
@@ -258,7 +297,9 @@ def plan_setup(inventory: Inventory, command: list[str], *, note: str = "") -> S
             merging.add(ServerSource(host.host, adoption))
 
     servers = tuple(merging.planned())
-    hosts = [_planned_host(host, inventory, command) for host in inventory.hosts if host.is_here]
+    hosts = [
+        _planned_host(host, inventory, command, service) for host in inventory.hosts if host.is_here
+    ]
     return SetupPlan(
         inventory,
         servers,
@@ -266,6 +307,7 @@ def plan_setup(inventory: Inventory, command: list[str], *, note: str = "") -> S
         tuple(hosts),
         tuple(_habits(inventory, servers)),
         note,
+        service=service,
     )
 
 
@@ -295,9 +337,18 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
         yield from find_habits(host.host, inventory.environment, names.get(host.host.name, ()))
 
 
-def _planned_host(host: HostInventory, inventory: Inventory, command: list[str]) -> PlannedHost:
+def _planned_host(
+    host: HostInventory,
+    inventory: Inventory,
+    command: list[str],
+    service: PlannedService | None,
+) -> PlannedHost:
     place = host.own
-    entry = host.host.entry(command)
+    address = host.host.address
+    if service is not None and address is not None:
+        entry = address.entry(service.url, service.token)
+    else:
+        entry = host.host.entry(command)
     planned = PlannedHost(host.host, place, entry, "new")
     text = inventory.texts.get(place.path)
     if text is None:
@@ -306,10 +357,11 @@ def _planned_host(host: HostInventory, inventory: Inventory, command: list[str])
     present = text.entries(place.keys).get(SERVER_NAME)
     if present is None:
         return planned
-    if isinstance(present, dict) and connects_here(with_own_keys(present)):
+    connects = isinstance(present, dict) and connects_here(with_own_keys(present))
+    if connects and service is None:
         # It connects to the service of the user, as they chose.
         return replace(planned, state="present")
-    if not isinstance(present, dict) or not starts_ideabridge(present):
+    if not isinstance(present, dict) or not (connects or starts_ideabridge(present)):
         why = f"{place.path} has another server named {SERVER_NAME!r}"
         return replace(planned, state="blocked", why=why)
     own_keys = {key: value for key, value in present.items() if key in entry}

@@ -66,6 +66,15 @@ class TrustStep(BaseModel):
     was_trusted: bool
 
 
+class ServiceStep(BaseModel):
+    """The service, which was installed. `file` is the file that defines it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["service"] = "service"
+    file: Path
+
+
 class RuleStep(BaseModel):
     """A tool that a person allowed always, by the id of the rule."""
 
@@ -85,7 +94,7 @@ class RemainingStep(BaseModel):
     text: str
 
 
-SetupStep = FileStep | SecretStep | TrustStep | RuleStep | RemainingStep
+SetupStep = FileStep | SecretStep | TrustStep | ServiceStep | RuleStep | RemainingStep
 """One change."""
 
 _STEPS: Final = TypeAdapter[list[SetupStep]](

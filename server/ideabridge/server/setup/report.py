@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ideabridge.bridge.masking import shown_definition
-from ideabridge.server.setup.plan import PlannedServer, ServerSource, SetupPlan
+from ideabridge.server.setup.plan import (
+    PlannedServer,
+    PlannedService,
+    ServerSource,
+    SetupPlan,
+)
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
@@ -116,6 +121,9 @@ def change_lines(plan: SetupPlan) -> list[str]:
             "there is none, into a file that only you can read"
         )
 
+    if plan.service is not None:
+        lines += _service_lines(plan, plan.service)
+
     if plan.new_hosts:
         names = listed_words([host.host.title for host in plan.new_hosts])
         lines.append(f"ideabridge into {names}")
@@ -124,6 +132,29 @@ def change_lines(plan: SetupPlan) -> list[str]:
             lines.append(f"  {plan.note}")
 
     return lines
+
+
+def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
+    """Yield what it means that clients share a service."""
+    place = planned.url.removesuffix("/mcp")
+    if planned.is_installed:
+        yield f"clients connect to your service at {place}, which is there already"
+    else:
+        yield f"a service at {place}, {near(planned.service.file)}, to which clients connect"
+    yield (
+        "  Each server then starts once for all clients. One that keeps state, such as a browser "
+        "or a shell, shares it with all of them"
+    )
+    yield (
+        "  Clients use your own configuration there. For a project's ideabridge.json, run "
+        "`ideabridge install HOST --http --scope local` or `--scope project` in its folder"
+    )
+    if plan.apart:
+        names = listed_words([host.host.title for host in plan.apart])
+        yield (
+            f"  An ideabridge of its own starts for {names}: how to connect to an address from "
+            "there is not known here"
+        )
 
 
 def habit_lines(plan: SetupPlan) -> list[str]:
@@ -158,6 +189,7 @@ def plan_json(plan: SetupPlan) -> JSONObject:
             }
             for host in plan.hosts
         ],
+        "service": None if plan.service is None else _service_json(plan.service),
         "servers": list(_servers_json(plan)),
         "refused": [
             {"name": server.name, "client": server.host.name, "why": server.why}
@@ -175,6 +207,11 @@ def plan_json(plan: SetupPlan) -> JSONObject:
             for habit in plan.habits
         ],
     }
+
+
+def _service_json(planned: PlannedService) -> JSONObject:
+    state = "present" if planned.is_installed else "new"
+    return {"url": planned.url, "file": str(planned.service.file), "state": state}
 
 
 def _servers_json(plan: SetupPlan) -> Iterator[JSON]:

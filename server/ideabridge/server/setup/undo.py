@@ -22,10 +22,12 @@ from ideabridge.bridge.trust import TrustError, forget, trust_command
 from ideabridge.server.hosts.editing.host_text import EditedFile, file_digest
 from ideabridge.server.hosts.editing.undo import remove_empty_folders, undo_file
 from ideabridge.server.hosts.host import HostFileError
+from ideabridge.server.service import ServiceError, user_service
 from ideabridge.server.setup.record import (
     FileStep,
     RuleStep,
     SecretStep,
+    ServiceStep,
     SetupRecord,
     SetupStep,
     TrustStep,
@@ -63,6 +65,8 @@ def describe_step(step: SetupStep) -> str:
             return f"the secret {step.name}"
         case TrustStep():
             return f"the trust in {step.file}"
+        case ServiceStep():
+            return f"the service {step.file}"
         case RuleStep():
             return f"the rule that {step.tool} is allowed always"
         case _:
@@ -97,6 +101,8 @@ def _undone(step: SetupStep) -> UndoneStep:
             return _undo_secret(step)
         case TrustStep():
             return _undo_trust(step)
+        case ServiceStep():
+            return _undo_service(step)
         case RuleStep():
             return _undo_rule(step)
         case _:
@@ -187,6 +193,17 @@ def _undo_trust(step: TrustStep) -> UndoneStep:
             what, "left", f"{step.file} is not trusted now; to review and trust it: {command}"
         )
     return UndoneStep(what, "restored", f"{step.file} is no longer trusted")
+
+
+def _undo_service(step: ServiceStep) -> UndoneStep:
+    what = f"the service {step.file}"
+    try:
+        was_installed = user_service().uninstall()
+    except ServiceError as error:
+        return UndoneStep(what, "failed", str(error))
+    if was_installed:
+        return UndoneStep(what, "restored", f"{what} is stopped and removed")
+    return UndoneStep(what, "restored", f"{what} is not installed")
 
 
 def _undo_rule(step: RuleStep) -> UndoneStep:
