@@ -521,7 +521,7 @@ async def test_nobody_else_allows_always_for_a_user(modules: Modules) -> None:
     async with opened(modules) as bridge:
         run = await pushed(bridge, "a", caller="user:bob")
         for by in (AT_TERMINAL, Decider("person", "page", "admin")):
-            with pytest.raises(DecisionError, match="only bob, to whom the run belongs"):
+            with pytest.raises(DecisionError, match="only bob, who owns the run"):
                 await bridge.decide(
                     run, run.pending()[0].approval, Decision("approve", by=by, always=True)
                 )

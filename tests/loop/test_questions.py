@@ -70,7 +70,7 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
 
 def test_an_answer_is_bound_to_the_question_that_waits() -> None:
     run = driven()
-    with pytest.raises(JournalError, match="has asked nothing"):
+    with pytest.raises(JournalError, match="no open question"):
         run.post(QuestionAnswered(0, "x", "cancel", decider_of("Ann")))
 
     one = question(run)

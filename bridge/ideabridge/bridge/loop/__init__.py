@@ -1,1 +1,1 @@
-"""The agent loop: a pure machine, its graph, and the runner that performs its effects."""
+"""The agent loop: a pure state machine and its parts, without I/O, clocks or tasks."""

@@ -148,7 +148,7 @@ class Call:
 
     @property
     def label(self) -> str:
-        """The call's name in errors: `call 0 (git_log)`. In a later Solution, `call 0 of its
+        """The call's name in errors: `call 0 (git_log)`, or in a later Solution `call 0 of its
         solution, 7 of the run (git_log)`.
         """
         where = f" of its solution, {self.place} of the run" if self.first else ""
@@ -159,7 +159,7 @@ class Call:
 
     @property
     def located(self) -> JSONObject:
-        """The members of an error that name the call: `{"call", "place", "in_solution"?}`.
+        """The part of an error that identifies the call: `{"call", "place", "in_solution"?}`.
 
         `in_solution` is omitted if it is the same as the place.
         """
@@ -249,7 +249,9 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """Return the problem of an output path in another notation, or None if there is no problem."""
+    """Return the problem of an output path that is written in another notation, or None if it is
+    fine.
+    """
     # A quoted string is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
@@ -320,7 +322,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         return
 
     if call.changed is not None:
-        # Errors and summaries use the name that the author of the call knows.
+        # Errors and summaries use the name by which the author of the call knows the tool.
         call.name = call.changed.name
     elif call.name != tool.remote_name:
         # The call was written as `module.tool`.
@@ -494,10 +496,10 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """Return the calls of a plan and their places in it. A call that names no instance is copied
-    for each instance.
+    """Return the calls of a plan, and the place of each in the plan. A call that names no instance
+    is copied for each instance.
 
-    Without instances, the calls are returned unchanged, and the places are None.
+    If there are no instances, the calls are returned unchanged and the places are None.
     """
     if not instances:
         return list(calls), None
@@ -516,7 +518,7 @@ def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON],
 
 
 def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]:
-    """Return the calls as the plan lists them: the reverse of `spread`."""
+    """Return the calls as the plan lists them. This reverses `spread`."""
     if places is None:
         return list(calls)
 

@@ -19,22 +19,22 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""The number of characters at the beginning of a name that are searched for the name of a module.
-"""
+"""Number of characters, from the start of a name, that are searched for a module's name."""
 
 
 class Catalogue:
-    """The tools of a run, keyed by `_tool` and `_module`. A catalogue does not change.
+    """The tools of a run, keyed by `_tool` and `_module`. A catalogue is immutable.
 
-    A tool that the user's configuration changes (`Tool.is_changed`) is listed as it is shown. What
-    looks a tool up gets the one that the server lists. `as_real` makes a call of that one.
+    A tool that the user's configuration changes (`Tool.is_changed`) is listed as the configuration
+    shows it, but a look-up returns the tool as the server lists it. `as_real` turns a call of the
+    changed tool into a call of the real one.
 
     Args:
         tools: the tools. If two have the same name and module, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
         missing: a sentence about modules that are not connected, added to the error for an unknown
             tool or module.
-        unlisted: tools that calls may name, but that nobody is shown.
+        unlisted: tools that calls may name but that are not shown to anyone.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Catalogue:
         self.latent = frozenset(latent)
         self._listed: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._by_key: dict[ToolKey, Tool] = dict(self._listed)
-        # A tool that passes its calls to another one never takes the place of that one.
+        # A tool that passes its calls on to another tool never takes that tool's place.
         own = [tool for tool in self._listed.values() if tool.passes_to is None]
         passing = [tool for tool in self._listed.values() if tool.passes_to is not None]
         self._unlisted = tuple(unlisted)
@@ -109,13 +109,13 @@ class Catalogue:
         return None if tool is None else tool.real
 
     def changed(self, call: WrittenCall) -> Tool | None:
-        """Return the changed tool that a call names, or None if it names another one."""
+        """Return the changed tool that a call names, or None if its tool is not changed."""
         tool = self._only(call.tool, call.module)
         return tool if tool is not None and tool.is_changed else None
 
     def as_real(self, call: JSONObject) -> JSONObject:
-        """Return the call of the real tool that a call of a changed tool means: with the name that
-        the server uses, and with the defaults, which are never references. Return any other call
+        """Return the call of the real tool for a call of a changed tool, with the name that the
+        server uses and with the defaults, which are never references. Return any other call
         unchanged.
         """
         tool = self.changed(WrittenCall.of(call))
@@ -124,8 +124,8 @@ class Catalogue:
         return real_call(call, tool, object_or_empty(escaped(tool.defaults)))
 
     def _only(self, name: str, module: str | None) -> Tool | None:
-        """Return the only tool that these names may mean, or None if there is none or more than
-        one.
+        """Return the only tool that these names may refer to, or None if no tool or more than one
+        matches.
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
@@ -143,13 +143,14 @@ class Catalogue:
         elif module is not None:
             return None
         else:
-            # If an idea and a tool share a name, the name means the tool. `_module` calls the idea.
+            # If an idea and a tool share a name, the name refers to the tool; `_module` selects the
+            # idea.
             candidates = [tool for tool in candidates if not _is_idea(tool)] or candidates
 
         return candidates[0] if len(candidates) == 1 else None
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
-        """Say why a module has no tool of this name."""
+        """Return a sentence that says why a module has no tool with this name."""
         if module.startswith(IDEA):
             return _no_idea(module, name, [key for key in self._by_key if key[0] == module])
 
@@ -168,7 +169,9 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
-        """Say why a name without a module does not mean exactly one tool."""
+        """Return a sentence that says why a name without a module does not identify exactly one
+        tool.
+        """
         namesakes = self._by_name.get(name)
         if namesakes:
             return _several(name, [tool.module for tool in namesakes])
@@ -183,7 +186,7 @@ class Catalogue:
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
-            # A single tool that is not offered under its own name: that name belongs to another
+            # The only candidate is not offered under its own name: that name belongs to another
             # tool, which is missing.
             misleading = {tool.name for tool in alike if tool.name != tool.origin[1]}
 
@@ -191,14 +194,16 @@ class Catalogue:
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
     def _hint(self, name: str, candidates: Iterable[str], *, briefly: bool = False) -> str:
-        """Return the names nearest to an unknown one, as the end of an error."""
+        """Return the end of an error message: the known names that are closest to an unknown
+        one.
+        """
         if briefly:
             return ""
         own_names = {tool.name: tool.origin[1] for tool in self._by_key.values()}
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
-        """Return the end of an error that says how to call the idea that shares its name with a
+        """Return the end of an error message that says how to call the idea with the same name as a
         tool, or "" if there is no such idea.
         """
         ideas = [namesake for namesake in self._by_name.get(tool.name, ()) if _is_idea(namesake)]
@@ -210,8 +215,8 @@ class Catalogue:
         )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that `module.tool` or `module/tool` may mean. Lists of tools show people
-        names in this form.
+        """Return the tools that `module.tool` or `module/tool` may refer to. Lists of tools show
+        names to people in this form.
         """
         tools: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
@@ -224,8 +229,8 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return the tool that has the same module, and the same name in that module, whatever this
-        catalogue calls it. Return None if there is none.
+        """Return the tool with the same module and the same name in that module, whatever this
+        catalogue calls it, or None.
         """
         namesake = self._by_origin.get(tool.origin)
         return None if namesake is None else namesake.real
@@ -376,8 +381,8 @@ def _is_idea(tool: Tool) -> bool:
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """Return the tools whose name matches one of the patterns (such as `git_*`), or for which
-    `module.name` does, with either of their names.
+    """Return the tools that match one of the patterns (such as `git_*`), by either of their names
+    or by `module.name`.
     """
     exact: set[str] = set()
     wild: set[str] = set()

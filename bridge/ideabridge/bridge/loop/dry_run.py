@@ -97,7 +97,7 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
 
 def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
-    """Return a call as a dry run reports it. `before` contains the calls that it waits for."""
+    """Return a call's entry in the report. `before` contains the calls that it waits for."""
     entry: JSONObject = {"place": call.place, "tool": call.name}
     if call.tool is not None and call.tool.module is not None:
         entry["module"] = call.tool.module
@@ -164,7 +164,7 @@ def _undeclared(graph: Graph) -> dict[str, None]:
 # -- drawings --------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
-"""How a plan is drawn."""
+"""The form in which a plan is drawn."""
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
@@ -204,9 +204,7 @@ def _written(call: Call) -> str:
 
 
 def _direct(call: Call) -> list[int]:
-    """Return the calls that a call names in `_after`, or that the order of effects puts before
-    it.
-    """
+    """Return the calls that must run before a call because of `_after` or the order of effects."""
     return sorted({*(call.edges or ()), *call.order})
 
 
@@ -303,8 +301,8 @@ class _Flowchart:
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Yield every operand that may be read, with the calls that write it. The calls are empty if
-    the value exists from the start.
+    """Yield each operand that may be read, with the calls that write it. The calls are empty if the
+    value exists from the start.
     """
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):

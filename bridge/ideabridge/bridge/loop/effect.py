@@ -1,5 +1,5 @@
-"""Effects: what the machine wants the runner to do. The runner acknowledges each effect with an
-event.
+"""Effects: the actions that the machine asks the runner to perform. The runner acknowledges each
+with an event.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Execute:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether code of this process runs the call in a clean room."""
+        """True if code of this process runs the call in a clean room."""
         return self.call.clean and self.tool is self.call.tool
 
     @classmethod

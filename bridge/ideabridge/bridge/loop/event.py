@@ -58,7 +58,7 @@ class OfCall(Journaled):
 
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """Return each member that the journal stores, as (name, whether its default is null)."""
+    """Return each member that the journal stores, as (name, whether the default is None)."""
     journaled = (member for member in fields(kind) if member.metadata.get("journaled", True))
     return tuple((member.name, member.default is None) for member in journaled)
 
@@ -80,7 +80,7 @@ had run before the fork. `bridge`: the process in which the call waited has died
 module withdrew its question."""
 
 LOCAL_USER: Final = "local"
-"""The user of this machine, who needs no name when only one person uses the server."""
+"""The user of this machine, who needs no name as long as nobody else uses the server."""
 
 _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "form"): "the person at the client",
@@ -95,7 +95,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""What messages call each kind of decider. Only `Decider.__str__` uses these words, so a message
+"""How messages refer to each kind of decider. Only `Decider.__str__` uses these texts, so a message
 attributes a decision to a person only if the journal does.
 """
 
@@ -159,9 +159,9 @@ def read_decider(value: JSON) -> Decider:
 
 
 def decider_text(event: JSONObject) -> str:
-    """Say who made a decision, given its event as the journal stores it.
+    """Return words that say who made a decision, given its event as the journal stores it.
 
-    If a grant or a standing rule approved the call, nobody was asked about it, so the words name
+    If a grant or a standing rule approved the call, nobody was asked about it, so the text names
     the grant or the rule. Return "" if the journal does not say who decided, or says so in a form
     that this version does not know.
     """
@@ -186,7 +186,7 @@ def rule_text(rule: JSONObject) -> str:
 
 
 def denial_text(by: str | Decider, reason: str | None) -> str:
-    """Say why a denied call did not run."""
+    """Return a sentence that says why a denied call did not run."""
     who = f" by {by}" if str(by) else ""
     return f"denied{who}: {reason or 'no reason given'}"
 
@@ -485,7 +485,7 @@ class CallDecided(OfCall):
 
     @property
     def was_asked(self) -> bool:
-        """Whether someone was asked about this call. False if a grant or a standing rule approved
+        """True if someone was asked about this call, False if a grant or a standing rule approved
         it.
         """
         return self.granted is None and self.rule is None
@@ -590,8 +590,8 @@ class OutcomeDecided(OfCall):
 
 
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
-    """Return whether an event ends a call that had started, or one item of it. It then has the
-    value or the error. After a person's decision no `CallFinished` follows.
+    """Return whether an event ends a call that had started, or one item of it. The event then holds
+    the value or the error. No `CallFinished` follows a person's decision.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"

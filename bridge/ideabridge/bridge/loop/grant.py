@@ -29,7 +29,7 @@ from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.tool import Tool
 
 MOST: Final = 1_000_000
-"""Upper limit for the `max` of a grant."""
+"""Maximum value for the `max` of a grant."""
 
 _SCHEMA_BYTES: Final = 20_000
 
@@ -129,7 +129,7 @@ class Grant:
         return summary
 
     def __str__(self) -> str:
-        """Return a readable description of what the grant allows."""
+        """Return a human-readable description of what the grant allows."""
         if self.most is None:
             count = f"{self.used} calls so far"
         else:

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 
 A call may wait for other calls for three reasons: it reads what they write, it names them in
-`_after`, or it must keep its place in the listed order. `Graph` finds the first two,
-`ListedOrder` the third.
+`_after`, or it must keep its place in the listed order. `Graph` finds the first two, `ListedOrder`
+the third.
 
 *Data.* A read is bound to the value from before the Solution and to the calls listed before it that
 write an overlapping path. Only if neither exists is it bound to calls listed after it, which are
@@ -16,9 +16,9 @@ binds the rest, finds references that nothing supplies, and names cycles.
 *Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects
 happen in the order in which it lists them. Within one module and instance:
 
-- a *change* (a call whose tool does not declare that it is read-only) waits for all calls
-  listed before it;
-- a *read* waits for the changes listed before it. Reads run beside each other.
+- a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed
+  before it;
+- a *read* waits for the changes listed before it. Reads may run at the same time.
 
 A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the
 lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room is in
@@ -36,9 +36,9 @@ run before an earlier call that waits for it.
 quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for
 the nearest member that has not settled.
 
-Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text":
-"†state.x"}]`, both of module `files`. Call 1 waits for call 0 because of data; as a change it would
-wait for it in any case.
+Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "†state.x"}]`, both of
+module `files`. Call 1 waits for call 0 because of data; because call 1 is a change, it would wait
+in any case.
 """
 
 from __future__ import annotations
@@ -514,8 +514,8 @@ class Graph:
             call.problems.append(f"{error} (with the present value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether a call certainly runs. If the value of its `_each` is known but is not an
-        array, that is a fault.
+        """Return whether a call is certain to run. If the value of its `_each` is known but is not
+        an array, that is a fault.
         """
         if not call.has_each:
             return True
@@ -929,8 +929,8 @@ class _Lanes:
         return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, number of its calls to search) for each sequence that may contain a
-        call to wait for.
+        """Return (sequence, number of calls to search) for each sequence that may contain a call to
+        wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
@@ -955,8 +955,8 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Give a new call its position. `tools` are the tools through which it may change or read
-        something.
+        """Assign a position to a new call. `tools` are the tools through which it may change or
+        read something.
         """
         place = self._place(call, tools)
         if place is None:
@@ -1052,7 +1052,9 @@ class ListedOrder:
                     self._lanes.add(index, place)
 
     def _edges(self) -> dict[int, Iterable[int]]:
-        """Return the calls that each call waits for directly if all keep their listed order."""
+        """Return the calls that each call waits for directly when every call keeps its listed
+        order.
+        """
         lanes = _Lanes()
         edges: dict[int, Iterable[int]] = {}
         for index in sorted(self._places):

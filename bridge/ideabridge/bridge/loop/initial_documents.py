@@ -1,4 +1,6 @@
-"""InitialDocuments: what references can read when a run begins, taken from its context."""
+"""InitialDocuments: the values that references can read when a run begins, as its context gives
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ MAX_INSTANCE_NAME = 64
 
 @dataclass(slots=True)
 class InitialDocuments:
-    """What references can read when a run begins.
+    """The values that references can read when a run begins.
 
     Attributes:
         documents: `{"state", "results", "input", "data"}`, keyed by instance ("" if the context
@@ -162,8 +164,8 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """Return the data that a room's context gets from a `call` message of another run, which
-    references read as `†data.results.PLACE`. Empty if the call has no such result.
+    """Return the data that a room's context receives from a `call` message of another run.
+    References read it as `†data.results.PLACE`. It is empty if the call has no such result.
     """
     if not isinstance(call, dict) or "result" not in call:
         return {}

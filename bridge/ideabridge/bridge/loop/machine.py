@@ -225,8 +225,8 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The skipped calls of the last Solution. They read what an untaken branch would have
-        written.
+        """The skipped calls of the last Solution. They read values that an untaken branch would
+        have written.
         """
         return [
             progress
@@ -255,17 +255,17 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """Return whether a Request was made and no part of its answer has arrived."""
+        """True if a Request was made and no part of its answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
     def awaits_solution(self) -> bool:
-        """Return whether a Request was made and someone must submit its Solution."""
+        """True if a Request was made and someone must submit its Solution."""
         return self.awaits_mind and not self.has_mind
 
     @property
     def is_streaming(self) -> bool:
-        """Return whether an answer has begun to arrive and has not ended."""
+        """True if an answer has begun to arrive and has not ended."""
         if self._planning is not None:
             return not self._planning.waits
         return (
@@ -284,8 +284,8 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null, or None if it may. For a mind, null means that
-        there is no output yet.
+        """The reason why a program must not end with null, or None if it may. For a mind, null
+        means that there is no output yet.
         """
         if self.mode != "plan":
             return None
@@ -293,7 +293,7 @@ class Machine:
 
     @property
     def offers_programs(self) -> bool:
-        """Return whether minds are informed that a Solution may be a program."""
+        """True if minds are told that a Solution may be a program."""
         # A program has no instances, and nobody can accept its calls before it makes them.
         settings = self.settings
         return (
@@ -313,14 +313,14 @@ class Machine:
 
     @property
     def calls_left(self) -> int:
-        """How many more calls the run may list."""
+        """The number of calls that the run may still list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
 
     @property
     def waits_for_people(self) -> bool:
-        """Return whether the run waits only for people's decisions."""
+        """True if the run waits only for people's decisions."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
@@ -334,7 +334,7 @@ class Machine:
 
     @property
     def plan_question(self) -> Question | None:
-        """The question whether the waiting plan is accepted, or None if no plan is waiting."""
+        """The question about accepting the waiting plan, or None if no plan is waiting."""
         if self._planning is not None and self._planning.waits:
             return self._planning.question
         return None
@@ -346,7 +346,7 @@ class Machine:
 
     @property
     def at_rest(self) -> bool:
-        """Return whether the run waits only for its rooms."""
+        """True if the run waits only for its rooms."""
         return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
@@ -363,7 +363,7 @@ class Machine:
 
     @property
     def doubts(self) -> Doubts:
-        """What is uncertain about the input of a program, the parameters of the run's calls, and
+        """The uncertainties about the input of a program, the parameters of the run's calls, and
         the run's output.
         """
         parts = [
@@ -402,7 +402,7 @@ class Machine:
 
     @property
     def shown(self) -> Shown:
-        """How many bytes of results the Requests show."""
+        """The limits, in bytes, on the results that Requests show."""
         return (TO_HOSTS if self._by_turns else TO_MINDS).with_changes(self.settings.shown)
 
     @property
@@ -417,7 +417,7 @@ class Machine:
 
     @property
     def has_state(self) -> bool:
-        """Return whether the state of any instance has a member."""
+        """True if the state of any instance has a member."""
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(self, event: events.SolutionProposed) -> CheckedSolution:
@@ -446,7 +446,7 @@ class Machine:
         return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run may not list that many more calls, otherwise ""."""
+        """Return the error if the run may not list that many more calls, otherwise an empty list."""
         return self._reader.check_count(calls)
 
     # -- events ------------------------------------------------------------------------------------
@@ -541,8 +541,8 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """If the mind did not report the usage of the last Request, count the minimum that it must
-        have cost. A client that answers turn by turn pays for itself.
+        """Count the minimum cost of the last Request if its mind did not report its usage. A client
+        that answers turn by turn pays for its own model.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)
@@ -577,8 +577,8 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # The author of a plan answers only once, and a group is a unit: nothing runs unless all
-            # of it is well formed.
+            # The author of a plan answers only once, and a group is all or nothing, so nothing runs
+            # unless every call is well formed.
             proposal.expect_well_formed()
 
         if not self.settings.lazy:
@@ -764,7 +764,7 @@ class Machine:
 
     def _judge_members(self) -> list[JSONObject]:
         """Return the correction about members of the Solution that its schema does not contain, if
-        there are any.
+        any.
         """
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
@@ -1001,7 +1001,7 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Return whether a call runs again without a question. A room continues from its own
+    """Return whether a call may run again without a question. A room continues from its own
     journal.
     """
     call = progress.call

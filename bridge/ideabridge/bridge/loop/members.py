@@ -1,7 +1,7 @@
-"""Members: what a Solution may contain besides its calls, its output or its program, such as a
+"""Members: the parts of a Solution besides its calls, its output or its program, such as a
 `thought_process`.
 
-The schema of a Request names them. They are journaled but have no effect.
+The schema of a Request lists them. They are journaled and have no other effect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class MemberFaults:
-    """How the members of a Solution differ from what its schema says.
+    """The differences between the members of a Solution and its schema.
 
     Attributes:
         unknown: the names of members that the schema does not contain.
@@ -51,8 +51,8 @@ class MemberFaults:
     errors: list[str] = field(default_factory=list[str])
 
     def correction(self) -> JSONObject | None:
-        """Return the correction that names, for the mind, the members that were left out, or None
-        if none were.
+        """Return the correction that tells the mind which members were ignored, or None if none
+        were.
         """
         if not self.unknown:
             return None
@@ -68,7 +68,7 @@ class MemberFaults:
 def faults_of(
     members: Mapping[str, JSONObject], required: Sequence[str], values: JSONObject
 ) -> MemberFaults:
-    """Compare the members of a Solution with those that its schema names.
+    """Compare the members of a Solution with its schema.
 
     Args:
         members: the schemas of the members, keyed by name.

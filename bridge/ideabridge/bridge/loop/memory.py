@@ -79,7 +79,7 @@ class Memory:
             self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until the
+        """Store the errors of the last Solution in `†data.error.PLACE` of every instance until the
         next Solution ends.
         """
         by_place: JSONObject = {}
@@ -124,7 +124,7 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put the result of a call into the documents, if possible without a copy, because copying
+        """Put the result of a call into the documents, without copying them if possible: copying
         all results for each new one would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
@@ -156,8 +156,8 @@ class Memory:
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """Return the value of a read that is bound to the calls `bound`: the value before the
-        Solution, plus what these calls, and no others, have written or added as data. The last
-        write wins.
+        Solution, plus what these calls, and no others, have written or added as data. If several
+        wrote to the same path, the last write counts.
         """
         if bound and path[0] != "data":
             written = self._written.get(instance)

@@ -32,7 +32,7 @@ _EXPLAINED: Final = 20
 
 
 class Filling:
-    """Replaces references by their values, and measures them.
+    """Replaces references by their values, and adds up the sizes of these values.
 
     Args:
         values: the values, keyed by the text of their reference.
@@ -68,7 +68,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call, or an edited call, cannot run with the values that it has."""
+    """The reason why a call, or an edited call, cannot run with its present values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -76,10 +76,10 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Reads:
-    """What the references of a call read, keyed by their texts.
+    """The values that the references of a call read, keyed by the text of the reference.
 
     Attributes:
-        values: what the call itself reads.
+        values: the values that the call itself reads.
         known: the same values, plus those that its computed literals read, where they exist.
         by_item: the reads of `†item`, whose value differs for each execution.
         absent: why a value that the call itself reads does not exist.
@@ -113,8 +113,8 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return the executions of a call with resolved references. If it cannot run yet, return
-        what it waits for; if it never runs, return why.
+        """Return the executions of a call with resolved references. If the call cannot run yet,
+        return what it waits for. If it never runs, return the reason.
         """
         blocked = self._blocked(call)
         if blocked is not None:
@@ -139,7 +139,7 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return what the references of a call read, or what the call waits for."""
+        """Return the values that the references of a call read, or what the call waits for."""
         reads = _Reads()
         for read in call.reads:
             text = read.expression.text
@@ -192,7 +192,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return the computed literals of a call, or why the call does not run."""
+        """Return the computed literals of a call, or the reason why the call does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()
@@ -307,7 +307,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
         progress.tool.name,
         progress.tool.remote_name,
     ):
-        # The call names its tool in another way, for example as `module.tool`.
+        # The call names its tool in another form, such as `module.tool`.
         result["_tool"] = progress.tool.name
 
     if progress.tool is not None and progress.tool.module is not None:
@@ -409,8 +409,8 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """Return the faults of an output that is known before any call runs, because all its
-        references read values that exist.
+        """Return the faults of an output that can be resolved before any call runs, because all its
+        references read existing values.
         """
         faults: list[str] = []
         if self._schema is None or graph.output is None:

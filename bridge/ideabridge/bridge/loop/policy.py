@@ -3,10 +3,10 @@
 A policy is built from the settings of a run. The journal contains them, so folding it repeats the
 verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of
-its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only exactly
-as the rule writes it. A restricting rule that matches only another form of the name can make the
-verdict stricter, but never milder.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
+width of its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only
+exactly as the rule writes it. A restricting rule that matches only another form of the name can
+make the verdict stricter, but never milder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. It matches a call if every member that is set matches.
+    """One rule. It matches a call if each of its members that is set matches.
 
     Attributes:
         then: the verdict on such a call.
@@ -176,7 +176,7 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
 
 
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
-    """Return the name of the activity that runs a call of a tool of this process."""
+    """Return the name of the activity that runs a call of a Python tool."""
     named = (call or {}).get("_activity")
     if isinstance(named, str):
         return named
@@ -212,7 +212,8 @@ def ruled(
             verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, verdict)
-            # The rule matches only another name of the tool, so a later rule may be stricter.
+            # The rule matches only an alternative name of the tool, so a later rule may be
+            # stricter.
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
@@ -355,7 +356,7 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 
 def named_tool(tool: Tool) -> str:
-    """Return a tool's name in the form that is used in the reasons for a verdict."""
+    """Return a tool's name in the form that the reasons of verdicts use."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

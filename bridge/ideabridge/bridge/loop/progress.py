@@ -83,7 +83,7 @@ class Item:
 
     @property
     def can_ask(self) -> bool:
-        """Return whether the execution is in flight and no question of it is open."""
+        """True if the execution is in flight and has no open question."""
         return self.started and not self.finished and self.asked is None
 
     @property
@@ -97,7 +97,7 @@ class Item:
         return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
-        """Record the end. An open question becomes void."""
+        """Record the end of the execution. An open question becomes void."""
         self.finished = True
         self.value = value
         self.error = error
@@ -184,7 +184,7 @@ class Progress:
 
     @property
     def settled(self) -> bool:
-        """Whether the status is final."""
+        """True if the status is final."""
         return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
@@ -263,8 +263,8 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first, or None if the answer must
-    end first.
+    """There is no value yet. `on` is the call that must settle first. If it is None, the answer
+    must end first.
     """
 
     on: int | None
@@ -272,7 +272,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will never be a value, for this reason."""
+    """There will never be a value, for the reason in this object."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
@@ -448,8 +448,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`. An SDK wraps values in it, and plans
-    leave it out.
+    """Return whether the read names the member `result`, in which an SDK wraps values and which
+    plans leave out.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(
@@ -479,8 +479,8 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Return why an expression has no value: a branch was not taken, a call failed, or a value is
-    missing.
+    """Return the reason why an expression has no value: a branch was not taken, a call failed, or a
+    value is missing.
     """
     for kind in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == kind]

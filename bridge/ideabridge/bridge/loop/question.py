@@ -1,4 +1,4 @@
-"""Question: what a run asks people, and which answers are allowed.
+"""Question: what a run asks people, and which answers it accepts.
 
 A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome
 of an interrupted call was. A module may also ask something while it runs a call. A question is
@@ -105,7 +105,7 @@ class Question:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The answers that are allowed."""
+        """The answers that the question allows."""
         return CHOICES[self.kind]
 
     @property
@@ -268,8 +268,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Say which code runs, if the call names another tool. The author of a tool chooses its name,
-    which might mislead.
+    """Return words that say which code runs if it is the code of another tool. The author of a tool
+    chooses the tool's name, so the name might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:
@@ -359,7 +359,7 @@ def read_edit(
             "it cannot replace another tool"
         )
 
-    # `_activity` belongs to the old tool.
+    # `_activity` belongs to the previous tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
     verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
     if verdict.verdict == "deny":
@@ -465,7 +465,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module repeats its question later, the question counts as a new one.
+    # If the module repeats its question later, the repetition counts as a new question.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

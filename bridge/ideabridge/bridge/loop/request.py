@@ -36,7 +36,7 @@ _CALLS: Final = 200
 """Maximum number of calls of one plan that are reported."""
 
 _NAMED: Final = 5
-"""Maximum number of instances that are named for a call that is not done in them."""
+"""Maximum number of instances that are named as not having done a call."""
 
 
 class Guidance:
@@ -482,8 +482,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: Solution) -> list[str]:
-    """Return the texts about the last program: what it printed, and, if it failed, the program
-    itself, because a Request does not refer to an earlier one.
+    """Return the texts about the last program: what it printed and, if it failed, the program
+    itself. A Request never refers to an earlier Request.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:
@@ -540,7 +540,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # A mind must not treat as certain what an idea that it called has assumed.
+    # A mind must not treat the assumptions of an idea that it called as certain.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

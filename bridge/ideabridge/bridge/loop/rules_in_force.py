@@ -10,9 +10,9 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
 class RulesInForce:
     """The approval settings of a process, each with the time from which it was in force.
 
-    An assistant may have changed the configuration. So rules that became looser do not hold for a
-    client that connected before: each call gets the strictest verdict of all settings that were in
-    force since then.
+    An assistant may have changed the configuration. A client that is already connected therefore
+    gains nothing from looser rules: each of its calls gets the strictest verdict of all settings
+    that have been in force since it connected.
 
     Args:
         setting: the setting at the start of the process.
@@ -24,7 +24,7 @@ class RulesInForce:
         self._settings: list[tuple[float, ApprovalSetting]] = [(now(), setting)]
 
     def change(self, setting: ApprovalSetting) -> None:
-        """Note that another setting is in force from now on."""
+        """Record that another setting is in force from now on."""
         if setting != self._settings[-1][1]:
             self._settings.append((self._now(), setting))
 

@@ -1,5 +1,5 @@
-"""Settings of a run, which the machine needs in order to repeat the same steps, and what a run has
-spent.
+"""Settings: the limits and choices that the machine needs in order to repeat the same steps, and
+the usage of a run.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def lazy(self) -> bool:
-        """Return whether a person must accept a Solution before it runs."""
+        """True if a person must accept a Solution before it runs."""
         return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
@@ -169,7 +169,7 @@ class Spending:
         self.estimated += _count(spent, "estimated")
 
     def to_json(self) -> JSONObject:
-        """Return the sums as an event stores them, without zeros."""
+        """Return the sums as an event stores them, omitting zeros."""
         sums: JSONObject = {
             "requests": self.requests,
             "calls": self.calls,

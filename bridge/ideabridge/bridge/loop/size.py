@@ -25,7 +25,7 @@ _MEMORY_PER_VALUE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a value is once it is written out.
+    """The size of a value once it is written out.
 
     Attributes:
         size: bytes of JSON.
@@ -89,10 +89,11 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size) -> str | None:
-    """Return an error if something is too large together with what it refers to, otherwise None.
+    """Return an error if a value is too large together with everything it refers to, otherwise
+    None.
 
     Args:
-        name: what is too large, for the message.
+        name: how the message refers to the value.
         size: its size.
     """
     if size.size > MOST_RESOLVED:

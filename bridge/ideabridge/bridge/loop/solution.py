@@ -245,7 +245,7 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """How many more calls the run and its rooms may list."""
+        """The number of calls that the run and its rooms may still list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -294,7 +294,9 @@ class SolutionReader:
         return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run may not list that many more calls, otherwise ""."""
+        """Return the error if the run may not list that many more calls, otherwise an empty
+        list.
+        """
         if calls <= self.room:
             return []
         return _refusal(
@@ -331,7 +333,7 @@ def _refusal(message: str) -> list[JSONObject]:
 
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
-    """Return the error if a Solution has too many references, otherwise ""."""
+    """Return the error if a Solution has too many references, otherwise an empty list."""
     count = 0
     stack: list[JSON] = [output, *calls]
     while stack:
@@ -401,18 +403,20 @@ class Planning:
 
     @property
     def waits(self) -> bool:
-        """Return whether the plan is complete and waits to be accepted."""
+        """True if the plan is complete and waits to be accepted."""
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
-        """Return the effect that asks a person, if the plan waits and nobody has been asked."""
+        """Return the effect that asks a person about the plan, if the plan waits and nobody has
+        been asked yet.
+        """
         if not self.waits or self._asked:
             return []
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self) -> PlanResult | None:
-        """Return the result of a complete plan, if nobody has to be asked."""
+        """Return the result of a complete plan if nobody has to be asked, otherwise None."""
         plan = self.plan
         if plan.solution.broken is not None:
             # No part of a plan has run yet, so an incomplete one is dropped.

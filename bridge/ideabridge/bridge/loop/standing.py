@@ -1,9 +1,9 @@
-"""Standing: the tool of a call as a standing rule is bound to it.
+"""Standing: identifies the tool of a call for a standing rule.
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
-rules are outside the loop, see `standing_rules.py`. The runner looks them up when a call is about
-to ask, and journals a rule that covers the call in the call's `CallDecided`. Folding the journal
-needs no rules: the journal says what they decided.
+rules are kept outside the loop, in `standing_rules.py`. When a call is about to ask, the runner
+looks for a rule that covers it, and journals that rule in the call's `CallDecided`. Folding the
+journal needs no rules: the journal says what they decided.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ideabridge.bridge.loop.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class StandingTool:
-    """The tool of a call as a standing rule is bound to it.
+    """The tool of a call, in the form to which a standing rule is bound.
 
     Attributes:
         module: the module, or "" for a tool of this process.

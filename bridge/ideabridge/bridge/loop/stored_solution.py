@@ -109,7 +109,7 @@ class SolutionValidator:
         return part is not None and _is_valid(self._validator(part), {name: value}, checked=checked)
 
     def _validator(self, part: JSONObject) -> Validator:
-        """Return the validator of one part, which is created at its first use."""
+        """Return the validator of one part, creating it on first use."""
         validator = self._validators.get(id(part))
         if validator is None:
             validator = self._compiled(part)
@@ -241,8 +241,8 @@ def _renumbered_text(text: str, numbers: Mapping[int, int | None]) -> str:
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
-    """Return the call with the schema's names for its tool and module, and without members that
-    mean nothing for it.
+    """Return the call with the schema's names for its tool and module, and without the members that
+    do not apply to it.
     """
     tool = call.changed or call.tool
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}

@@ -243,7 +243,9 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Record that no recorded run shows what a call does, unless the call only reads."""
+        """Record an uncertainty: no recorded run shows what this call does. Calls that only read
+        are exempt.
+        """
         if progress.tool is not None and progress.hints.read_only is not True:
             why = f"no recorded run has made the call in line {line} of the program"
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
@@ -340,7 +342,7 @@ class Tick:
         item = running_item(self.progress, event.call, event.item)
         if not item.can_ask:
             raise JournalError(
-                f"call {event.call} is not in flight, or asks already; it cannot ask now"
+                f"call {event.call} is not in flight or has already asked; it cannot ask now"
             )
 
         item.asked = event
@@ -353,9 +355,9 @@ class Tick:
         asked: OutcomeAsked | QuestionAsked | None,
         answer: OutcomeDecided | QuestionAnswered,
     ) -> None:
-        """Give an execution its place again, after an answer to the question that it asked."""
+        """Give an execution its place again after its question has been answered."""
         if asked is None:
-            raise JournalError(f"call {answer.call} has asked nothing of this kind")
+            raise JournalError(f"call {answer.call} has no open question of this kind")
         if asked.digest != answer.digest:
             raise JournalError(f"the answer for call {answer.call} is bound to another question")
 
@@ -363,7 +365,7 @@ class Tick:
         self._resume()
 
     def question_answered(self, event: QuestionAnswered) -> None:
-        """Record that the module of an execution has received an answer."""
+        """Record that the module of an execution has received its answer."""
         item = running_item(self.progress, event.call, event.item)
         self._end_question(item, item.inquiry, event)
         item.questions += 1
@@ -514,7 +516,7 @@ class Tick:
         return verdict
 
     def _end_open(self, progress: Progress, error: JSONObject) -> None:
-        """End the items of a call that have not begun."""
+        """End the items of a call that have not begun, with an error."""
         self._drop_queued(progress)
         for item in progress.items:
             if not item.started and not item.finished:
@@ -552,8 +554,8 @@ class Tick:
             self._free_place()
 
     def _allow(self, progress: Progress) -> None:
-        """Approve a call that asks, if a grant covers it. Whatever is uncertain in the call is
-        still put to a person.
+        """Approve a waiting call if a grant covers it. A person is still asked about anything
+        uncertain in the call.
         """
         if (
             progress.approval is None
@@ -570,9 +572,7 @@ class Tick:
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_approval(self, progress: Progress) -> None:
-        """Withdraw the question whether a call may run, and the grant that would answer the
-        question.
-        """
+        """Withdraw the question about running a call, and the grant that would answer it."""
         self._withdraw_grant(progress)
         self.due.pop(("approve", progress.call.index, None), None)
         progress.approval = None
@@ -585,7 +585,7 @@ class Tick:
     # -- places ------------------------------------------------------------------------------------
 
     def _take_place(self) -> None:
-        """Count an execution as occupying a place from now on."""
+        """Count one more execution that occupies a place."""
         self._running += 1
 
     def _free_place(self) -> None:
@@ -617,14 +617,14 @@ class Tick:
 
     @property
     def _unsettled(self) -> int:
-        """How many calls have not settled."""
+        """The number of calls that have not settled."""
         return len(self.progress) - len(self.settled)
 
     # -- questions ---------------------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        """Whether the answer has ended, every call has settled, and a group is either committed or
+        """True if the answer has ended, every call has settled, and a group has been committed or
         given up.
         """
         return (
@@ -635,14 +635,14 @@ class Tick:
 
     @property
     def waits_for_people(self) -> bool:
-        """Whether the calls wait only for people's decisions."""
+        """True if the calls wait only for people's decisions."""
         if self._asking == 0 or self._running or not (self.graph.closed or self.program):
             return False
         return not any(isinstance(effect, Allow) for effect in self.due.values())
 
     @property
     def at_rest(self) -> bool:
-        """Whether the calls wait only for rooms."""
+        """True if the calls wait only for rooms."""
         return self._running == len(self.rooms) and (
             self.graph.closed or (self.program and self._running > 0)
         )
@@ -966,7 +966,7 @@ class Tick:
         self._fail_with(progress, {"kind": kind, "message": message})
 
     def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
-        """Write the failure to `q` of `p || q`. Without such a path, the call has failed."""
+        """Write the failure to `q` of `p || q`. Without such a path, the call fails."""
         call = progress.call
         progress.error = error
         target = call.target
@@ -989,8 +989,8 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value that does not exist. It is not an error if a branch was not
-        taken.
+        """End a call that reads a value that will never exist. This is not an error if a branch was
+        not taken.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}

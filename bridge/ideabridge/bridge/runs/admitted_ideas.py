@@ -1,4 +1,4 @@
-"""Admitted ideas: which published ideas a profile has."""
+"""Admitted ideas: the published ideas that each profile may use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST_DECIDED: Final = 20_000
 
 
 class AdmittedIdeas:
-    """Decides which ideas the profiles of a configuration have.
+    """Decides which published ideas the profiles of a configuration may use.
 
-    A profile that names ideas has these, with all the tools that they were published with. Any
-    other profile has the ideas that call only tools of the profile.
+    A profile that names ideas may use these, together with every tool they were published with. Any
+    other profile may use the ideas whose calls need only tools of the profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:
@@ -29,7 +29,7 @@ class AdmittedIdeas:
         self._decided: dict[tuple[str, str, int], bool] = {}
 
     def admits(self, profile: str, name: str, version: int) -> bool:
-        """Return whether a profile has a version of an idea; see `Publications.admits`."""
+        """Return whether a profile may use a version of an idea; see `Publications.admits`."""
         offer = self._offer.to(in_profile(profile, LOCAL))
         if offer.profile is None or not offer.profile.admits_idea(name):
             return False
@@ -45,7 +45,7 @@ class AdmittedIdeas:
             except UnknownPublicationError:
                 return False
             if read_pins(publication.plan or publication.guide) is None:
-                # The tools that its calls mean are not settled yet.
+                # It is not yet known which tools its calls refer to.
                 return self._needs_nothing_else(publication, offer)
             self._decided[key] = self._needs_nothing_else(publication, offer)
         return self._decided[key]

@@ -61,7 +61,7 @@ def _builtin_tools() -> Mapping[str, Tool]:
 
 
 class Binding:
-    """What one run may call here.
+    """Determines which tools one run may call in this process.
 
     Args:
         machine: the run.

@@ -207,8 +207,8 @@ class StayAside:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Return the run and its open rooms as their journals describe them: another process drives
-    them.
+    """Return the run and its open rooms as their journals describe them, because another process
+    drives them.
     """
 
 

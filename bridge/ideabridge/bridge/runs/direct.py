@@ -46,7 +46,7 @@ are written.
 """
 
 MOST_CALLS: Final = 2000
-"""Maximum number of calls in one session. The next call begins another session."""
+"""Maximum number of calls in one session. A further call begins a new session."""
 
 RESULT_BYTES: Final = 1_000_000
 """Maximum size, in bytes, of a call's parameters, or of its result, that is stored."""
@@ -58,7 +58,7 @@ LISTED: Final = 5
 """Maximum number of sessions in a list."""
 
 _SEARCHED: Final = 100
-"""How many of the latest sessions are searched for the one that `session` means."""
+"""Number of the latest sessions that are searched for the one that `session` refers to."""
 
 SESSION: Final = "session"
 """The reference to the latest session."""

@@ -45,8 +45,8 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""How long, in seconds, a call waits for a module that is not up: a run may continue before its
-modules have connected.
+"""How long, in seconds, a call waits for a module that is not connected. A resumed run may continue
+before its modules have connected.
 """
 
 _ERROR_CHARACTERS = 4096
@@ -85,7 +85,7 @@ class KeptBytes:
         self._looked_at = 0
 
     def note(self, size: int) -> None:
-        """Add the size of what is already in a journal."""
+        """Count bytes that are already in a journal."""
         self._bytes += size
         self.memory += size
 
@@ -100,7 +100,7 @@ class KeptBytes:
         self.note(size)
 
     def expect_room(self, tool: str) -> None:
-        """Raise `LimitExceededError` if nothing more can be kept."""
+        """Raise `LimitExceededError` if the run cannot keep any more bytes."""
         if self._bytes >= self._most:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
@@ -231,7 +231,7 @@ class CallContext:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Record the content blocks of a result, which the journal stores in addition to the value.
+        """Record the content blocks of a result. The journal stores them in addition to the value.
 
         Raises:
             ResultLimitError: the run, or the caller, would keep too many bytes.

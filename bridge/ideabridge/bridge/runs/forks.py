@@ -177,7 +177,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
-    """Return the journal of a fork that is another plan."""
+    """Return the journal of a fork that starts again with another plan."""
     start = await runs.plan_starts.start(plan, settings, None, caller)
     return start.events
 

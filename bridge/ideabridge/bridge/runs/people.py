@@ -91,8 +91,8 @@ _NAMED: Final = 5
 """How many pending approvals an error names."""
 
 _NAP: Final = 60.0
-"""How often, in seconds, the clock is checked: a sleeping computer stops timers, but not its
-clock.
+"""Interval, in seconds, at which the clock is checked, because a sleeping computer stops timers but
+not the clock.
 """
 
 _AGAIN: Final = 1.0
@@ -139,8 +139,8 @@ class ApprovalRequest:
     always: bool = False
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
-        """Return the call for the decision `edit`, with other values for its assumptions, keyed by
-        their `at`.
+        """Return the call to submit with the decision `edit`. `chosen` maps the `at` of an
+        assumption to the value to use instead.
 
         Raises:
             ExplanationError: the call has no such literal.
@@ -384,7 +384,7 @@ _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
-    """Raise `DecisionError` unless a person allows the tool of a call always."""
+    """Raise `DecisionError` unless this person may allow the tool of this call always."""
     if question.kind != "call" or decision.decision != "approve" or decision.grant is not None:
         raise DecisionError("always requires `approve` of a call, without a grant")
     if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:

@@ -197,8 +197,8 @@ class PinCheck:
     """The result of comparing pins with the current tools.
 
     Attributes:
-        faults: one sentence for each reason why the plan cannot be called: a tool is gone, away or
-            changed.
+        faults: one sentence for each reason why the plan cannot be called: a tool is gone,
+            unavailable or changed.
         notes: changes of descriptions, which do not affect calls.
         modules: the modules whose changed tools a person may accept, with "" for this process.
     """

@@ -29,7 +29,8 @@ from ideabridge.tools.tool import IDEA
 
 
 class PlanStarts:
-    """Checks plans against the tools that are here, and creates the starts of their runs.
+    """Checks plans against the tools available in this process, and creates the starts of their
+    runs.
 
     Args:
         offer: the tools that plans may call.
@@ -54,8 +55,8 @@ class PlanStarts:
             caller: who runs it.
 
         Raises:
-            PlanError: the plan is malformed, or is not allowed here, or calls something that is not
-                here.
+            PlanError: the plan is malformed, is not allowed here, or calls something that is not
+                available here.
             SchemaError: its input schema or output schema is invalid.
             MeantToolError: an idea that it calls cannot be called here.
             ProgramError: there is no interpreter for its programs.
@@ -76,7 +77,7 @@ class PlanStarts:
         self._ways.expect_here((call.module for call in calls), caller)
         catalogue = await tools.catalogue()
         tools.expect_callable(catalogue)
-        # An idea that the profile does not have is refused, and not reported as unknown.
+        # An idea outside the profile is refused, not reported as unknown.
         unknown = [
             call.tool for call in calls if call.module is None and catalogue.look_up(call) is None
         ]

@@ -34,7 +34,8 @@ _LONG_TEXT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal of a plan, as one call of the published idea sees it.
+    """An explained literal of a plan, with the parameter that one call of the published idea passes
+    for it.
 
     Attributes:
         form: see `Explained.to_json`.

@@ -226,7 +226,7 @@ class Ways:
             PublicationError: the answer is `recorded` and the input differs, or the publication has
                 no plan and no guide.
             PlanError, SchemaError: the plan cannot run.
-            MeantToolError: a tool that the idea calls, or was solved with, is gone, away or
+            MeantToolError: a tool that the idea calls, or was solved with, is gone, unavailable or
                 changed.
         """
         self._expect_here(publication, caller)

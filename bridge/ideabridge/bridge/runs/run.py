@@ -259,7 +259,7 @@ class Run:
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
-            # The run counts as at work while an approver decides.
+            # The run counts as active while an approver decides.
             if any(run.people.deciding for run in self.with_rooms()):
                 return "running"
             return "needs_approval"
@@ -334,8 +334,8 @@ class Run:
 
     @property
     def is_orphan(self) -> bool:
-        """True for a room whose call has ended without it, if this process drives the run that it
-        belongs to.
+        """True for a room whose call ended before the room did, if this process drives the run that
+        it belongs to.
         """
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
@@ -681,7 +681,7 @@ class Run:
             self.parent.moved()
 
     def moved(self) -> None:
-        """Handle that a room of the run has opened, changed, or come to rest."""
+        """Respond to a room of the run that has opened, changed, or come to rest."""
         self.rest()
         self.runner.poke()
 
@@ -846,7 +846,7 @@ class Run:
         owner = person_of(self.caller)
         if event.by.user != owner:
             raise DecisionError(
-                f"only {owner}, to whom the run belongs, can allow a tool always for it; approve "
+                f"only {owner}, who owns the run, can allow a tool always for it; approve "
                 "only this call"
             )
 
@@ -1308,8 +1308,8 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent, or None if it may. The reason is that even its
-        minimum cost exceeds what the run may still use.
+        """Return why a Request must not be sent, or None if it may be sent. A Request must not be
+        sent if even its minimum cost exceeds what the run may still use.
         """
         most = self.machine.settings.tokens
         if most is None:

@@ -652,7 +652,7 @@ class Runs:
 
     async def _give(self, rule: StandingRule | None, run: Run) -> None:
         """Store the standing rule that a decision on a run has given, and apply it to the calls of
-        the run that wait already.
+        the run that are already waiting.
 
         Raises:
             StandingRuleError: it cannot be stored.
@@ -661,7 +661,7 @@ class Runs:
             return
 
         try:
-            # The next call may follow at once, and the rule is to cover it.
+            # The next call may follow at once, and the rule must already cover it.
             run.give(rule, seconds=0)
         except RulesLockedError:
             await anyio.to_thread.run_sync(run.give, rule)
