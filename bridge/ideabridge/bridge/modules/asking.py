@@ -1,10 +1,10 @@
-"""Asking: the questions that a module asks during one call, passed to the caller.
+"""Asking: passes the questions that a module asks during one call to the caller.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
-direct call can be asked whatever it declares support for: forms, addresses to open, sampling,
-roots. Before anybody sees a question, it is checked, limited in size, and marked as the module's
-own words. An answer is checked before the module gets it. These checks are the same for runs and
-for direct calls.
+direct call can be asked everything that it declares support for: forms, addresses to open,
+sampling, roots. Before anybody sees a question, it is checked, limited in size, and marked as the
+module's own words. An answer is checked before the module gets it. These checks are the same for
+runs and for direct calls.
 """
 
 from __future__ import annotations
@@ -306,10 +306,10 @@ again with the reason.
 """
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""How many times a module may answer one call with questions (version 2026-07-28)."""
+"""Number of times that a module may answer one call with questions (version 2026-07-28)."""
 
 QUESTIONS: Final = 20
-"""How many questions one call may ask a person."""
+"""Number of questions that one call may ask a person."""
 
 _MESSAGE: Final = 300
 
@@ -324,13 +324,13 @@ FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """The capabilities that a call within a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
-"""How many log messages of a call may wait for a slow client. When there are more, the oldest are
+"""Number of log messages of a call that may wait for a slow client. Beyond that, the oldest are
 dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
-"""The maximum time, in seconds, that the result of a call waits until the call's log messages and
-progress are forwarded.
+"""Maximum time, in seconds, for which the result of a call waits until the call's log messages and
+progress have been forwarded.
 """
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
@@ -364,7 +364,7 @@ class DirectClient(Protocol):
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether the client accepts questions in place of a result, and then repeats the call with
+        """True if the client accepts questions in place of a result and then repeats the call with
         the answers (version 2026-07-28).
         """
         ...
@@ -448,7 +448,7 @@ class Asking:
 
     Args:
         module: the module of the call.
-        tool: what errors call the tool.
+        tool: the name that errors use for the tool.
         seconds: the time-out of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
@@ -498,8 +498,8 @@ class Asking:
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the time-out because the module reports progress. With all extensions, the call
-        may take at most `LONGEST` time-outs.
+        """Restart the time-out because the module has reported progress. However often it is
+        extended, the call may take at most `LONGEST` time-outs.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -571,8 +571,8 @@ class Asking:
                 self._told = anyio.Event()
 
     async def all_passed_on(self) -> None:
-        """Wait until all log messages and progress so far have reached the client, but at most a
-        second.
+        """Wait, for at most a second, until all log messages and progress so far have reached the
+        client.
         """
         with anyio.move_on_after(_LOG_SECONDS):
             if self._passing is not None:
@@ -602,7 +602,7 @@ class Asking:
     async def _answered(
         self, client: DirectClient, question: types.InputRequest
     ) -> types.InputResponse:
-        """Ask until the answer fits the question, but at most `MAX_ASKS` times."""
+        """Ask until the answer fits the question, at most `MAX_ASKS` times."""
         fault: str | None = None
         for _ in range(MAX_ASKS if isinstance(question, types.ElicitRequest) else 1):
             response = await client.ask(client.marked(self._module, question, fault))

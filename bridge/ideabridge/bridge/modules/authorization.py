@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""HTTP statuses that mean an authorization server has finally refused to renew a token."""
+"""HTTP statuses with which an authorization server refuses for good to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -77,11 +77,13 @@ _SERVER_METADATA: Final = (
 )
 """Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
-"""How many times a request is sent again with another token."""
+"""Maximum number of times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
 """Time-out of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""How many seconds before its expiry a token is renewed, so that requests arrive in time."""
+"""Number of seconds before its expiry at which a token is renewed, so that requests arrive in
+time.
+"""
 _MOST_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
@@ -96,8 +98,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# For each of its warnings, the SDK also raises an error, and that is reported with the module's
-# name.
+# The SDK raises an error in addition to each of its warnings. That error is reported with the
+# module's name.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -170,7 +172,7 @@ class Authorization(httpx2.Auth):
         self._lock = anyio.Lock()
         self.signed_in: str | None = None
         self.oddities = Oddities()
-        # The issuer in the spelling of the authorization server; see `repair_server`.
+        # The issuer as the authorization server spells it; see `repair_server`.
         self._written_issuer: str | None = None
         # Why the authorization server's metadata could not be read in this sign-in.
         self._server_fault: str | None = None
@@ -341,7 +343,7 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """True if the module refuses the request, but may accept it with another token."""
+        """Return whether the module refuses the request, but may accept it with another token."""
         if response.status_code == _UNAUTHORIZED:
             # The refusal may be about the key in a configured header.
             return (
@@ -393,7 +395,7 @@ class Authorization(httpx2.Auth):
         return scopes
 
     def _is_due(self) -> bool:
-        """True if the token can be renewed, and has expired or expires soon."""
+        """Return whether the token can be renewed, and has expired or expires soon."""
         context = self._provider.context
         tokens = context.current_tokens
         ends = context.token_expiry_time
@@ -579,8 +581,8 @@ class Authorization(httpx2.Auth):
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """True if there is a valid token other than the refused one, which another request has got
-        in the meantime.
+        """Return whether there is a valid token other than the refused one, because another request
+        has obtained it in the meantime.
         """
         context = self._provider.context
         tokens = context.current_tokens
@@ -666,8 +668,8 @@ class Authorization(httpx2.Auth):
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
             # The SDK compares this issuer with the one in the metadata. The protocol allows no
-            # normalisation, so even an additional slash would be a mismatch. So replace the
-            # server's own spelling.
+            # normalisation: even an additional slash is a mismatch. So use the server's own
+            # spelling.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -859,7 +861,7 @@ class Authorization(httpx2.Auth):
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Mask the secret of the client that the SDK has registered. The client itself is stored
-        later, with the tokens.
+        later, together with the tokens.
         """
         self.hide(client_info.client_secret or "")
 

@@ -1,5 +1,5 @@
-"""Backchannel: finds the call that a module's question or log message belongs to, and declares to
-the module which questions it may ask.
+"""Backchannel: finds the call to which a module's question or log message belongs, and tells the
+module which questions it may ask.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""The capabilities that are declared to an exposed module for messages that belong to no call. Its
-questions go to the clients of direct calls, which may be able to answer any of these.
+"""The capabilities that an exposed module is told about outside of any call. Its questions go to
+the clients of direct calls, and some of these may answer any of them.
 """
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""How many addresses are remembered after a client was asked to open them, until the module reports
-that the interaction there is complete.
+"""Maximum number of addresses that are remembered after a client was asked to open them, until the
+module reports that the interaction there is complete.
 """
 
 _TOLD_SECONDS: Final = 5.0

@@ -45,11 +45,11 @@ _MARKS: Final = (b'"mimeType"', b'"type":"resource')
 """A value contains no block if its JSON contains none of these strings."""
 
 _MOST_VALUES: Final = 100_000
-"""How many values are searched for blocks. Blocks after these stay in the value."""
+"""Maximum number of values that are searched for blocks. Blocks beyond these stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""How many characters of base64 are checked. Checking a whole image of megabytes would block the
-event loop.
+"""Number of characters of base64 that are checked. Checking a whole image of megabytes would block
+the event loop.
 """
 
 

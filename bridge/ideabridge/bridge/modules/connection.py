@@ -77,18 +77,18 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""How many notifications of a module are forwarded in one burst. After that, those above
-`NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer.
+"""Maximum number of a module's notifications that are forwarded in one burst. Beyond that, those
+above `NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer.
 """
 
 NOTIFICATIONS_RATE: Final = 200.0
-"""How many notifications per second are forwarded in the long run."""
+"""Number of notifications per second that are forwarded in the long run."""
 
 MOST_QUESTIONS: Final = 100
-"""How many requests of a module may be unanswered at a time. Each is a task."""
+"""Maximum number of a module's unanswered requests at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
-"""How many requests of a module per second are read in the long run."""
+"""Number of a module's requests per second that are read in the long run."""
 
 _UNSETTLED: Final = "2025-11-25"
 
@@ -360,7 +360,7 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
 """How long, in seconds, a connecting module waits for the pages after the first. Tools that arrive
-later are added to the list later.
+after that are added to the list when they come.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -391,7 +391,7 @@ def _version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The server at the other end."""
+    """The server at the other end of a connection."""
 
     era: Era
     protocol_version: str
@@ -589,8 +589,8 @@ class Connection:
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
-        """Describe how the connection ended: "ended with exit code 3 while ...; its last words:
-        ..." or "was closed".
+        """Describe how the connection ended: "was closed", or "ended with exit code 3 while ...;
+        its last words: ...".
         """
         if self._tap.fault is not None:
             return self._tap.fault + during
@@ -960,8 +960,8 @@ class Connection:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that the program wrote to standard error, with secrets masked, and
-        shortened.
+        """The last lines that the program wrote to standard error, shortened and with secrets
+        masked.
         """
         words = self._stdio.last_words if self._stdio is not None else []
         return [shown(line, self._secrets, _WORDS) for line in words]

@@ -1,5 +1,5 @@
-"""DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code
-there. Meanwhile this process keeps asking the authorization server for the tokens.
+"""DevicePerson: signs a person in with a browser on another device (RFC 8628). The person enters a
+code there, while this process keeps asking the authorization server for the tokens.
 
 The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
 displays them unchanged. No answer can make this process ask more often than once a second, or after
@@ -24,7 +24,7 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 """The grant type (RFC 8628, section 3.4)."""
 
 _MOST_SECONDS: Final = 600.0
-"""How long, in seconds, a person has to sign in at most."""
+"""Maximum time, in seconds, that a person has to sign in."""
 
 _INTERVAL: Final = 5.0
 """Interval, in seconds, between requests for the tokens if the server names none. Each `slow_down`
@@ -52,13 +52,14 @@ class TemporaryError(OAuthFlowError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person needs to sign in. All strings are one line of printable ASCII.
+    """The address and the code with which a person signs in. All strings are one line of printable
+    ASCII.
 
     Attributes:
         address: where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code, or None if the server sends none.
-        seconds: how long, in seconds, the person has: as long as the code is valid, but at most 10
+        seconds: how long the person has, in seconds: as long as the code is valid, but at most 10
             minutes.
         stranger: the host of the module's authorization server if the address is on another host,
             otherwise None.

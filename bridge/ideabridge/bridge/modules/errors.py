@@ -1,7 +1,7 @@
 """Errors of modules, one class for each cause.
 
-Messages are limited in length, and secrets in them are masked (see `secrets`), because minds and
-people see them. Each contains the module's name. The `outcome` of an error says whether the failed
+Minds and people see the messages, so these are limited in length and secrets in them are masked
+(see `secrets`). Each contains the module's name. The `outcome` of an error says whether the failed
 call was sent, and whether it may have taken effect.
 """
 
@@ -26,7 +26,7 @@ def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
 
 
 def log_hint(module: str) -> str:
-    """Return the command that shows what a server wrote, as a clause."""
+    """Return a clause that names the command to show what a server wrote."""
     return f"`ideabridge servers logs {shlex.quote(module)}` shows what it wrote"
 
 
@@ -195,8 +195,8 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question in the way of version 2025-11-25 and earlier, which is not possible
-    in a call of version 2026-07-28.
+    """The tool asked a question in the way of version 2025-11-25 or earlier, which a call of
+    version 2026-07-28 does not allow.
 
     Attributes:
         repeatable: True if the call may be sent again with the older protocol version.

@@ -1,5 +1,5 @@
-"""Handshake: the first messages of a connection, and how slightly non-conforming servers get
-through them.
+"""Handshake: the first messages of a connection, and repairs that let slightly non-conforming
+servers complete them.
 
 The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
 `Handshake` sees these messages before the SDK does. If a server does not answer `server/discover`,
@@ -25,8 +25,8 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 DISCOVER_SECONDS: Final = 5.0
-"""How long, in seconds, a server has to answer `server/discover`, but at most a third of the time
-for connecting.
+"""Maximum time, in seconds, that a server has to answer `server/discover`. It has at most a third
+of the time for connecting.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -76,7 +76,7 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage:
-        """Return a refusal of `server/discover` on behalf of a server that has not answered by the
+        """Return a refusal of `server/discover` on behalf of a server that has missed the
         deadline.
         """
         assert self._discover is not None
@@ -93,7 +93,7 @@ class Handshake:
             return False
 
         late = self.is_silent
-        # The server was only slow to start, so ask it again the next time.
+        # The server was only slow to start, so ask it again next time.
         self.is_silent = False
         self._discover = None
         self.may_be_silent = False

@@ -1,4 +1,4 @@
-"""HTTP: the requests to a module at an address, and why they fail.
+"""HTTP: sends requests to a module at an address, and explains their failures.
 
 A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
 address, and raises an `UnansweredError` for everything that is not an answer: an error status with
@@ -56,7 +56,7 @@ class Mark(Enum):
 
 
 MAX_REDIRECTS: Final = 5
-"""How many redirects one request follows at most."""
+"""Maximum number of redirects that one request follows."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
@@ -100,8 +100,8 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""How the messages of servers that do not know a session begin. They are compared in lower case,
-with the header's name replaced by "session id".
+"""The beginnings of messages with which servers say that they do not know a session. They are
+compared in lower case, with the header's name replaced by "session id".
 """
 
 _CONNECTING: Final = (
@@ -338,7 +338,7 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """True if two addresses have the same origin, or differ only in that this one uses https
+    """Return whether two addresses have the same origin, or differ only in that this one uses https
     instead of http.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
@@ -348,14 +348,13 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """Return an address in the form that people see: shortened, and without the parts that may be
-    secret.
-    """
+    """Return an address as people see it: shortened, and without the parts that may be secret."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
 
 
 def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
-    """True if a server refused a request because it does not know the session, so that nothing ran.
+    """Return whether a server refused a request because it does not know the session, so that
+    nothing ran.
 
     Args:
         failure: the refusal.
@@ -375,7 +374,7 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
 
 
 def says_session_lost(text: str) -> bool:
-    """True if a server says that it does not know the session."""
+    """Return whether a server says that it does not know the session."""
     text = text.lower().removeprefix("bad request").removeprefix("error").lstrip(": ")
     text = (
         text.replace("mcp-session-id", "session id")

@@ -259,7 +259,7 @@ class HTTPTransport:
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
         """Send a notification, or this side's answer to a request. The session does not wait for
-        the server's reply.
+        the server's response.
         """
         try:
             with anyio.fail_after(NOTIFICATION_SECONDS):

@@ -29,8 +29,8 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""How much processor time, in seconds, may be spent on the odd schemas of one list. Odd schemas
-after that are not checked here.
+"""Processor time, in seconds, that may be spent on the odd schemas of one list. Odd schemas beyond
+that are not checked here.
 """
 _NAME_LENGTH: Final = 256
 
@@ -162,8 +162,8 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """True if the configuration allows a tool: `allow`, if set, matches its exact name, and `deny`
-    matches none of the names by which it can be called (`known_as`).
+    """Return whether the configuration allows a tool: `allow`, if set, matches its exact name, and
+    `deny` matches none of the names by which it can be called (`known_as`).
     """
     names = known_as(name, None, module) if configuration.deny else ()
     for pattern in configuration.deny:
@@ -299,8 +299,8 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """Return the members that are forwarded to hosts unchanged, or None if there are none or they
-    are too large.
+    """Return the members of a definition that are forwarded to hosts unchanged, or None if there
+    are none or they are too large.
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":
@@ -358,7 +358,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
 
 
 def _stands_alone(schema: JSONObject) -> bool:
-    """True if every reference in a schema points into the schema itself."""
+    """Return whether every reference in a schema points into the schema itself."""
     return all(
         target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
     )

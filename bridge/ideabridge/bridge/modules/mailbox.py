@@ -45,11 +45,11 @@ LINGER_SECONDS: Final = 0.5
 answer.
 """
 MOST_LINGERING: Final = 16
-"""How many streams of answered calls are still read at a time."""
+"""Maximum number of streams of answered calls that are still read at a time."""
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
-"""An event over the limit is discarded while it is read, up to this many times the limit. Beyond
+"""An event over the limit is discarded while it is read, up to this multiple of the limit. Beyond
 that, its body is no longer read.
 """
 _SNIFFED_BYTES: Final = 4096
@@ -98,7 +98,7 @@ class PendingCall:
         return str(self.message.id)
 
     def wake(self) -> None:
-        """Wake the task that waits for news of the call."""
+        """Wake the task that waits for the call's `news`."""
         if self.news is not None:
             self.news.set()
 

@@ -39,20 +39,20 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""How many members of one message are checked one by one. Wrong members after these are left
-out.
+"""Maximum number of members of one message that are checked one by one. Wrong members beyond that
+are left out.
 """
 
 MAX_SECONDS: Final = 4.0
-"""How much processor time, in seconds, may be spent on one message. Wrong members after that are
-left out.
+"""Processor time, in seconds, that may be spent on one message. Wrong members beyond that are left
+out.
 """
 
 MAX_NOTES: Final = 1000
 """Maximum number of notes on one message."""
 
 _STRETCH: Final = 100
-"""How many items of a list are checked together. This saves time, because most items are well
+"""Number of list items that are checked together. This saves time, because most items are well
 formed.
 """
 
@@ -475,7 +475,7 @@ def got(value: object) -> str:
 
 
 def asks(result: Object) -> bool:
-    """True if a result contains questions."""
+    """Return whether a result contains questions."""
     if "resultType" in result:
         return result["resultType"] == "input_required"
     return not QUESTIONS.isdisjoint(result) and _PAYLOADS.isdisjoint(result)

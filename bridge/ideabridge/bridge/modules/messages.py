@@ -452,13 +452,13 @@ class _BegunMessage:
 
     @property
     def is_whole(self) -> bool:
-        """True if every bracket is closed."""
+        """Return whether every bracket is closed."""
         return self._depth <= 0 and not self._in_string
 
     @property
     def goes_on(self) -> bool:
-        """True if the next line belongs to the message. Programs that write JSON do not break lines
-        within a string.
+        """Return whether the next line belongs to the message. Programs that write JSON do not
+        break lines within a string.
         """
         return self._depth > 0 and not self._in_string
 
@@ -527,7 +527,7 @@ def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
 
 
 def _is_odd_message(text: str) -> bool:
-    """True if a line is an object that claims to be a message, whatever is odd about it."""
+    """Return whether a line is an object that claims to be a message, however odd it is."""
     if not (text.startswith("{") and text.endswith("}") and '"jsonrpc"' in text):
         return False
     try:
@@ -538,7 +538,7 @@ def _is_odd_message(text: str) -> bool:
 
 
 def _is_incomplete(text: str) -> bool:
-    """True if a text may be the first part of a JSON array or object."""
+    """Return whether a text may be the first part of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
 
@@ -673,8 +673,8 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text, cut far beyond the part that is shown, because masking would not
-    recognise half a secret at the end.
+    """Return a JSON value as text. It is cut only well beyond the part that is shown, because
+    masking would not recognise half a secret at its end.
     """
     if isinstance(value, str):
         text = value

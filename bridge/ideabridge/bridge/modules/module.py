@@ -118,10 +118,10 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""The number of latest calls whose durations `latency` takes the median of."""
+"""Number of the latest calls from whose durations `latency` takes the median."""
 
 _NOTES: Final = 100
-"""The maximum number of lines that `note` stores."""
+"""Maximum number of lines that `note` stores."""
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to clients; "views": true in its entry allows them'
@@ -139,8 +139,8 @@ while these were exchanged.
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
 _LONGEST_RECONNECT_PAUSE: Final = 60.0
-"""Pause, in seconds, between two attempts to connect. Each pause is twice as long as the one
-before.
+"""The first and the longest pause, in seconds, between two attempts to connect. Each pause is twice
+as long as the one before.
 """
 
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
@@ -154,14 +154,14 @@ _ASKED_SECONDS: Final = 3600.0
 
 _FIRST_RESEND_PAUSE: Final = 0.25
 _LONGEST_RESEND_PAUSE: Final = 2.0
-"""Pause, in seconds, before a call is sent again over a working connection. Each pause is twice as
-long as the one before.
+"""The first and the longest pause, in seconds, before a call is sent again over a working
+connection. Each pause is twice as long as the one before.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSurroundings:
-    """What a module gets from the process that uses it.
+    """The settings and callbacks that a module receives from its process.
 
     Attributes:
         unusable: why it cannot be used as it is configured, or None.
@@ -265,7 +265,7 @@ class Module:
         self._settled = anyio.Event()
         # Set whenever an attempt has ended, or the module is up.
         self._moved = anyio.Event()
-        # How many requests use the module now.
+        # The number of requests that use the module now.
         self._uses = 0
         # Set whenever a request begins or ends, or the state changes.
         self._activity = anyio.Event()
@@ -352,8 +352,8 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """The way in which the next process should try to reach the module first, or None if there
-        is none to prefer.
+        """The way in which the next process should first try to reach the module, or None if no way
+        is preferred.
         """
         return self._way_before
 
@@ -455,9 +455,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why a tool is not available although the module may have it: it is not allowed,
-        its definition cannot be used, or the module has not listed its tools. Return None if none
-        of these applies.
+        """Return the reason why a tool is not available although the module may have it: it is not
+        allowed, its definition cannot be used, or the module has not listed its tools. Return None
+        if none of these applies.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -494,7 +494,7 @@ class Module:
 
     @property
     def list_fault(self) -> str | None:
-        """Why the tools could not be listed although the module is up, or None."""
+        """The reason why the tools could not be listed although the module is up, or None."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
@@ -508,9 +508,9 @@ class Module:
         return [] if self._connection is None else self._connection.last_words
 
     def memory(self) -> int | None:
-        """Return the memory that the program of the module takes, with the processes that it has
-        started, in bytes; see `memory_of_sessions`. None if it has no processes here. Blocks for
-        some milliseconds.
+        """Return how many bytes of memory the module's program takes, including the processes that
+        it has started; see `memory_of_sessions`. Return None if it has no processes here. Blocks
+        for some milliseconds.
         """
         connection = self._connection
         session = None if connection is None else connection.process_session
@@ -559,7 +559,7 @@ class Module:
         return self._recalled.listed_at
 
     def _error_text(self) -> str | None:
-        """Why the module is not up, or has not listed its tools."""
+        """The reason why the module is not up, or has not listed its tools."""
         error = self._error
         if error is not None:
             is_logged = self._surroundings.log is not None and self._kind == "stdio"
@@ -618,8 +618,8 @@ class Module:
                 await self._pause_before_reconnecting()
 
     async def _needs_person(self) -> bool:
-        """Return whether a person has to sign in again. The module is then connected at once, so
-        that its status says so before somebody needs it.
+        """Return whether a person has to sign in again. If so, the module is connected at once, so
+        that its status says so before somebody needs the module.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -640,7 +640,9 @@ class Module:
             self.begin()
 
     def begin(self) -> None:
-        """Start the module if it is idle, or as soon as it would be idle. Do not wait for it."""
+        """Start the module if it is idle, or as soon as it would become idle. This does not
+        wait.
+        """
         if self._state == "idle":
             self._leave_idle()
         if self._state == "connecting":
@@ -686,7 +688,7 @@ class Module:
 
     @contextmanager
     def _in_use(self) -> Generator[None]:
-        """Keep the module from being idle."""
+        """Keep the module from becoming idle inside this context."""
         self._uses += 1
         self._note_activity()
         try:
@@ -757,7 +759,7 @@ class Module:
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
-        """Wait until a call needs the module. After a failure, wait at most for a pause that grows
+        """Wait until a call needs the module or, after a failure, until a pause is over that grows
         with each failure.
         """
         now = anyio.current_time()
@@ -902,9 +904,8 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None if there is nothing to remember. A way is worth
-        remembering if trying another one has just cost time. If the server has changed, forget the
-        way, so that each is tried again.
+        """Return the way to remember, or None. A way is worth remembering if another one was just
+        tried in vain. If the server has changed, the way is forgotten and every way is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -926,7 +927,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Note which kinds of entries a module that is up declares."""
+        """Record which kinds of entries a connected module declares."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None
@@ -962,7 +963,7 @@ class Module:
             self._surroundings.on_change(self.name)
 
     def _log_state(self) -> None:
-        """Note in the log that the module is up, or why it is not."""
+        """Record in the log that the module is up, or why it is not."""
         log = self._surroundings.log
         if log is None or (self._closed and self._state == "down"):
             return
@@ -1142,8 +1143,8 @@ class Module:
 
     async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
         """Return the arguments in which defaults of the configuration have the values of the
-        secrets that they name. Only a parameter whose value is exactly its default has a secret, so
-        no text from elsewhere is ever filled in.
+        secrets that they name. A secret is filled in only if the value of a parameter is exactly
+        its default, so text from elsewhere never receives one.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1177,7 +1178,7 @@ class Module:
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON. If the module is idle,
-        these are those that were read last. Otherwise connect if the module is not up.
+        return those that were read last. Otherwise, connect if it is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
@@ -1200,7 +1201,7 @@ class Module:
 
     @property
     def has_resources(self) -> bool:
-        """True if the module declares that it has resources, and is up or idle."""
+        """Return whether the module declares that it has resources, and is up or idle."""
         if self._state == "idle":
             return self._offered.get("resources") is not None
         connection = self._connection
@@ -1318,8 +1319,8 @@ class Module:
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. Until its time is over, send it again if it did not reach the module, or if
-        no answer arrived and it may run twice.
+        """Send a call. As long as there is time, send it again if it did not reach the module, or
+        if no answer arrived and it may run twice.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)
@@ -1506,8 +1507,8 @@ class _Attempts:
 
     An attempt begins when the call is about to be sent, even if the module turns out to be
     unreachable. An attempt is a send if no answer arrived and the call may have taken effect. The
-    setting `retry` limits the sends (messages call them tries). The number of attempts has no limit
-    but the time of the call; the pause before the next one doubles with each attempt.
+    setting `retry` limits the sends (messages call them tries). Only the time of the call limits
+    the number of attempts. The pause before the next attempt doubles each time.
 
     Attributes:
         number: how many attempts have begun.
@@ -1527,7 +1528,7 @@ class _Attempts:
 
     @property
     def are_over(self) -> bool:
-        """True if the time of the call is over."""
+        """Return whether the time of the call is over."""
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
@@ -1543,7 +1544,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore what a module reports. Used where nothing needs the report."""
+    """Ignore what a module reports. Used where nobody needs the report."""
 
 
 def _is_needed_by_nobody(_module: str) -> bool:

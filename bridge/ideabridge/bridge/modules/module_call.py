@@ -19,7 +19,7 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call of a module's tool: what is sent, how long it may take, and who takes part in it.
+    """A call of a module's tool, with its time-out and the parties that take part in it.
 
     Attributes:
         tool_name: the name in `Module.tools`.

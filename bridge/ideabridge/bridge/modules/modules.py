@@ -94,7 +94,9 @@ class ModuleSource(Protocol):
 
     @property
     def unusable(self) -> Mapping[str, tuple[str, ...]]:
-        """Why modules cannot be used as they are configured, by name, in lines."""
+        """The reasons, in lines, why modules cannot be used as they are configured, by module
+        name.
+        """
         ...
 
     def folder_of(self, module: str) -> Path:

@@ -15,11 +15,13 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.names import printable_line
 
 MAX_ODDITIES: Final = 40
-"""How many different notes are stored for one module. Further notes are only counted."""
+"""Maximum number of different notes that are stored for one module. Further notes are only
+counted.
+"""
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""How many characters are stored of an example. More than are shown, so that a secret is still
+"""Number of characters of an example that are stored. Fewer are shown, so that a secret is still
 recognised if shortening would cut it.
 """
 _EXAMPLE_CHARACTERS: Final = 120
@@ -27,7 +29,7 @@ _EXAMPLE_CHARACTERS: Final = 120
 
 @dataclass(slots=True)
 class _Oddity:
-    """How often something was noted, and what the module wrote the first time."""
+    """A note: how often it was made, and what the module wrote the first time."""
 
     count: int
     example: str
@@ -50,7 +52,7 @@ class Oddities:
         self._others = 0
 
     def note(self, text: str, example: str = "") -> None:
-        """Note an oddity.
+        """Record an oddity.
 
         Args:
             text: what was odd and what was done, such as "tools[2].icons: expected a list; left

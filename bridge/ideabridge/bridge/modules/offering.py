@@ -1,4 +1,5 @@
-"""Offering: what a module offers besides tools: resources, templates of resources, and prompts.
+"""Offering: the resources, templates of resources and prompts that a module offers besides its
+tools.
 
 A list is read when someone asks for it, and stored until the module reports a change. If the module
 reports no changes, the list is read each time. A list with a late page is read again in the
@@ -33,7 +34,7 @@ Kind = Literal["resources", "templates", "prompts"]
 OFFERED_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""How long, in seconds, the pages after the first may take while someone waits for the list."""
+"""How long the pages after the first may take while someone waits for the list."""
 
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0
@@ -48,7 +49,7 @@ EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
 
 
 def event_of(message: object) -> ServerEvent | None:
-    """Return the event that a module's notification reports, or None for other messages."""
+    """Return the event that a module's notification reports, or None for any other message."""
     if isinstance(message, types.ResourceUpdatedNotification):
         return ResourceUpdated(str(message.params.uri))
     return EVENTS.get(type(message))
@@ -138,8 +139,8 @@ class Offering:
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
-        """Read incomplete lists again after pauses that grow, and report the lists that are now
-        different. Do this until cancelled.
+        """Read incomplete lists again after growing pauses, and report the lists that have changed.
+        Do this until cancelled.
         """
         pause = _AGAIN_SECONDS
         while True:

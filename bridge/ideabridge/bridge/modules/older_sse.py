@@ -114,7 +114,7 @@ class OlderSSE:
             await self._mailbox.read(response, call)
 
     async def close(self) -> None:
-        """Do nothing: apart from the stream, there is nothing to end."""
+        """Do nothing: there is nothing to end besides the stream."""
 
 
 def _address(event: Event, url: httpx2.URL) -> httpx2.URL:

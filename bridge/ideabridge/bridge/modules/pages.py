@@ -18,7 +18,7 @@ from pydantic import ValidationError
 MAX_ENTRIES: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_EMPTY_PAGES: Final = 100
-"""How many pages without an entry may be read one after another."""
+"""Maximum number of successive pages without an entry."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
 """Maximum total size, in bytes, of the pages of one list. 10,000 tools with a page of text each
@@ -61,7 +61,7 @@ class PagedList(Generic[EntryT]):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a list may take.
+    """The time that a list may take.
 
     Attributes:
         page: seconds for each page after the first.

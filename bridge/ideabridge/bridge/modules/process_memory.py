@@ -1,8 +1,7 @@
-"""Process memory: what the programs of modules take, with the processes that they start.
+"""Process memory: measures the memory of modules' programs and of the processes that they start.
 
-A program leads a session of its own (`stdio.py`), so the processes of its session are those
-that it has started, such as the `node` that `npx` starts. A process that leaves the session is not
-counted.
+A program leads a session of its own (`stdio.py`), so the processes of its session are those that it
+has started, such as the `node` that `npx` starts. A process that leaves the session is not counted.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _PS_SECONDS: Final = 5.0
 
 
 def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
-    """Return the memory that the processes of each session take, in bytes. Blocks.
+    """Return how many bytes of memory the processes of each session take. Blocks.
 
     On Linux this is the proportional set size: memory that several processes share counts in equal
-    parts. On other systems it is the resident size of the process group. A session without
-    processes, or on a system that does not say, is absent.
+    parts. On other systems it is the resident size of the process group. The result omits sessions
+    without processes, and all sessions on a system that does not report memory.
 
     Args:
         sessions: the ids of the sessions, which are those of the processes that lead them.

@@ -1,4 +1,4 @@
-"""Repairs: makes what a module sends fit the SDK's models, and records what was odd.
+"""Repairs: makes the messages of a module fit the SDK's models, and records what was odd.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
 method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that may
@@ -56,7 +56,7 @@ from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import MAX_DEPTH, kind_of
 
 MAX_UNANSWERED: Final = 10_000
-"""How many unanswered requests have their methods remembered."""
+"""Maximum number of unanswered requests whose methods are remembered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
 """The `_meta` key that carries structured content that is not an object through the models of
@@ -360,8 +360,8 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 
 def _known_version(sent_version: object) -> str:
-    """Return the latest known version with a handshake that is not later than the version that a
-    server names. If the server names none, return the version that the protocol assumes.
+    """Return the latest known version with a handshake that is not later than the server's version.
+    If the server names no version, return the one that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION
@@ -433,7 +433,7 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return a tool with schemas that the SDK accepts. The schemas as they were sent are read
+    """Return a tool with schemas that the SDK accepts. The schemas as the module sent them are read
     later.
     """
     members = object_of(value)
@@ -634,7 +634,7 @@ class Repairs:
         return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=fixed)
 
     def is_heavy(self, message: JSONRPCMessage) -> bool:
-        """True if `repaired` may take too long to run on the event loop."""
+        """Return whether `repaired` may take too long to run on the event loop."""
         return (
             isinstance(message, JSONRPCResponse)
             and not _is_plain(message.result)
@@ -771,7 +771,7 @@ def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
 
 
 def _is_plain(result: Object) -> bool:
-    """True if a call's result is well formed and contains only text blocks, as most do."""
+    """Return whether a call's result is well formed and contains only text blocks, as most do."""
     content = result.get("content")
     if not isinstance(content, list) or not _PLAIN.issuperset(result):
         return False
@@ -796,7 +796,7 @@ def _is_plain(result: Object) -> bool:
 
 
 def _has_many_parts(result: Object) -> bool:
-    """True if a result has more parts than the event loop should check one by one."""
+    """Return whether a result has more parts than the event loop should check one by one."""
     parts = 0
     waiting: list[Any] = [result]
     while waiting and parts <= _MANY_PARTS:

@@ -1,7 +1,7 @@
-"""Requests to a module, with the error for each failure.
+"""Requests: sends requests to a module, and turns each failure into an error.
 
-The requests are `tools/call`, with its time-out, progress, questions and result, and clients'
-requests that are passed on.
+A request is either `tools/call`, with its time-out, progress, questions and result, or a client's
+request that is passed on.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NO_CHANNEL: Final = (
 request of its own, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
-"""How many characters of an error's data its message shows at most."""
+"""Maximum number of characters of an error's data that its message shows."""
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
 """Messages of the errors that the SDK raises if the connection closes after it was usable."""

@@ -26,7 +26,9 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _PARTS: Final = 100
-"""How many blocks of a result, and members or items of its structured content, are compared."""
+"""Maximum number of blocks of a result, and of members or items of its structured content, that are
+compared.
+"""
 
 _FAULTS: Final = 800
 """Maximum length, in characters, of an error about a result that violates the schema."""
@@ -146,7 +148,7 @@ class ResultReader:
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
         """Return the structured content of a result, and its content if that differs, as far as
-        they are JSON. Return None if there is neither, or if they are too large.
+        they are JSON and not too large. Return None if nothing is left.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:

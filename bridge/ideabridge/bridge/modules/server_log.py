@@ -2,9 +2,9 @@
 log messages that it sent, and when it was up.
 
 The file is in the user's state folder, and only its owner can read it. Each line is one JSON
-object. Several processes may write the same file: each appends whole lines, and whoever finds it
-full moves it aside, under a lock. Secrets are masked before anything is written. A server that
-writes too much loses lines, and the log says how many.
+object. Several processes may write to the same file: each appends whole lines, and the one that
+finds it full moves it aside under a lock. Secrets are masked before anything is written. A server
+that writes too much loses lines, and the log says how many.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _MAX_TOKEN: Final = 1000
 in characters."""
 
 _MAX_DATA: Final = 64 * 1024
-"""How many characters of the value of a log message are searched for secrets."""
+"""Number of characters of a log message's value that are searched for secrets."""
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""How many bytes a server may write at once, and how many per second in the long run."""
+"""Number of bytes that a server may write at once, and per second in the long run."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
@@ -145,11 +145,11 @@ class ServerLog:
         level: str | None = None,
         logger_name: str = "",
     ) -> None:
-        """Append lines. Secrets in them are masked, also those that span several lines, before
-        anything is cut: the first part of a secret would not be recognised.
+        """Append lines. Secrets, including those that span several lines, are masked before
+        anything is cut, because half a secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
-            # Nothing is searched for secrets only to be left out.
+            # Do not search text for secrets only to leave it out.
             self._dropped += len(lines)
             return
 
@@ -190,8 +190,8 @@ class ServerLog:
         )
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
-        """Take `size` bytes from what the server may write now. Return False if it is too much.
-        Without `takes`, only say whether it would be.
+        """Reserve `size` bytes of what the server may write now. Return False if that is too much.
+        If `takes` is false, only check.
         """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
@@ -269,7 +269,7 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # A link in place of the file would lead to a file of someone's choice.
+    # Do not follow a link in place of the file: it could lead to a file of someone else's choice.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 

@@ -38,8 +38,8 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL, which command lines, headers and environments do not allow."""
 
 DEFAULT_SENDS: Final = 3
-"""How many times a call of a repeatable tool is sent at most if the connection is lost before the
-answer, unless `retry` says otherwise.
+"""Maximum number of times that a call of a repeatable tool is sent if the connection is lost before
+the answer, unless `retry` says otherwise.
 """
 
 MAX_SENDS: Final = 10
@@ -292,7 +292,7 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module for themselves: it is at an address, and the
+        """True if each person signs in to the module separately: it is at an address, and the
         configuration has neither a token nor client credentials, and does not share one person's
         sign-in with others.
         """
@@ -370,7 +370,7 @@ class _Filler:
         self._variables = variables
         self._secrets = secrets
         self._stored_values = stored
-        # For each stored secret that cannot be used, its first place and the reason, keyed by name.
+        # The first place and the reason for each stored secret that cannot be used, keyed by name.
         self._unusable: dict[str, tuple[str, str]] = {}
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
@@ -527,7 +527,7 @@ def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
     """Check the filled-in values, and register the secret ones."""
     for name, text in launch.env.items():
         if not name or "=" in name or "\0" in name:
-            raise _error(module, "env", f"{name[:40]!r} is not a name of a variable")
+            raise _error(module, "env", f"{name[:40]!r} is not the name of a variable")
         secrets.add_env(name, text)
 
     if launch.url:
@@ -536,9 +536,11 @@ def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
     for name, text in launch.headers.items():
         secrets.add_header(name, text)
         if not _HEADER_NAME.fullmatch(name):
-            raise _error(module, "headers", f"{name[:40]!r} is not a name of a header")
+            raise _error(module, "headers", f"{name[:40]!r} is not the name of a header")
         if not text.isprintable() or not text.isascii():
-            raise _error(module, f"headers.{name}", "a header has printable ASCII characters only")
+            raise _error(
+                module, f"headers.{name}", "a header may contain only printable ASCII characters"
+            )
 
     if launch.url and not launch.url.lower().startswith(("http://", "https://")):
         raise _error(module, "url", "expected an address that starts with http:// or https://")
@@ -634,7 +636,9 @@ def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
 
 
 def entry_digest(configuration: ModuleConfiguration) -> str:
-    """Return a SHA-256, in hex, over everything in an entry that decides where its secrets go."""
+    """Return the SHA-256, in hex, of everything in an entry that determines where its secrets are
+    sent.
+    """
     keys = {"type", "command", "args", "env", "cwd", "url", "headers", "auth"}
     entry = cast("JSONObject", configuration.model_dump(mode="json", include=keys))
     named = sorted(_texts_of_defaults(configuration))
@@ -657,7 +661,7 @@ def learn_secrets(
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # The module cannot start, but the values in its configuration may be secrets.
+            # The module cannot start, but its configured values may still be secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -679,7 +683,7 @@ def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number does not look like a secret, but the name of this value says that it is one.
+        # A number does not look like a secret, but here the name of the value says that it is one.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 
@@ -718,7 +722,7 @@ is made, because its configuration cannot be used.
 """
 
 _LONG_AWAY: Final = 5.0
-"""The number of seconds after which the status says how long a module has been away."""
+"""Number of seconds after which the status mentions how long a module has been away."""
 
 
 @dataclass(frozen=True, slots=True)

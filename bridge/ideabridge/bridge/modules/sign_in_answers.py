@@ -1,4 +1,4 @@
-"""Answers of authorization servers, repaired before the SDK's models read them.
+"""Repairs the answers of authorization servers before the SDK's models read them.
 
 Those models reject a whole document if one optional member deviates from the standards. Here, such
 a member is converted if its meaning is clear, and otherwise left out, with a note. Members that
@@ -39,7 +39,7 @@ _DECIDES: Final = frozenset(
         *("access_token", "token_type", "iss", "authorization_response_iss_parameter_supported"),
     }
 )
-"""The members that decide where a secret is sent, and how it is used."""
+"""The members that decide where a secret is sent and how it is used."""
 
 _EXACT: Final = 2.0**53
 """Floats below this number represent every integer exactly."""
@@ -162,8 +162,8 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """Convert a member to a form that the model accepts and that means the same. Return None if
-    there is none.
+    """Convert a member to an equivalent form that the model accepts. Return None if there is
+    none.
     """
     if name in _DECIDES:
         return None

@@ -44,10 +44,12 @@ servers.
 
 _LOCK_PAUSE: Final = 0.05
 _HEAD_BYTES: Final = 64 * 1024
-"""How many bytes at the start of a file contain everything except the sign-in itself."""
+"""Number of bytes at the start of a file that contain everything except the sign-in itself."""
 
 _SIGN_IN: Final = b',\n "sign_in": '
-"""The text between the head of a file and the sign-in. Each member of the file is a line."""
+"""The text between the head of a file and the sign-in. Each member of the file is on a line of its
+own.
+"""
 
 
 class SignInError(IdeabridgeError):
@@ -137,8 +139,8 @@ class SignInFile:
         self._module = module
         self._url = url
         self.user = user
-        # The address may contain a secret, and a name any character, so the file is named by their
-        # hash.
+        # The address may contain a secret, and the name may contain any character, so the file is
+        # named after their hash.
         if user is None:
             text = f"{module}\n{url}"
         else:
@@ -251,7 +253,7 @@ class SignInFile:
 
 
 def needed(module: str, user: str | None = None, more: str = "") -> str:
-    """Return the line that says that someone needs to sign in, and how.
+    """Return a sentence that says that someone needs to sign in, and how to do so.
 
     Args:
         module: the module's name.

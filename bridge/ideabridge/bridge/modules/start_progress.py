@@ -1,4 +1,4 @@
-"""Start progress: what a caller hears while its call waits for modules that start."""
+"""Start progress: reports to a caller which modules are starting while its call waits for them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WaitedT = TypeVar("WaitedT")
 
 _FIRST_SECONDS: Final = 0.5
 _SECONDS: Final = 2.0
-"""How long, in seconds, a call waits before the first report, and between two reports."""
+"""How long, in seconds, a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
-"""How much the progress grows with each report. It is that small because the progress of a call
-must never decrease, and the numbers of the call itself follow.
+"""Amount by which each report increases the progress. It is small because the progress of a call
+must never decrease, and the call's own numbers follow.
 """
 
 _NAMED: Final = 5

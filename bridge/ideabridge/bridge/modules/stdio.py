@@ -45,7 +45,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""How many bytes are stored of the beginning, and of the end, of a line over the limit."""
+"""Number of bytes that are stored of the beginning, and of the end, of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. Of a line over `limit` bytes, it stores only the first and
-    last bytes, as a `LongLine`.
+    """Cuts a stream of bytes into lines. A line over `limit` bytes becomes a `LongLine`, which has
+    only its first and last bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -508,13 +508,13 @@ STDERR_LINES: Final = 20
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
-"""A line over the limit is discarded while it is read, up to this many times the limit. A longer
+"""A line over the limit is discarded while it is read, up to this multiple of the limit. A longer
 line ends the connection.
 """
 
 
 LINES_AT_ONCE: Final = 100
-"""How many lines or events of a module are read before other tasks get their turn."""
+"""Number of lines or events of a module that are read before other tasks get a turn."""
 
 
 def most_values(max_bytes: int) -> int:
@@ -560,7 +560,7 @@ class StdioTransport:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines of stderr, with secrets not masked."""
+        """The last lines of stderr. Secrets in them are not masked."""
         return list(self._stderr)
 
     async def __aenter__(self) -> TransportStreams:

@@ -42,7 +42,7 @@ REOPEN_SECONDS: Final = 0.5
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""The number of failures in a row after which a stream is no longer reopened."""
+"""Number of successive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
 """How long, in seconds, a stream must have been open to count as not failed."""
@@ -116,7 +116,7 @@ class StreamableHTTP:
             return
 
         # A server that answered another call on this stream will probably answer this call on the
-        # other call's stream.
+        # stream of that other call.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:

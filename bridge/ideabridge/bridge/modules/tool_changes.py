@@ -1,5 +1,5 @@
-"""Tool changes: which of the changes that the configuration makes to the tools of one server fit
-them, and notes on those that do not.
+"""Tool changes: applies the configured changes to the tools of one server, and notes which changes
+do not fit.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def tool_changes(
     Args:
         tools: the tools that the server lists.
         settings: the changes in its entry.
-        is_whole: whether the list is complete, so that a tool that is not in it does not exist.
-        decides_hints: whether the entry may say that a tool only reads; a project's file may not.
+        is_whole: whether the list is complete. If so, a tool that is not in it does not exist.
+        decides_hints: whether the entry may declare that a tool only reads. An entry in a project's
+            file may not.
     """
     if not settings:
         return NO_CHANGES

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch
 
 MOST_CONNECTIONS: Final = 256
-"""How many connections of users to modules one process may hold. A new one replaces the connection
+"""Maximum number of users' connections to modules in one process. A new one replaces the connection
 that has been idle for longest.
 """
 
@@ -45,7 +45,7 @@ _Key = tuple[str, str | None]
 
 
 class UserModules:
-    """The modules as seen over users' own connections. Use it only from tasks of one event loop.
+    """The users' own connections to modules. Use an instance only from tasks of one event loop.
 
     Args:
         authorize: returns the object that gets tokens for a module, given the file with the
