@@ -539,7 +539,7 @@ def test_the_store_of_a_project_is_inside_its_folder(
     (clone / "linked.sqlite").symlink_to(outside / "s.sqlite")
     (clone / "wal-wal").symlink_to(outside / "log")
     write_trusted(clone, {"store": store.format(outside)})
-    with pytest.raises(ConfigurationError, match="leads out of the folder"):
+    with pytest.raises(ConfigurationError, match="outside the folder"):
         load_configuration(project=clone)
 
     assert main(["runs", "list"]) == 2

@@ -2,7 +2,7 @@
 
 Each function raises `ArgumentError`, which names the argument, the expected value and the value
 found, and `InvalidJSONError` if a value inside an argument is not JSON. The parameters have the
-type `object`, because the checks serve programs that no type checker has read.
+type `object`, because the checks are for programs that do not use a type checker.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def read_names(name: str, value: object) -> list[str] | None:
 
 
 def read_messages(name: str, value: object) -> list[JSON]:
-    """Read an argument that is a sequence of context messages, or None for an empty one."""
+    """Read an argument that is a sequence of context messages, or None for an empty context."""
     if value is None:
         return []
     listed = _listed(
@@ -151,8 +151,8 @@ def read_messages(name: str, value: object) -> list[JSON]:
 
 
 def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[str]]:
-    """Read a context that a person wrote: a list of messages, or an object whose member
-    `context` is one.
+    """Read a context that a person wrote: a list of messages, or an object with the list as its
+    member `context`.
 
     Args:
         document: the document.

@@ -171,9 +171,9 @@ class Bridge:
             It must be closed before its lender.
 
     Attributes:
-        session_begun: returns when the client of the current request connected, as
-            `time.monotonic` counts, or None if that is not known. Rules that became looser after
-            that do not hold for the request.
+        session_begun: returns when the client of the current request connected, as `time.monotonic`
+            counts, or None if that is not known. Rules that became looser after that do not apply
+            to the request.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -257,8 +257,8 @@ class Bridge:
         self.profiles = Profiles(self.configuration)
 
     def _load_tool_files(self) -> dict[str, Toolbox]:
-        """Load the configured files of tools, and return their tools by path. A file that cannot be
-        loaded is left out, and named by `tool_faults` of the configuration.
+        """Load the configured tool files, and return their tools by path. A file that cannot be
+        loaded is left out and listed in `tool_faults` of the configuration.
         """
         loaded: dict[str, Toolbox] = {}
         faults: list[str] = []
@@ -304,12 +304,12 @@ class Bridge:
         tools: Mapping[str, Toolbox] | None = None,
         renewed: Collection[str] = (),
     ) -> ConfigurationChange:
-        """Follow another configuration while runs and calls are under way.
+        """Switch to another configuration while runs and calls are in progress.
 
-        Servers whose entries differ start, stop or are replaced; a call that runs ends on the
-        server that it was sent to. What holds only after the next start is left as it is (see
-        `applicable`). Rules that are stricter now hold at once for everything that has not run yet.
-        Looser ones hold for clients that connect from now on; see `session_begun`.
+        Servers whose entries differ are started, stopped or replaced; a running call ends on the
+        server that it was sent to. Settings that take effect only at the next start stay as they
+        are (see `applicable`). Stricter rules apply at once to everything that has not run yet.
+        Looser rules apply to clients that connect from now on; see `session_begun`.
 
         Args:
             configuration: the new configuration.
@@ -370,7 +370,7 @@ class Bridge:
 
     @property
     def _shares_limits(self) -> bool:
-        """Whether several processes count their calls of one module together."""
+        """True if several processes count their calls of one module together."""
         return self.store.notifier.can_notify or self._role != "alone"
 
     def _share_limits(self) -> None:
@@ -457,7 +457,7 @@ class Bridge:
 
     def _has_one_user(self) -> bool:
         """Return whether the bridge has only one user. If so, errors and notes may quote what a
-        module wrote, which with several users could contain another user's arguments.
+        module wrote; with several users, that could contain another user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -479,7 +479,7 @@ class Bridge:
 
     async def _learn_stored_secrets(self) -> None:
         """Register every stored secret that the configuration names, if the keyring answers soon.
-        Otherwise, each is registered when its module starts.
+        Otherwise, each secret is registered when its module starts.
         """
         modules = self.configuration.modules
         names = [name for name, entry in modules.items() if secrets_named(entry)]
@@ -501,7 +501,7 @@ class Bridge:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        # Running tasks end here. The journals stay, so the runs can be resumed.
+        # Running tasks end here. The journals remain, so the runs can be resumed.
         if self._group is not None:
             self._group.cancel_scope.cancel()
 
@@ -577,7 +577,7 @@ class Bridge:
             self._on_tools_changed()
 
     def _needs(self, module: str) -> bool:
-        """Return whether a run at work here has called a module and may call it again."""
+        """Return whether an active run has called a module and may call it again."""
         return self._runs is not None and self._runs.need(module)
 
     def tools(self) -> list[Tool]:
@@ -593,8 +593,9 @@ class Bridge:
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def why_not_here(self, publication: Publication, *, caller: str = LOCAL) -> str | None:
-        """Return why a caller cannot call a published idea here, whichever modules are up, as in
-        "needs the server 'git', which is not configured here". Return None if it can be called.
+        """Return the reason why a caller cannot call a published idea here, no matter which modules
+        are up, as in "needs the server 'git', which is not configured here". Return None if it can
+        be called.
         """
         return self._open_runs.ways.why_not_here(publication, caller)
 
@@ -1023,8 +1024,8 @@ class Bridge:
         effects: bool = False,
         caller: str = LOCAL,
     ) -> list[Verdict]:
-        """Check published ideas: whether their tools exist unchanged, whether the plan still does
-        what its run did, and, with `live`, whether it still returns the recorded output.
+        """Check published ideas: whether their tools exist and are unchanged, whether each plan
+        still does what its run did, and, with `live`, whether it still returns the recorded output.
 
         Args:
             names: the ideas, each NAME or NAME@VERSION. If empty, every idea that this caller sees.
@@ -1128,14 +1129,14 @@ class Bridge:
 
     @property
     def approval(self) -> ApprovalSetting:
-        """The rules under which a run or a direct call begins now: those of the configuration and,
-        for a client that connected under other rules, those too. The strictest applies.
+        """The rules under which a run or a direct call begins now: the configured rules and, for a
+        client that connected under other rules, those as well. The strictest apply.
         """
         return self._rules.since(self.session_begun())
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
-        """Return how many runs of a caller this process currently drives. Runs that wait for
-        someone do not count.
+        """Return the number of a caller's runs that this process currently drives. Runs that wait
+        for someone do not count.
         """
         return self._open_runs.at_work(caller)
 
@@ -1650,7 +1651,7 @@ class Bridge:
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def _write_for_long(self, job: Callable[[], None]) -> None:
-        """Like `write`, but keep trying as long as runs do."""
+        """Like `write`, but keep trying for as long as runs do."""
         if self._writer is None:
             job()
         else:
@@ -1664,7 +1665,7 @@ class Bridge:
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, whichever process drives it. `Runs.cancel` lists the errors."""
+        """End a run, no matter which process drives it. `Runs.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
@@ -1694,7 +1695,7 @@ class Bridge:
         """
         if self._role != "worker" or self._writer is None:
             raise RuntimeError(
-                'the bridge is not open, or no worker; use `async with Bridge(..., role="worker")`'
+                'the bridge is not open, or is not a worker; use `async with Bridge(..., role="worker")`'
             )
         return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
 

@@ -1,10 +1,10 @@
-"""Command line: which words after a server's command are executed, and which are a program's
-arguments.
+"""Command line: tells the words after a server's command that are executed from the arguments of a
+program.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
-on this: an executed word never counts as data, and a person is shown the whole word, except for
-secrets in it. The tables list the options with a known meaning. Every word after any other option
-of an interpreter counts as executed.
+on this: an executed word never counts as data, and a person is shown the whole of it, except for
+secrets. The tables list the options with a known meaning. Every word after any other option of an
+interpreter counts as executed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """How a program that executes its operand reads its arguments.
+    """The way in which a program that executes its operand reads its arguments.
 
     Attributes:
         operand: script: a file. program: a package or a program, which has its own arguments.
@@ -157,7 +157,9 @@ _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
 """Separates the parts of a word that may name a program, such as the default in `${NAME:-sh}`."""
 
 _SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
-"""The variable that names the user's shell. It is often unset when a service starts."""
+"""The variable that names the user's shell. It is often unset when a server is started as a
+service.
+"""
 
 _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
 
@@ -212,8 +214,8 @@ def _starter(program: str) -> _Starter | None:
 
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
-    """Read the words of a program whose operand is not known. An interpreter may treat any of them
-    as program text.
+    """Return the words of a program whose operand is not known. An interpreter may treat any of
+    them as program text.
     """
     if starter.operand == "program":
         return _executed(words, is_inline=not _CALLS.isdisjoint(words))

@@ -209,7 +209,7 @@ class Limits(BaseModel):
 
 
 class UsersSettings(BaseModel):
-    """What named users of one server may do."""
+    """The permissions and limits of named users of one server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -236,7 +236,9 @@ class UsersSettings(BaseModel):
 
 
 class ProfileSettings(BaseModel):
-    """What sessions in one profile may use. A key that is absent means everything."""
+    """The servers, tools and ideas that sessions in one profile may use. An absent key stands for
+    all of them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -261,7 +263,9 @@ class ProfileSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """How long a server keeps runs that have ended. It always keeps published and tagged runs."""
+    """The time for which a server keeps runs that have ended. It always keeps published and tagged
+    runs.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -327,8 +331,8 @@ class AuthSettings(BaseModel):
     @field_validator("issuer", "jwks_url", "resource")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """Require an address that protects tokens and keys from being read or changed
-        on the way.
+        """Require an address that protects tokens and keys from being read or changed in
+        transit.
         """
         if value is None:
             return None
@@ -351,7 +355,7 @@ class Layer:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
-        is_own: whether it is the user's own file, which holds in every project.
+        is_own: whether it is the user's own file, which applies in every project.
         variables: the variables that `${NAME}` may name in the file, or None for every variable.
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path, or None
             if tool files are not checked.
@@ -382,7 +386,7 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 _LONGEST_FAULT: Final = 300
 _MOST_FAULTS: Final = 5
-"""How much a model sees of the reasons why files of tools could not be loaded."""
+"""The limits on what a model is shown of the reasons why tool files could not be loaded."""
 
 
 class Configuration(BaseModel):
@@ -584,8 +588,8 @@ class Configuration(BaseModel):
 
     @property
     def unused_files(self) -> list[str]:
-        """A sentence for a model about each file that is not used: the project's, and files of
-        tools that could not be loaded.
+        """A sentence for a model about each file that is not used: a project file, or tool files
+        that could not be loaded.
         """
         sentences = [] if self.untrusted is None else [self.untrusted.told_to_hosts()]
         sentences += self.withheld
@@ -598,8 +602,8 @@ class Configuration(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for everything that is odd in the files: how it was read, what is ignored, and
-        which servers cannot be used.
+        """One line for each oddity in the files: how it was read, what is ignored, and which
+        servers cannot be used.
         """
         unusable = [
             f"{self._file_of(name)}: {line}"
@@ -610,8 +614,9 @@ class Configuration(BaseModel):
 
     @property
     def unusable_profiles(self) -> dict[str, str]:
-        """Why profiles cannot be used, by name: they name servers that are not configured. A
-        misspelled name would otherwise take away a server that was meant.
+        """The reason why each unusable profile cannot be used, by name: it names servers that are
+        not configured. If such names were ignored, a misspelled one would silently remove a server
+        from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -630,15 +635,15 @@ class Configuration(BaseModel):
         return FILE_NAME if layer is None else str(layer.file)
 
     def expect_usable(self, module: str) -> None:
-        """Raise `ConfigurationError` if the entry of a module cannot be used."""
+        """Raise `ConfigurationError` if a module's entry cannot be used."""
         if module in self.unusable:
             file = self._file_of(module)
             raise ConfigurationError([f"{file}: {line}" for line in self.unusable[module]])
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """The approvals in the form in which a run stores them. If there are several, the strictest
-        one applies to each call.
+        """The approval rules in the form in which a run stores them. If there are several sets, the
+        strictest one applies to each call.
         """
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
@@ -662,8 +667,9 @@ class Configuration(BaseModel):
         return {**written, "rules": [*list_or_empty(written.get("rules")), *rules]}
 
     def _rules_of_tools(self) -> list[JSON]:
-        """Return a rule for each tool of which the user says whether it only reads. Only the user's
-        own files may say so. The rules are the last ones, so any other rule about the tool counts.
+        """Return a rule for each tool that the user's own files declare to be read-only or not; a
+        project file cannot declare this. These rules come last, so any other rule about the tool
+        takes precedence.
         """
         rules: list[JSON] = []
         for module, entry in self.modules.items():
@@ -701,9 +707,7 @@ class Configuration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths are relative to: the folder of the file, or else the
-        project.
-        """
+        """The base folder for relative paths: the folder of the file, or else the project."""
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
@@ -713,7 +717,7 @@ class Configuration(BaseModel):
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients may call the tools of a module directly (`expose: modules`)."""
+        """Return whether clients may call a module's tools directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
 
     @property
@@ -731,7 +735,7 @@ class Configuration(BaseModel):
             if name not in self.modules:
                 configured = ", ".join(self.modules) or "none"
                 raise ConfigurationError(
-                    [f"server {name[:100]!r} is not configured; there are: {configured}"]
+                    [f"server {name[:100]!r} is not configured; configured servers: {configured}"]
                 )
         entries = {
             name: entry if name in modules else entry.model_copy(update={"disabled": True})
@@ -740,7 +744,7 @@ class Configuration(BaseModel):
         return self.model_copy(update={"modules": entries})
 
     def folder_of(self, module: str) -> Path:
-        """Return the absolute folder that relative paths in a module's entry are relative to."""
+        """Return the absolute base folder for relative paths in a module's entry."""
         layer = self.layer_of(module)
         return (self.folder if layer is None else layer.file.parent).absolute()
 
@@ -783,8 +787,8 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Return why an HTTP server must not start with this configuration, or None if it may. The
-        reason is an ignored file that would have let fewer people in.
+        """Return the reason why an HTTP server must not start with this configuration, or None if
+        it may start. It must not start if an ignored file would have admitted fewer people.
 
         Args:
             needs_token: whether the server refuses everybody without a token.
@@ -817,7 +821,9 @@ class Configuration(BaseModel):
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
-        """Return the SHA-256, in hex, that a tool file must have to be loaded, or None for any."""
+        """Return the SHA-256, in hex, that a tool file must have in order to be loaded, or None if
+        any content is accepted.
+        """
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
                 return layer.digests[tool_file]
@@ -847,8 +853,8 @@ _PROTECTING: Final = (
     "durability",
     "order",
 )
-"""Keys at the top that restrict what may happen, or protect what is stored. If one of them is not
-understood, the whole file is refused, because it would be used with fewer restrictions.
+"""Top-level keys that restrict what may happen, or protect what is stored. If one of them is not
+understood, the whole file is refused, because it would otherwise be used with fewer restrictions.
 """
 
 _SERVER_PROTECTING: Final = (
@@ -862,7 +868,9 @@ _SERVER_PROTECTING: Final = (
     "retry",
     "record",
 )
-"""The same for a server's entry, where only this server is refused."""
+"""The corresponding keys of a server's entry. If one of them is not understood, only this server is
+refused.
+"""
 
 _DROPPED_BY_MEMBER: Final = ("tools", "expose", "sampling", "shown")
 """Keys whose members are left out one by one if they are not understood."""
@@ -876,11 +884,12 @@ _EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
     ),
     "retention": (RetentionSettings, (False,), "false or an object"),
 }
-"""Keys that hold a plain value or an object, checked separately: pydantic would report the
-problems of both forms."""
+"""Keys that accept a plain value or an object. The two forms are checked separately, because
+pydantic would report the problems of both.
+"""
 
 _MERGED: Final = ("limits", "sampling")
-"""Keys that hold an object. A project file replaces single members of the user's object."""
+"""Keys whose value is an object. A project file replaces single members of the user's object."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
 """Keys that a project file cannot set, because they decide who may use the server and what it
@@ -902,9 +911,9 @@ class _Check:
     """Checks a document, and collects everything that is odd or wrong in it.
 
     Attributes:
-        content: the content of the document without what is left out.
+        content: the content of the document, except for the parts that are left out.
         problems: why the file cannot be used.
-        notes: how odd values were read, and what is left out.
+        notes: how odd values were read, and which parts were left out.
         unusable: why servers cannot be used, by name.
     """
 
@@ -934,7 +943,7 @@ class _Check:
         self._check_settings()
 
     def remarks(self) -> list[Remark]:
-        """Return everything that was found, the problems of the file first."""
+        """Return all remarks, beginning with the problems of the file."""
         unusable = [remark for remarks in self.unusable.values() for remark in remarks]
         return [*self.problems, *unusable, *self.notes]
 
@@ -978,7 +987,7 @@ class _Check:
 
         members = without(repaired.members, [fault.loc for fault in repaired.faults])
         if _ENTRY.faults(members):
-            # The server is unusable. The values that are left are not used, only masked.
+            # The server is unusable. Its remaining values are not used, but they are masked.
             members = {
                 key: value for key, value in members.items() if not _ENTRY.faults({key: value})
             }
@@ -987,7 +996,7 @@ class _Check:
     # -- keys at the top ---------------------------------------------------------------------------
 
     def _leave_out(self, remark: Remark, further: str = _NOT_USED) -> None:
-        """Leave out the key at the top that a remark is about, or refuse the file if the key
+        """Leave out the top-level key that a remark is about, or refuse the file if the key
         protects something.
         """
         key = remark.place.partition(".")[0]
@@ -1024,8 +1033,8 @@ class _Check:
             self.problems.append(Remark(key, f"expected {expected}, found {actual}"))
 
     def _check_model(self) -> None:
-        """Check `model`. It is used as a whole or not at all: without one of its keys, other
-        endpoints could get what runs contain.
+        """Check `model`. It is used as a whole or not at all: without one of its keys, the content
+        of runs could be sent to other endpoints.
         """
         if self.content.get("model") is None:
             return
@@ -1044,7 +1053,7 @@ class _Check:
             self._leave_out(fault.remark.below("model"), "The model is not used.")
 
     def _check_settings(self) -> None:
-        """Check all other keys at the top."""
+        """Check all other top-level keys."""
         apart = {*_EITHER, "model", "mcpServers"}
         repaired = _TOP.repaired(
             {key: value for key, value in self.content.items() if key not in apart},
@@ -1073,8 +1082,8 @@ class _Check:
 
 
 def _ignored(unknown: Remark) -> Remark:
-    """Return the note on an unknown key that is ignored. A long list of all known keys is left
-    out.
+    """Return the note on an unknown key that is ignored. If the list of known keys is long, the
+    note omits it.
     """
     text, _, known = unknown.text.partition(" Known: ")
     is_long = known.count(",") > _MOST_KNOWN
@@ -1082,15 +1091,15 @@ def _ignored(unknown: Remark) -> Remark:
 
 
 def _may_repair(place: Place, value: JSON) -> bool:
-    """Return whether a value at the top may be read in another type, or as absent if it is null."""
+    """Return whether a top-level value may be read as another type, or as absent if it is null."""
     if place[0] in ("limits", "users"):
         return value is not None
     return place[0] not in _PROTECTING
 
 
 def _restricts_server(place: Place) -> bool:
-    """Return whether an unknown key in a server's entry is about what restricts the server, or
-    changes how it works in a way that cannot be left out.
+    """Return whether an unknown key in a server's entry may restrict the server, or may change how
+    it works in a way that cannot be ignored.
     """
     key = str(place[0])
     if key == "tools" and len(place) > 2:
@@ -1118,7 +1127,8 @@ def parse_configuration(
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
-    What is odd is in `warnings` of the result. A server whose entry cannot be used is `unusable`.
+    The result's `warnings` describe what was odd, and its `unusable` contains the servers whose
+    entries cannot be used.
 
     Raises:
         ConfigurationError: the object has problems where it restricts something (`approval`,
@@ -1167,7 +1177,7 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
 
 
 _MOST_LINES: Final = 50
-"""How many remarks on a file, and on one server, are shown."""
+"""Maximum number of remarks that are shown on a file, and on one server."""
 
 _LONGEST_LINE: Final = 500
 """Maximum length of a remark, in characters, because keys and names can have any length."""
@@ -1185,7 +1195,7 @@ def check_server_entry(name: str, entry: JSONObject, *, project: Path) -> None:
     """Check that an entry of `mcpServers` can be used.
 
     Raises:
-        ConfigurationError: it cannot, or the name cannot be that of a server.
+        ConfigurationError: the entry cannot be used, or the name is not valid for a server.
     """
     parsed = parse_configuration({"mcpServers": {name: entry}}, project=project)
     if name not in parsed.modules or name in parsed.unusable:
@@ -1208,7 +1218,7 @@ def place_of(store: str, folder: Path) -> str:
 def load_configuration(
     path: Path | str | None = None, *, project: Path | str | None = None
 ) -> Configuration:
-    """Read the configuration of a program from `path`, or else from the project folder as
+    """Read a program's configuration from `path`, or else from the project folder as
     `load_workspace` does.
 
     Args:
@@ -1251,7 +1261,7 @@ def user_configuration(project: Path) -> Configuration:
     """
     own = user_file()
     if os.path.lexists(own):
-        # A folder or a broken link in its place is an error, since the file may have rules.
+        # A folder or a broken link in its place is an error, because the file may contain rules.
         return _read_alone(own.absolute(), project)
     return Configuration(project=project)
 
@@ -1302,7 +1312,7 @@ def _with_project_file(
     if file.name == FILE_NAME and not file.is_file():
         raise ConfigurationError([f"{file}: is not a regular file"])
     if ask is None and not was_trusted(file):
-        # If nobody has ever trusted the file, do not read the files that it names.
+        # If nobody has ever trusted the file, do not read the files that it refers to.
         document = _read(file.absolute(), file.absolute().parent)[1]
         parsed = _parsed(document, project, file.absolute())
         _, problem = read_trusted()
@@ -1370,13 +1380,14 @@ _PLAIN_REASON: Final = re.compile(
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
     r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
 )
-"""Reasons that contain no words of the file, which nobody has trusted, so that a model may see
-them."""
+"""Reasons that contain no text from the file. Nobody has trusted that text, so a model may only see
+these reasons.
+"""
 
 
 def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:
-    """Read a project file, and its configuration from the same bytes. This runs nothing that the
-    file names.
+    """Read a project file, and parse its configuration from the same bytes. This executes nothing
+    that the file names.
 
     Raises:
         ConfigurationError: as `load_configuration`.
@@ -1412,8 +1423,9 @@ def _read_alone(source: Path, project: Path) -> Configuration:
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
     """Lay the settings of a trusted project file over the user's.
 
-    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other
-    settings replace the user's. The stricter of the two approvals applies to each call.
+    Modules are merged by name, `tools` are combined, `limits` and `sampling` are merged key by key,
+    and other settings replace the user's. The stricter of the two approval settings applies to each
+    call.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -1504,8 +1516,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`. A project adds only its own modules and tools, because nobody is asked about
-    direct calls.
+    """Merge `expose`. A project can expose only its own modules and tools, because nobody is asked
+    about direct calls.
     """
     expose = set(project.expose)
     unexposed = frozenset[str]()
@@ -1535,13 +1547,13 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite also follows a link in place of one of its files next to the store.
+        # SQLite also follows a link in place of one of the files that it creates next to the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
                     (
-                        f"{file}: store: {path} leads out of the folder {folder}; the store of a "
-                        "project must be inside its folder"
+                        f"{file}: store: {path} is outside the folder {folder}; the store "
+                        "of a project must be inside its folder"
                     )
                 ]
             )
@@ -1550,8 +1562,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used (because of its key, or of the credentials for its
-    address), or None if it is used.
+    """Return the reason why a project's model is not used (because of its key, or of the
+    credentials for its address), or None if it is used.
     """
     if isinstance(model, str):
         return None
@@ -1568,7 +1580,7 @@ _MAX_STRICT: Final = 500
 
 
 def _allows(approval: Approval) -> bool:
-    """Return whether an approval can allow calls that ask under the default approval."""
+    """Return whether an approval setting can allow calls that would ask under the default."""
     if isinstance(approval, str):
         return approval == "allow_all"
     return approval.default == "allow" or any(rule.then == "allow" for rule in approval.rules)
@@ -1590,7 +1602,7 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 
 
 def fingerprint(configuration: Configuration) -> str:
-    """Return a SHA-256, in hex, over everything that changes how runs behave.
+    """Return the SHA-256, in hex, of everything that affects how runs behave.
 
     It covers the modules (see `module_fingerprint`), tool files, approval, order and limits, and
     the folder if a program or a tool file runs in it. A run continues under another fingerprint
@@ -1618,9 +1630,9 @@ def fingerprint(configuration: Configuration) -> str:
 def start_definitions(configuration: Configuration) -> dict[str, str]:
     """Return the fingerprint of each enabled module, keyed by name (see `module_fingerprint`).
 
-    The member "" is for the Python tools. If the configuration names tool files, it covers the
-    folder of the configuration: projects share a store, and a run that calls the tools of one
-    project must not continue in another.
+    The key "" stands for the Python tools. If the configuration names tool files, its value also
+    covers the folder of the configuration: projects share a store, and a run that calls the tools
+    of one project must not continue in another.
     """
     definitions = {
         name: module_fingerprint(configuration, name) for name in configuration.enabled_modules
@@ -1631,11 +1643,11 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """Return a SHA-256, in hex, over the definition of a module, without its secrets.
+    """Return the SHA-256, in hex, of a module's definition without its secrets.
 
     It covers the name, the command, its arguments, the address, the allowed and denied tools, the
-    names of headers and environment variables, and, for a program, the folder of its relative paths
-    and the one that it runs in.
+    names of headers and environment variables, and, for a program, the base folder of its relative
+    paths and its working folder.
     """
     module = configuration.modules[name]
     identity = cast(

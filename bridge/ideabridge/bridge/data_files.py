@@ -1,10 +1,11 @@
-"""Data files: which files in a server's definition a person may confirm as data of the server.
+"""Data files: finds the files in a server's definition that a person may confirm as data of the
+server.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
-person can confirm that a file is only data. The author of a project may try to pass off code as
-data. So a file can be confirmed only if every word that names it is in a place for data, its name
-has an extension that is used for neither code nor configuration, and the file is, at each start,
-either absent or an ordinary file that cannot be executed. Trust still covers every other file.
+person can confirm that a file is only data. The author of a project may try to pass code off as
+data. A file can therefore be confirmed only if every word that names it is in a place for data, if
+its extension is used for neither code nor configuration, and if at each start it is either absent
+or an ordinary file that cannot be executed. Trust still covers every other file.
 
 A word without an option's name is in a place for data only after a program or a script of the
 project: any other program may be an interpreter that executes the word.
@@ -187,7 +188,7 @@ _EXECUTABLE: Final = (
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
     """Return whether a server can have data files. It cannot if it executes program text, or if its
-    words can hide what it executes.
+    arguments could hide what it executes.
 
     The table of interpreters is not complete. If the arguments of an unknown program name an
     interpreter, the program may start it.
@@ -213,12 +214,12 @@ def data_words(
         command: the name of the command.
         words: its arguments.
         server: the name of the server.
-        is_own_file: returns whether a path means a file of the project, and nothing else.
-        is_own_program: whether the command means a file of the project, and nothing else.
+        is_own_file: returns whether a path can only refer to a file of the project.
+        is_own_program: whether the command can only refer to a file of the project.
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # In `node inspect` and `tsx watch`, there is a subcommand where the script would be.
+    # In `node inspect` and `tsx watch`, a subcommand stands where the script would be.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):
@@ -256,7 +257,7 @@ def _names_data(name: str) -> bool:
 
 def _path(value: str) -> str | None:
     """Return the path in a value (the whole value, or the part after `sqlite:` and the like), or
-    None if it is not the path of data.
+    None if it is not a path to data.
     """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value
@@ -274,7 +275,7 @@ def _is_data_path(path: Path) -> bool:
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, with its links resolved, is in a project's folder, and not in a place
+    """Return whether a path, with its links resolved, is in a project's folder, but not in a place
     for installed programs (a hidden folder or `node_modules`).
     """
     real_folder = Path(os.path.realpath(folder))

@@ -21,7 +21,7 @@ class ProgramError(IdeabridgeError):
 
 
 class FinishedRunError(IdeabridgeError):
-    """The run has ended, so it accepts nothing more."""
+    """The run has ended, so it accepts no further input."""
 
 
 class InterruptedRunError(IdeabridgeError):
@@ -142,7 +142,9 @@ class MindUnavailableError(IdeabridgeError):
 
 
 class PublicationError(IdeabridgeError):
-    """An idea cannot be published as requested, or a published one cannot be called in this way."""
+    """An idea cannot be published as requested, or a published idea cannot be called in this
+    way.
+    """
 
 
 class NoFinishedRunError(PublicationError):
@@ -183,7 +185,7 @@ class ModulesAwayError(PublicationError):
 
 
 class NameInUseError(PublicationError):
-    """An import would replace what is published under a name, without permission to do so.
+    """An import would replace a published name without permission.
 
     Attributes:
         ref: the publication that would be replaced, as NAME@VERSION.

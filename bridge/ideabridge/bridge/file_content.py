@@ -1,7 +1,8 @@
-"""File content: what a configuration file contains, in ideabridge's keys, before it is checked.
+"""File content: reads a configuration file, and translates it into ideabridge's keys before it is
+checked.
 
-The trust in a project file and its configuration are computed from the same document, so that trust
-covers what is executed in whatever spelling the file has it.
+The trust in a project file and its configuration are computed from the same document, so trust
+covers everything that is executed, however the file spells it.
 
 Shell completion reads documents at each key press, so this module imports only the standard library
 and small modules.
@@ -29,12 +30,13 @@ from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExce
 _SERVERS: Final = "mcpServers"
 
 OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
-"""Keys under which other hosts have their servers, and which stand for `mcpServers`."""
+"""Keys that other hosts use for their servers, and that stand for `mcpServers`."""
 
 MAX_FILE_VALUES: Final = 10_000
-"""Maximum number of values in a configuration file. Each may be odd, and it takes up to half a
-millisecond to say what is odd with it. The file of a cloned repository is read before anybody has
-looked at it."""
+"""Maximum number of values in a configuration file. Each may be odd, and describing what is odd
+about it takes up to half a millisecond. The file of a cloned repository is read before anybody has
+looked at it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class FileContent:
 
     Attributes:
         content: the content in ideabridge's keys. Its `mcpServers` is an object of objects.
-        notes: what was odd, and how it was read.
-        conflicts: a remark for each key at the top whose value is not clear, because it, or a key
-            below it, occurs several times.
+        notes: what was odd, and how it was read instead.
+        conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
+            or a key below it, occurs several times.
         unusable: why servers cannot be used, by name.
     """
 
@@ -116,7 +118,7 @@ def read_file_content(raw: JSON, workspace: Path) -> FileContent:
 
 
 class _Reader:
-    """Reads one document, and collects what is odd in it."""
+    """Reads one document, and records what is odd in it."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
@@ -149,7 +151,7 @@ class _Reader:
         return FileContent(content, tuple(self._notes), self._conflicts, self._unusable)
 
     def _servers(self, values: list[JSON]) -> JSONObject:
-        """Return the entries of all values of `mcpServers`, by name."""
+        """Return the entries in all values of `mcpServers`, by name."""
         if len(values) > 1:
             text = f"occurs {len(values)} times; the servers of all are used"
             self._notes.append(Remark(_SERVERS, text))
@@ -210,7 +212,7 @@ class _Reader:
 
 
 def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
-    """Return the values of each key of an object, which may have several."""
+    """Return the values of each key of an object. A key may have several."""
     values: dict[str, list[JSON]] = {}
     for key, value in raw.items():
         values.setdefault(key.partition(REPEATED)[0], []).append(value)
@@ -220,8 +222,8 @@ def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
 def _settled_values(
     values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
 ) -> JSON:
-    """Return the value of a key that may occur several times. Append a note if all its values are
-    equal, and otherwise a conflict.
+    """Return the value of a key that may occur several times. If all its values are equal, add a
+    note, otherwise a conflict.
     """
     first = _settled(values[0], place, notes, conflicts)
     if len(values) == 1:
@@ -237,7 +239,7 @@ def _settled_values(
 
 
 def _settled(value: JSON, place: str, notes: list[Remark], conflicts: list[Remark]) -> JSON:
-    """Return a value without keys that occur several times."""
+    """Return a value in which no key occurs several times."""
     if isinstance(value, list):
         return [
             _settled(item, _below(place, str(number)), notes, conflicts)

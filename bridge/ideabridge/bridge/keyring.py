@@ -1,7 +1,7 @@
 """Keyring: the entries of ideabridge in the keyring of the system.
 
 The package `keyring` reads and writes them. It is imported only when an entry is needed, because
-the import asks the desktop which keyrings there are.
+the import asks the desktop for its keyrings.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Any, ClassVar, Final, cast
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 20.0
-"""How long a keyring may take to answer. A locked keyring may wait for a person to type a password
-at a desktop that nobody looks at."""
+"""Maximum time, in seconds, that a keyring may take to answer. A locked keyring may wait for a
+person to type a password on an unattended desktop.
+"""
 
 PAUSE: Final = 60.0
-"""For how many seconds a keyring that has not answered is not asked again."""
+"""How long, in seconds, a keyring is left alone after it has not answered."""
 
 _LEAST_PRIORITY: Final = 1
-"""The package gives a lower priority to backends that keep nothing, or that keep passwords in
-files."""
+"""The minimum priority of a usable backend. The package gives a lower priority to backends that
+keep nothing, or that keep passwords in files.
+"""
 
 
 class KeyringError(IdeabridgeError):
@@ -35,8 +37,9 @@ class NoKeyringError(IdeabridgeError):
 
 
 class Keyring:
-    """The entries of ideabridge in the keyring of the system. All methods block, for `SECONDS` at
-    most. After a call without an answer, all calls of the process fail at once for `PAUSE` seconds.
+    """The entries of ideabridge in the keyring of the system. All methods block for at most
+    `SECONDS`. If a call gets no answer, all calls of the process fail at once for the next `PAUSE`
+    seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.

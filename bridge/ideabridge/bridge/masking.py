@@ -1,10 +1,11 @@
 """Masking: shows a server's definition with `•••` in place of its secrets.
 
-A person reads these texts to decide whether to trust a command. So only the secret is hidden; the
-name in front of it, the host of an address and `${VAR}` stay visible. A value with spaces, quotes
-or characters that a shell acts on is shown, because it may be a command, unless it is a header or
-the password of an address. In text that an interpreter executes, such as the argument of `sh -c`,
-only a value that looks like a secret is hidden. In doubt, a word counts as executed.
+A person reads these texts to decide whether to trust a command. Therefore only the secret is
+hidden: the name in front of it, the host of an address and `${VAR}` stay visible. A value with
+spaces, quotes or characters that a shell acts on is shown, because it may be a command, unless it
+is a header or the password of an address. In text that an interpreter executes, such as the
+argument of `sh -c`, only a value that looks like a secret is hidden. In doubt, a word counts as
+executed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # After a slash, only the unmistakable kinds count, so that the name of a program cannot look
-    # like a token.
+    # After a slash, only unmistakable kinds of tokens match, so that the name of a program does not
+    # look like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
@@ -70,14 +71,15 @@ _ACCOUNT: Final = re.compile(
 """A user, a password and a host, as in an address without its scheme."""
 
 _NAME_AND_PASSWORD: Final = re.compile(r"((?:\$\{[^{}]*\}|(?!\$\{)[^:])*):(.*)", re.DOTALL)
-"""The user of an address with a password. The colon is not one within `${VAR:-default}`."""
+"""The user in an address with a password. The colon is not the one in `${VAR:-default}`."""
 
 _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
 _CONNECTION: Final = re.compile(
     r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
 )
-"""The parameters of a connection to PostgreSQL. As a command, such a text would only set variables
-of the shell."""
+"""The parameters of a connection to PostgreSQL. As a command, such a text would only set shell
+variables.
+"""
 
 _PARAMETER: Final = re.compile(r"(\w+)(\s*=\s*)('?)([^\s']*|(?<=')[^']*)(?=\3)")
 _SCHEME: Final = re.compile(r"(bearer|basic|token|digest|apikey|bot)\s+", re.IGNORECASE)
@@ -107,7 +109,7 @@ _MEMBER: Final = re.compile(
     r"(?P<value>(?P=quote)(?:(?!(?P=quote))(?:\\.|[^\\]))*(?P=quote)|\[[^\[\]]*\])",
     re.DOTALL,
 )
-"""A member of JSON, or of JSON inside a JSON string, whose value is a string or a list."""
+"""Matches a member of JSON, or of JSON inside a JSON string, whose value is a string or a list."""
 
 _SINGLE: Final = re.compile(r"(?<!\\)'([^'\\]+)'(\s*:\s*')([^'\\]*)(?=')")
 """A member of an object in Python or JavaScript."""
@@ -121,7 +123,9 @@ _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
 
 _CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
 _GOES_ON: Final = frozenset("($`{[\\")
-"""Characters after a value that mark it as an expression, as in `token=require(...)`."""
+"""Characters after a value that show that it is part of an expression, as in
+`token=require(...)`.
+"""
 
 _SHELLS: Final = "(?!ssh)[a-z]{0,2}sh|rbash|mksh|pdksh|oksh|loksh|tcsh|yash|xonsh|elvish|nu"
 _INTERPRETER: Final = re.compile(
@@ -159,7 +163,7 @@ _PAIR_VALUES: Final = frozenset({"value", "secret", "text"})
 _NO_SECRET: Final = re.compile(
     r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE
 )
-"""Members that are shown even inside a member with the name of a secret."""
+"""Names of members that are shown even inside a member with the name of a secret."""
 
 _TEXT: Final = re.compile(r"(\\*\")((?:[^\"\\]|\\[^\"])*)(\\*\")")
 _PAIR: Final = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
@@ -203,14 +207,15 @@ _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 
 Evidence = Literal["name", "header", "address", "form", "random"]
-"""What shows that a text is secret. name: the name of a variable, option, parameter or member.
+"""The evidence that a text is secret. name: the name of a variable, option, parameter or member.
 header: it is the value of a header. address: it is the password of an address, or a part of its
-path that looks random. form: it looks like a known kind of token. random: it looks random."""
+path that looks random. form: it looks like a known kind of token. random: it looks random.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a text is hidden: the evidence, and the name next to the text, or ""."""
+    """The reason why a text is hidden: the evidence, and the name next to the text, or ""."""
 
     evidence: Evidence
     name: str = ""
@@ -225,7 +230,7 @@ class HiddenText:
         text: the secret.
         evidence: what shows that it is secret.
         name: the name of the variable, option, header, parameter or member, or "".
-        is_whole: whether nothing else is in this place.
+        is_whole: whether the secret is the whole text in this place.
         may_be_command: whether something may execute it. Such a text is shown to the person who
             decides, but errors do not show it.
     """
@@ -251,7 +256,7 @@ def shown_definition(entry: JSONObject) -> JSONObject:
 
 
 def hidden_in(entry: JSONObject) -> list[HiddenText]:
-    """Return what `shown_definition` hides. `${VAR}` is not a secret, but the default in
+    """Return the texts that `shown_definition` hides. `${VAR}` is not a secret, but the default in
     `${VAR:-default}` can be one.
     """
     mask = _Mask()
@@ -261,8 +266,8 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
     """Return the definition of a server with other texts in place of those that `shown_definition`
-    hides, and of values of variables that it shows because they may be commands. `replace` is also
-    called for the texts that may be commands, which stay.
+    hides. Values of variables that it shows because they may be commands are replaced, too.
+    `replace` is also called for other texts that may be commands, but these stay as they are.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
@@ -297,7 +302,7 @@ def shown_configuration(content: JSON) -> JSON:
 
 
 class _Mask:
-    """Masks one definition, and lists what it has hidden."""
+    """Masks one definition, and records what it has hidden."""
 
     def __init__(self, replace: Replace | None = None, *, is_moving: bool = False) -> None:
         self.hidden: list[HiddenText] = []
@@ -416,8 +421,8 @@ class _Mask:
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
-        """Show a word whose option does not make it a secret. `value` is the part of the word after
-        the option.
+        """Return a word to show whose option does not mark it as a secret. `value` is the part of
+        the word after the option.
         """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
@@ -432,14 +437,14 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Show a word after a program that starts another one, such as `env`."""
+        """Return a word to show that follows a program that starts another one, such as `env`."""
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
         return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # Program text may execute the variable, even if it does not contain the name.
+        # Program text may execute the variable even if it does not contain the variable's name.
         is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
         is_data = _is_json(value) or _is_scheme(value)
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
@@ -450,8 +455,8 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Show a value that has a name. A path or a file is shown even under the name
-        of a secret.
+        """Return a value to show that has a name. A path or a file is shown even under the name of
+        a secret.
         """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
@@ -462,15 +467,15 @@ class _Mask:
         if not _is_word(value) and not _is_scheme(value):
             if self._is_moving and self._is_data():
                 return self._scheme(value, _Reason("name", name), is_inert=True)
-            # It may be a command, so it is shown here. Errors still must not show it.
+            # The value may be a command, so it is shown here. Errors must still hide it.
             self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
 
         return self._scheme(value, _Reason("name", name))
 
     def _is_data(self) -> bool:
-        """Return whether nothing executes the value in this place: it is one of a variable, and no
-        argument is program text.
+        """Return whether nothing executes the value in this place: it is the value of a variable,
+        and no argument is program text.
         """
         return self._place.startswith("env.") and not self._runs_text
 
@@ -480,8 +485,8 @@ class _Mask:
         return self._scheme(value, _Reason("header", name), is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
-        """Show `NAME: VALUE`. As the value of an option, the line is certainly a header, so any
-        value in it is a secret.
+        """Return `NAME: VALUE` with its secret hidden. As the value of an option, the line is
+        certainly a header, so any value in it is a secret.
         """
         match = _HEADER.fullmatch(line)
         if match is None:
@@ -523,7 +528,7 @@ class _Mask:
         return self._text(value, is_code=False)
 
     def _note_command(self, text: str, reason: _Reason) -> None:
-        """Note a text that is shown because it may be a command, but that errors must not show."""
+        """Record a text that is shown because it may be a command, but that errors must hide."""
         is_whole = text == self._whole
         hidden = HiddenText(
             self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
@@ -550,7 +555,7 @@ class _Mask:
             return text
 
         if self._is_moving and _VARIABLE.search(text):
-            # Someone keeps the value elsewhere already.
+            # The value is already kept elsewhere.
             return text
 
         shown: list[str] = []
@@ -626,7 +631,7 @@ class _Mask:
         return text
 
     def _hide_again(self, text: str, reason: _Reason, *, is_code: bool = False) -> str:
-        """Hide a text, unless a part of it is hidden already."""
+        """Hide a text unless a part of it is already hidden."""
         return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
@@ -669,7 +674,7 @@ class _Mask:
         return f"'{name}'{colon}{self._scheme(value, _Reason('name', name))}"
 
     def _json(self, text: str) -> str:
-        """Show JSON text as it is written, without the secrets in it."""
+        """Return JSON text as it is written, with its secrets hidden."""
         shown: list[str] = []
         last = 0
         for leaf in _json_leaves(text):
@@ -781,7 +786,7 @@ class _Level:
     pair_name: str = ""
 
     def hides_below(self) -> bool:
-        """Return whether the value of the current member counts as secret."""
+        """Return whether the value of the current member counts as a secret."""
         return (self.is_secret or is_secret_name(self.key)) and not _COMMAND_NAME.search(self.key)
 
 
@@ -798,7 +803,7 @@ class _Leaf:
 
     @property
     def is_secret(self) -> bool:
-        """Whether its key, a member around it, or the name next to it says that it is secret."""
+        """True if its key, an enclosing member, or the name next to it says that it is secret."""
         if _COMMAND_NAME.search(self.key):
             return False
         if is_secret_name(self.key):
@@ -851,7 +856,7 @@ def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str
 
 
 def _is_secret_option(option: str) -> bool:
-    """Return whether the value of an option is secret, as that of `--token`, or of `-token` in Go
+    """Return whether the value of an option is secret, as for `--token`, or for `-token` in Go
     programs.
     """
     return (
@@ -862,7 +867,7 @@ def _is_secret_option(option: str) -> bool:
 
 
 def _is_word(text: str, *, is_code: bool = False) -> bool:
-    """Return whether a text, apart from `${VAR}`, is one word that consists of the characters of
+    """Return whether a text, apart from `${VAR}`, is a single word made of characters that occur in
     credentials.
     """
     literal = _VARIABLE.sub(lambda match: match.group(2), text)
@@ -886,8 +891,8 @@ def _read_names(text: str) -> frozenset[str] | None:
 
 
 def _read(command: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words after a command. If one of them is an interpreter, read the words after it as
-    those of the interpreter.
+    """Read the words after a command. If one of them is an interpreter, the words after it are read
+    as its arguments.
     """
     arguments: list[Argument] = []
     program = _interpreter(command) or command
@@ -904,7 +909,7 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner may take a word after an unknown option as the name
+    """Read the words of one program. A runner may treat a word after an unknown option as the name
     of a package, so such a word counts as program text.
     """
     arguments = read_arguments(program, words)
@@ -995,7 +1000,7 @@ def is_known_token(text: str) -> bool:
 
 
 def looks_random(text: str) -> bool:
-    """Return whether a text is long, and so mixed that nobody can have written it by hand."""
+    """Return whether a text is so long and mixed that nobody can have written it by hand."""
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 

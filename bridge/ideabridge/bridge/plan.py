@@ -1,4 +1,4 @@
-"""Plan: calls wired by references into a directed acyclic graph of data flow.
+"""Plan: calls that references connect into a directed acyclic graph of data flow.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
 without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
@@ -386,7 +386,7 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
 
 
 NOT_GIVEN: Final = "it was left out, so the recorded value was used"
-"""Why a program assumes the value of an input member that the caller does not pass."""
+"""The reason why a program assumes the value of an input member that the caller does not pass."""
 
 
 def _kept_defaults(

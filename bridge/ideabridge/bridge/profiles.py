@@ -1,4 +1,4 @@
-"""Profiles: the parts of what is here that a session, an address or a token may use.
+"""Profiles: the servers, tools and ideas that a session, an address or a token may use.
 
 `Profile.admits_server`, `admits_tool` and `admits_idea` decide. `Offer.to` applies them to the
 tools, and `Publications.admits` to the ideas, so no handler has to check anything itself.
@@ -31,16 +31,16 @@ class ProfileError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What callers in a profile may use. Each part is a tuple of names and patterns with `*`, `?`
-    and `[abc]`, or None for everything.
+    """The servers, tools and ideas that callers in a profile may use. Each is a tuple of names and
+    patterns with `*`, `?` and `[abc]`, or None for all of them.
 
     Attributes:
         name: the name of the profile.
         servers: the servers.
         tools: the tools, as `NAME` or `SERVER.NAME`. The tools of `servers` and those of tool files
             must match.
-        ideas: the published ideas, by name. With None, a profile has the ideas that call only tools
-            of the profile.
+        ideas: the published ideas, by name. With None, the profile contains the ideas that call
+            only tools of the profile.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Profile:
     ideas: tuple[str, ...] | None = None
 
     def admits_server(self, name: str) -> bool:
-        """Return whether the profile has a server."""
+        """Return whether the profile contains a server."""
         return _matches(self.servers, name)
 
     def admits_tool(self, tool: Tool) -> bool:
-        """Return whether the profile has a tool. Every profile has the built-in tools and clean
-        rooms: they touch nothing outside their run.
+        """Return whether the profile contains a tool. Every profile contains the built-in tools and
+        clean rooms, which touch nothing outside their run.
         """
         if tool.module == ANONYMOUS or is_reader(tool):
             return True
@@ -62,12 +62,13 @@ class Profile:
             return self.admits_idea(tool.module or "")
         if tool.module is None and _BUILT_IN.tools.get(tool.name) == tool:
             return True
-        # Like rules, patterns match the tool of the server, whatever the configuration calls it.
+        # Like rules, patterns match the tool of the server, no matter what the configuration calls
+        # it.
         return self.admits(tool.module, tool.real.name, tool.real.label)
 
     def admits(self, server: str | None, *names: str) -> bool:
-        """Return whether the profile has the tool of a server, or of this process (None), that has
-        these names.
+        """Return whether the profile contains the tool with these names, of a server or of this
+        process (None).
         """
         if server is not None and not self.admits_server(server):
             return False
@@ -77,20 +78,20 @@ class Profile:
         return any(_matches(self.tools, name) for name in known_as)
 
     def admits_idea(self, name: str) -> bool:
-        """Return whether the profile has an idea, given as `NAME`, with or without `idea:` and a
-        version. With `ideas` None this is true; see `AdmittedIdeas` for what else an idea needs.
+        """Return whether the profile contains an idea, given as `NAME`, with or without `idea:` and
+        a version. If `ideas` is None, this is true; `AdmittedIdeas` checks what else an idea needs.
         """
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 
     def refusal(self, kind: str, name: str) -> str:
-        """Return why something that exists cannot be used, as in "the tool 'push' is not in profile
-        'review'".
+        """Return the reason why something that exists cannot be used, as in "the tool 'push' is not
+        in profile 'review'".
         """
         return f"the {kind} {shown_name(name)[:_SHOWN]!r} is not in profile {self.name!r}"
 
     def lack(self, kind: str, name: str) -> str:
-        """Return the same as what something needs, as in "the tool 'push', which is not in profile
-        'review'".
+        """Return the same reason in the form of a missing need, as in "the tool 'push', which is
+        not in profile 'review'".
         """
         return f"the {kind} {shown_name(name)[:_SHOWN]!r}, which is not in profile {self.name!r}"
 
@@ -123,7 +124,7 @@ class Profiles:
         """Return the profile with a name.
 
         Raises:
-            ProfileError: it does not exist, or it names a server that does not.
+            ProfileError: the profile does not exist, or it names a server that does not exist.
         """
         profile = self._profiles.get(name)
         if profile is None:
@@ -138,8 +139,8 @@ class Profiles:
         return profile
 
     def of(self, caller: str) -> Profile | None:
-        """Return the profile of a caller, or None if it has none. A profile that is not configured
-        any more, or cannot be used, has nothing but the built-in tools.
+        """Return the profile of a caller, or None if the caller has none. A profile that is no
+        longer configured, or cannot be used, contains only the built-in tools.
         """
         name = profile_of(caller)
         if name is None:

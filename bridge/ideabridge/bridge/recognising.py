@@ -1,8 +1,8 @@
-"""Recognising: finds the secrets in a server's entry, and puts `${secret:NAME}` in their places.
+"""Recognising: finds the secrets in a server's entry, and replaces them by `${secret:NAME}`.
 
-`masking.py` knows where secrets are. It hides too much rather than too little, because a hidden
-word costs nothing. To move a value out of an entry costs more: a region, a model or the name of a
-tenant in the keyring is a nuisance. So this module leaves what only might be a secret.
+`masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
+word costs nothing. Moving a value out of an entry costs more: a region, a model or the name of a
+tenant in the keyring is a nuisance. So this module leaves values that only might be secrets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST: Final = 4
 _REFERENCE: Final = re.compile(rf"\$\{{secret:({NAME_PATTERN})\}}")
 _MOST_NAME: Final = 100
 _MOST_PLACEHOLDER: Final = 200
-"""How many characters of a value are searched for the words of a placeholder."""
+"""Number of characters of a value that are searched for the words of a placeholder."""
 
 
 _CERTAIN_NAME: Final = re.compile(
@@ -40,8 +40,9 @@ _CERTAIN_NAME: Final = re.compile(
     r"|credential|bearer|authorization|(^|[-_.])(pat|pass|pw|pin|jwt|creds?|key|sig|code)$",
     re.IGNORECASE,
 )
-"""Names whose values are secret whatever they look like. `AUTH` or `SESSION` are not, because they
-also name modes and people."""
+"""Names whose values are secret no matter what they look like. `AUTH` and `SESSION` are not among
+them, because they also name modes and people.
+"""
 
 _ABOUT_NAME: Final = re.compile(
     r"public|publishable|author(?!i)|tokeni[sz]er|(^|[-_])(max|min|num|limit|count|budget)[-_]?\w*tokens?$"
@@ -51,7 +52,7 @@ _ABOUT_NAME: Final = re.compile(
     r"|env|var|env[-_]var)$",
     re.IGNORECASE,
 )
-"""Names that are about a secret, such as `TOKEN_URL`."""
+"""Names that describe a secret without holding it, such as `TOKEN_URL`."""
 
 _CREDENTIAL_HEADER: Final = re.compile(
     r"auth|cookie|token|secret|key$|passw|credential|signature|session", re.IGNORECASE
@@ -75,7 +76,7 @@ _PLACEHOLDER: Final = re.compile(
     r"|required|true|false|auto|disabled|enabled",
     re.IGNORECASE,
 )
-"""Values that say where a secret goes, or that it is kept elsewhere."""
+"""Values that say where to put a secret, or that it is kept elsewhere."""
 
 _WEAK_PREFIX: Final = re.compile(r"(?:key-|secret_|pat-|sk-(?!ant-|proj-|or-|svcacct-))(.*)")
 _SAYS: Final[dict[Evidence, str]] = {
@@ -93,7 +94,7 @@ class SecretPlace:
 
     Attributes:
         place: where it is, for example `env.TOKEN` or `args.2`.
-        name: the suggested name of the stored secret. Equal values of an entry have one name.
+        name: the suggested name of the stored secret. Equal values in an entry share a name.
         evidence: how it was recognised.
         value: the secret.
     """
@@ -105,7 +106,7 @@ class SecretPlace:
 
     @property
     def why(self) -> str:
-        """How it was recognised, worded for people."""
+        """The evidence, worded for people."""
         return _SAYS[self.evidence]
 
 
@@ -114,8 +115,8 @@ class RecognisedSecrets:
     """An entry without its secrets.
 
     Attributes:
-        entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. With the
-            values in these places, it is the original entry again.
+        entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. Putting the
+            values back into these places restores the original entry.
         places: the secrets, in the order of the entry.
         left: the places of secrets that are still in `entry`, because something may execute them,
             or because the text around them would have to be escaped.
@@ -153,7 +154,7 @@ def secret_names_in(value: JSON) -> set[str]:
 
 
 def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObject:
-    """Return an entry with values in the places of `${secret:NAME}`. Other names stay."""
+    """Return an entry with values in place of `${secret:NAME}`. Names without a value stay."""
     return cast("JSONObject", _with_values(entry, values))
 
 
@@ -168,8 +169,8 @@ def _with_values(value: JSON, values: Mapping[str, str]) -> JSON:
 
 
 class _Recogniser:
-    """Collects the secrets of one entry. A mark stands for each until the entry is complete,
-    because `${secret:NAME}` could itself look like a secret.
+    """Collects the secrets of one entry. Until the entry is complete, a mark stands in for each
+    secret, because `${secret:NAME}` could itself look like a secret.
     """
 
     def __init__(self, server: str, taken: Collection[str]) -> None:
@@ -194,7 +195,7 @@ class _Recogniser:
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
 
     def finished(self, marked: JSONObject) -> RecognisedSecrets:
-        """Return the result, with the names in the places of the marks."""
+        """Return the result, with the marks replaced by names."""
         mark = re.compile(f"{MASK}{self._nonce}:([0-9]+){MASK}")
 
         def named(value: JSON) -> JSON:
@@ -255,7 +256,7 @@ def _is_secret_by_name(name: str, text: str) -> bool:
     if _ABOUT_NAME.search(name):
         return False
     if _CERTAIN_NAME.search(name):
-        # A number under `TOKENS` counts them.
+        # The number under `TOKENS` is a count.
         return not (name.lower().endswith("tokens") and text.isdigit())
     return looks_random(text) or (
         len(text) >= 16 and " " not in text and any(map(str.isdigit, text))
@@ -278,7 +279,7 @@ def _is_form(text: str) -> bool:
 
 
 def _needs_escapes(text: str) -> bool:
-    """Return whether JSON around a text would write it differently."""
+    """Return whether JSON would write a text differently."""
     return json.dumps(text, ensure_ascii=False)[1:-1] != text
 
 
@@ -300,6 +301,6 @@ def _suggested(server: str, hidden: HiddenText) -> str:
 
 
 def _slug(text: str) -> str:
-    """Return a text in lower-case letters, digits and hyphens."""
+    """Return a text converted to lower-case letters, digits and hyphens."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", text)
     return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")

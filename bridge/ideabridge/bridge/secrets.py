@@ -1,9 +1,9 @@
 """Secrets: values that are never shown or stored.
 
 The configured values of headers, of the environment and of `${VAR}`, and the credentials in an
-address, are secrets. Values under 6 characters and words such as `production` are not, because
-hiding them would garble messages. Neither are numbers, plain paths and addresses without
-credentials, unless they have the name of a secret (`TOKEN`).
+address, are secrets. Values under 6 characters and words such as `production` are not secrets,
+because hiding them would garble messages. Numbers, plain paths and addresses without credentials
+are not secrets either, unless they have the name of a secret (`TOKEN`).
 
 `mask` removes all of these values from errors and logs. A secret is certain if its place or its
 name says so. Results are data that a plan continues to use, so `redact` removes only certain
@@ -180,7 +180,7 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """The number of hidden texts. None is ever removed, so the same number means the same
+        """The number of hidden texts. Texts are never removed, so the same number means the same
         texts.
         """
         return len(self._forms["any"])

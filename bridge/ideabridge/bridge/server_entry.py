@@ -1,10 +1,10 @@
 """Server entry: reads one entry of `mcpServers`, as assistants and people write it, into
 ideabridge's keys.
 
-What is odd but clear is read and noted, such as a time-out in milliseconds or a number in `env`.
-What could mean two things is a problem, which makes this one server unusable. Nothing is read in a
-way that lets a server do more than its entry says: what restricts it (`deny`, `allow`, `disabled`,
-`auth`) is either understood or refused.
+A value that is odd but clear, such as a time-out in milliseconds or a number in `env`, is read and
+noted. An ambiguous value is a problem, which makes this server unusable. No value is read in a way
+that lets a server do more than its entry says: a key that restricts it (`deny`, `allow`,
+`disabled`, `auth`) is either understood or refused.
 
 Shell completion reads entries at each key press, so this module imports only the standard library
 and small modules.
@@ -150,7 +150,7 @@ class Remark:
     """Something odd in a configuration file.
 
     Attributes:
-        place: the path of the place, such as `limits.calls`, or "" for the whole.
+        place: the path, such as `limits.calls`, or "" for the whole document.
         text: what is odd there. It contains no value that may be secret.
     """
 
@@ -158,7 +158,7 @@ class Remark:
     text: str
 
     def below(self, place: str) -> Remark:
-        """Return the remark with its place seen from outside: `place` is that of the whole."""
+        """Return the remark with `place`, the place of the enclosing value, in front of its own."""
         return Remark(".".join(part for part in (place, self.place) if part), self.text)
 
     def continued(self, sentence: str) -> Remark:
@@ -175,8 +175,8 @@ class ServerEntry:
     """One entry of `mcpServers` in ideabridge's keys.
 
     Attributes:
-        members: the keys and values. Values that are not understood are as in the file.
-        notes: what was odd, and how it was read.
+        members: the keys and values. Values that are not understood stay as they are in the file.
+        notes: what was odd, and how it was read instead.
         problems: why the server cannot be used.
     """
 
@@ -194,7 +194,9 @@ class ServerEntry:
 
 
 def found_kind(value: JSON) -> str:
-    """Return the kind of a value in words, without the value, which may be a secret."""
+    """Return words that describe the kind of a value. They do not contain the value, which may be a
+    secret.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -213,7 +215,7 @@ def spelling_of(key: str) -> str:
 
 
 def read_server_entry(raw: JSON, workspace: Path) -> ServerEntry:
-    """Read an entry as it is in a file.
+    """Read an entry as it stands in a file.
 
     Args:
         raw: the entry.
@@ -247,14 +249,14 @@ def read_server_entry(raw: JSON, workspace: Path) -> ServerEntry:
 
 
 def with_own_keys(raw: JSONObject) -> JSONObject:
-    """Return an entry, perhaps from another host, with ideabridge's keys and without ignored
+    """Return an entry, which may come from another host, with ideabridge's keys and without ignored
     keys.
     """
     return read_server_entry(raw, Path.cwd()).members
 
 
 def _without_transport(raw: JSONObject, entry: ServerEntry) -> JSONObject:
-    """Return an entry whose nested `transport` is part of it."""
+    """Return an entry with the members of its nested `transport` moved to the top."""
     nested = raw.get("transport")
     if not isinstance(nested, dict):
         return raw
@@ -269,7 +271,7 @@ def _without_transport(raw: JSONObject, entry: ServerEntry) -> JSONObject:
 
 
 def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
-    """Return an entry without ignored keys and with ideabridge's names of keys."""
+    """Return an entry with ideabridge's key names and without ignored keys."""
     result: JSONObject = {}
     spellings: dict[str, str] = {}
     for key, written in raw.items():
@@ -278,7 +280,7 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
 
         own = SYNONYMS.get(key, key)
         if key == "tools" and isinstance(written, dict):
-            # A list names the allowed tools; an object says how single tools are shown.
+            # A list names the allowed tools. An object says how single tools are shown.
             own = key
 
         value = written
@@ -300,7 +302,7 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
 
 
 def _joined(first: JSON, second: JSON) -> JSON:
-    """Return both values of `deny` as one list, so that neither is lost."""
+    """Return both values of `deny` as a single list, so that neither is lost."""
     return [
         pattern
         for value in (first, second)
@@ -309,7 +311,7 @@ def _joined(first: JSON, second: JSON) -> JSON:
 
 
 def _seconds(value: JSON, key: str, entry: ServerEntry) -> JSON:
-    """Return the seconds for a value that is in milliseconds."""
+    """Return a value in milliseconds as seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         entry.refuse(key, f"expected a number of milliseconds, found {found_kind(value)}")
         return None
@@ -338,7 +340,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def _read_switch(entry: ServerEntry) -> None:
-    """Read `disabled` and `enabled` as `disabled`. The server is used only if neither is against
+    """Read `disabled` and `enabled` as `disabled`. The server is used only if neither forbids
     it.
     """
     flags = {"true": True, "false": False}
@@ -356,7 +358,7 @@ def _read_switch(entry: ServerEntry) -> None:
 
 
 def _read_kind(entry: ServerEntry) -> None:
-    """Read a `type` that differs from ours in case and separators only."""
+    """Read a `type` that differs from ours only in case and separators."""
     kind = entry.members.get("type")
     if not isinstance(kind, str) or kind in KINDS:
         return
@@ -398,11 +400,13 @@ def _is_whole_number(value: JSON) -> bool:
 
 
 _ONE_NAME: Final = re.compile(r"""(?!(?:null|none|true|false|\d+)$)[^\s,;"'{}]+""", re.IGNORECASE)
-"""A name or a pattern that cannot be a list of several or another value, in any spelling."""
+"""A name or a pattern that cannot be a list of several names, or another kind of value, in any
+spelling.
+"""
 
 
 def _read_lists(entry: ServerEntry) -> None:
-    """Read one text as a list of it where a list of names or patterns is expected."""
+    """Read a single text as a list with one item where a list of names or patterns is expected."""
     for key in ("allow", "deny", "read_only"):
         value = entry.members.get(key)
         if isinstance(value, str) and _ONE_NAME.fullmatch(value):
@@ -510,7 +514,9 @@ def _read_seconds(entry: ServerEntry, key: str) -> None:
 
 
 def _with_own_variables(value: JSON, place: str, entry: ServerEntry, workspace: Path) -> JSON:
-    """Return a value in which the variables of hosts are ideabridge's, or their values."""
+    """Return a value in which hosts' variables are replaced by ideabridge's variables, or by their
+    values.
+    """
     if isinstance(value, list):
         return [
             _with_own_variables(item, f"{place}.{number}", entry, workspace)
@@ -537,7 +543,7 @@ def _with_own_variables(value: JSON, place: str, entry: ServerEntry, workspace: 
 
 
 def _own_variable(inside: str, workspace: Path) -> str | None:
-    """Return what a variable of a host stands for, or None if it has no meaning here."""
+    """Return the replacement for a host's variable, or None if it has no meaning here."""
     named = _ENV_VARIABLE.fullmatch(inside)
     if named is not None:
         return f"${{{named.group(1)}}}"
@@ -557,7 +563,7 @@ def _own_variable(inside: str, workspace: Path) -> str | None:
 
 def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     """Yield (key, problem) for each key of an entry (`read_server_entry`) that contradicts other
-    keys, or whose value is certainly a mistake.
+    keys, or whose value is clearly a mistake.
     """
     yield from _kind_problems(entry)
     url = entry.get("url")

@@ -1,5 +1,5 @@
-"""Settings check: checks one object of a configuration file against its model, says what is wrong
-in plain words, and reads values of a near type that are clear.
+"""Settings check: checks one object of a configuration file against its model, explains its faults
+in plain words, and converts values of a similar type if their meaning is clear.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _RESTRICTIONS: Final = (
     "profiles",
     "rules",
 )
-"""Keys that restrict something in some object of the file. A key with such a name in another object
-was meant to restrict something, too.
+"""Keys that restrict something in some object of the file. Someone who uses such a key in another
+object meant to restrict something, too.
 """
 
 _RESTRICTING: Final = re.compile(
@@ -42,7 +42,7 @@ _RESTRICTING: Final = re.compile(
 """Words in a key, without case and separators, that suggest that the key restricts something."""
 
 _LEAST_SIMILARITY: Final = 0.6
-"""How similar a key must be to another one that may be meant, from 0 to 1."""
+"""Minimum similarity, from 0 to 1, of a known key that is suggested for an unknown one."""
 
 NULL: Final = "expected a value, found null; leave the key out instead"
 
@@ -60,7 +60,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing in an object that its model does not accept.
+    """One part of an object that its model does not accept.
 
     Attributes:
         loc: the path of the value.
@@ -80,11 +80,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """An object after values of a near type were read.
+    """An object in which values of a similar type were converted.
 
     Attributes:
         members: the object.
-        notes: which values were read in another type.
+        notes: which values were converted to another type.
         faults: what is still wrong.
     """
 
@@ -104,7 +104,7 @@ class Checker:
 
     Attributes:
         model: the model.
-        hints: how to continue the words "unknown key" for some keys of the object itself.
+        hints: the text that follows "unknown key" for some keys of the object itself.
         others: further keys of the object itself that may be suggested for an unknown one.
     """
 
@@ -121,11 +121,12 @@ class Checker:
         return ()
 
     def repaired(self, raw: JSONObject, may_repair: Callable[[Place, JSON], bool]) -> Repaired:
-        """Return an object in which values of a near type are read, and a null as an absent key.
+        """Return an object in which values of a similar type are converted, and keys whose value is
+        null are absent.
 
         Args:
             raw: the object.
-            may_repair: returns whether the value at a path may be read in another type, or as
+            may_repair: returns whether the value at a path may be converted to another type, or be
                 absent if it is null.
         """
         members = copy.deepcopy(raw)
@@ -145,7 +146,7 @@ class Checker:
         return _keys_of(self.model)
 
     def unknown_key(self, key: str) -> str:
-        """Say that a key is unknown, and which one may be meant."""
+        """Return a sentence that says that a key is unknown, and which key may have been meant."""
         if key in self.hints:
             return f"unknown key{self.hints[key]}"
 
@@ -164,7 +165,7 @@ class Checker:
 
 
 def _keys_of(model: type[BaseModel]) -> list[str]:
-    """Return the keys of a model in a file."""
+    """Return the keys that a model has in a file."""
     named = ((member.alias or name, member) for name, member in model.model_fields.items())
     return [key for key, member in named if not member.exclude]
 
@@ -189,7 +190,7 @@ def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -
     if _RESTRICTING.search(spelling_of(key)):
         return True
     restrictions = {*restricting, *_RESTRICTIONS}
-    # Of two keys that are equally similar, the restricting one counts.
+    # If two keys are equally similar, the restricting one counts.
     ordered = sorted({*known, *restrictions}, key=lambda name: name not in restrictions)
     spelling = difflib.SequenceMatcher(b=spelling_of(key))
     best = 0.0
@@ -225,7 +226,7 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
     """Return a copy of an object without the values at some places."""
     result = copy.deepcopy(members)
-    # The later items of a list go first, so that the numbers of the others stay.
+    # Remove the later items of a list first, so that the numbers of the others stay the same.
     for place in sorted(set(places), key=_order, reverse=True):
         _remove(result, place)
     return result
@@ -258,8 +259,8 @@ def _value_at(members: JSON, place: Place) -> JSON:
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
-    """Replace the value that an error is about if another type is clear. Return how it was read, or
-    None if it stays.
+    """Replace the value that an error is about if its meaning as another type is clear. Return how
+    it was read, or None if it was left unchanged.
     """
     place = error["loc"]
     value = cast("JSON", error["input"])
@@ -293,7 +294,7 @@ _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 
 
 def _converted(kind: str, value: JSON) -> JSON:
-    """Return the only value of the expected type that is meant, or None if there is none."""
+    """Return the only value of the expected type that can be meant, or None."""
     if kind == "bool_type" and isinstance(value, str):
         return {"true": True, "false": False}.get(value.lower())
     if kind == "int_type" and isinstance(value, float) and value.is_integer():

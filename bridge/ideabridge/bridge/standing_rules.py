@@ -46,14 +46,14 @@ logger: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "approvals.json"
 MAX_RULES: Final = 1000
-"""How many rules one person may have."""
+"""Maximum number of rules that one person may have."""
 
 MAX_BYTES: Final = 2 * 1024 * 1024
 """Maximum size of the rules of one person, in bytes."""
 
 _MAX_TEXT: Final = 4096
 _LATEST: Final = 253_000_000_000
-"""The latest time of a rule, in seconds since 1970: a time of the year 9987."""
+"""The latest valid time of a rule, in seconds since 1970. It lies in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
 """How long, in seconds, to wait for another process that changes the rules."""
@@ -113,7 +113,9 @@ class StandingRule:
 
     @property
     def subject(self) -> tuple[str, str, str, str]:
-        """What a person allows, whatever its definition. A person has one rule for it."""
+        """What the person allows, regardless of its definition. A person has at most one rule for
+        each subject.
+        """
         return (self.workspace, self.tool.module, self.tool.name, self.tool.activity)
 
     @property
@@ -123,7 +125,7 @@ class StandingRule:
 
     @property
     def given(self) -> str:
-        """When the rule was given, ISO 8601 in UTC."""
+        """The time at which the rule was given, ISO 8601 in UTC."""
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds")
 
     def to_json(self) -> JSONObject:
@@ -149,7 +151,7 @@ class ListedRule:
 
     @property
     def words(self) -> str:
-        """The state in words for people."""
+        """The state, worded for people."""
         return _STATES[self.state]
 
     def to_json(self) -> JSONObject:
@@ -193,11 +195,11 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return to what a rule for a tool of each module is bound besides its definition, keyed by
-    module: how the module starts or, for "", the content of the tool files.
+    """Return what a rule is bound to in addition to the tool's definition, keyed by module: the way
+    in which the module starts or, for "", the content of the tool files.
 
-    Without tool files there is no "": nothing here identifies the code of a tool that a program has
-    handed over, so that a rule cannot be bound to it.
+    Without tool files, the key "" is absent: nothing here identifies the code of a tool that a
+    program has passed in, so a rule cannot be bound to it.
     """
     servers = start_definitions(configuration)
     del servers[""]
@@ -222,7 +224,7 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
     """Read stored rules, keyed by id.
 
     Raises:
-        StandingRuleError: they are damaged. Then none of them holds.
+        StandingRuleError: they are damaged, so none of them applies.
     """
     if not data:
         return {}
@@ -304,7 +306,7 @@ def rules_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """What a file of rules contained.
+    """The content of a file of rules.
 
     Attributes:
         signature: identifies the content; empty if there was no file.
@@ -321,15 +323,15 @@ class _RuleFile:
     """The rules of the user of this machine."""
 
     def __init__(self) -> None:
-        # A thread may change the rules while the event loop reads them, so that what was read last
-        # is replaced as a whole.
+        # A thread may change the rules while the event loop reads them, so what was read last is
+        # always replaced as a whole.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:
         """Return the rules, keyed by id.
 
         Raises:
-            StandingRuleError: the file cannot be used, so none of its rules holds.
+            StandingRuleError: the file cannot be used, so none of its rules applies.
         """
         path = rules_path()
         try:
@@ -451,7 +453,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 class StandingRules:
-    """The rules that hold for the runs of one bridge.
+    """The rules that apply to the runs of one bridge.
 
     Args:
         configuration: the configuration of this process, which says how servers start.
@@ -470,14 +472,14 @@ class StandingRules:
         self._reported = ""
 
     def follow(self, configuration: Configuration) -> None:
-        """Use another configuration of the same process. Rules for servers that start differently
-        now, and for tools of files that have changed, no longer hold.
+        """Switch to another configuration of the same process. Rules for servers that now start
+        differently, and for tools of files that have changed, no longer apply.
         """
         self._servers = servers_of(configuration)
 
     def covering(self, caller: str, tool: StandingTool) -> StandingRule | None:
         """Return the caller's rule that covers a tool, or None. If the rules cannot be read, none
-        of them holds.
+        of them applies.
         """
         server = self._servers.get(tool.module)
         if server is None:
@@ -491,7 +493,7 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # The id is short enough for a server to find a definition with the same one.
+        # The id is short enough for a server to construct a definition with the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
             tool,
@@ -517,7 +519,7 @@ class StandingRules:
         return rule
 
     def is_bound(self, tool: StandingTool, bound: JSONObject | None) -> bool:
-        """Return whether a run is bound to the server of a tool as it starts here.
+        """Return whether a run is bound to the way in which a tool's server starts here.
 
         Args:
             tool: the tool of a call of the run.
@@ -626,14 +628,14 @@ def _named(caller: str) -> str:
 
 
 def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping[str, StandingRule]:
-    """Return rules with one more, which replaces an outdated rule for the same tool.
+    """Return the rules with one more, which replaces an outdated rule for the same tool.
 
     Raises:
-        StandingRuleError: there are too many, or the rule could not be read again.
+        StandingRuleError: there are too many rules, or this rule could not be read again.
     """
     same = rules.get(rule.id)
     if same is not None and (same.subject, same.tool) == (rule.subject, rule.tool):
-        # The person has given the rule already, perhaps in another process.
+        # The person has already given this rule, perhaps in another process.
         return rules
 
     if _read_rule(rule.to_json(), rule.owner) != rule:
@@ -655,14 +657,14 @@ def own_rules() -> list[StandingRule]:
     """Return the rules of the user of this machine.
 
     Raises:
-        StandingRuleError: their file cannot be used, so none of them holds.
+        StandingRuleError: their file cannot be used, so none of them applies.
     """
     return list(_RuleFile().read().values())
 
 
 def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
-    """Store that the user of this machine allows a tool always in the workspace of a configuration.
-    Only a command may call this that has asked the person at the terminal.
+    """Store that the user of this machine always allows a tool in the workspace of a configuration.
+    Only a command that has asked the person at the terminal may call this.
 
     Args:
         tool: the tool as its server lists it now, or a Python tool.

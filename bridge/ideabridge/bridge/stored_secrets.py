@@ -4,11 +4,11 @@ A person stores them with `ideabridge secrets set`. The values are in the keyrin
 if there is none, in `secrets.json` in the user's data folder, which only the user can read. That
 file also lists the names, because a keyring cannot.
 
-Each secret belongs to one configuration file: the user's own, or one other, such as a project's.
-An entry reads only the secrets of the file that it is in, so a project's file cannot name a secret
-of the user's own servers. A secret of another file also belongs to the servers that it was stored
-for, as they were then: after a change of such an entry a person must allow it again, because the
-changed server may send the secret elsewhere.
+Each secret belongs to one configuration file: the user's own, or one other, such as a project's. An
+entry can read only the secrets of its own file, so a project's file cannot name a secret of the
+user's own servers. A secret of a file other than the user's own also belongs to the servers for
+which it was stored, as they were at that time. After such an entry changes, a person must allow it
+again, because the changed server may send the secret elsewhere.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class StoredSecretError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """A secret, without its value unless the file holds the value.
+    """A secret. Its value is included only if the file holds it.
 
     Attributes:
         name: its name.
         file: the configuration file that it belongs to, or None for the user's own.
         place: `keyring`, or `file` if the value is in `secrets.json`.
-        servers: the servers that may use it, each with the digest of its entry (`entry_digest`).
-            In the user's own file every server may use it.
+        servers: the servers that may use it, each with the digest of its entry (`entry_digest`). In
+            the user's own file every server may use it.
         value: the value, if it is in the file.
         set_at: when the value was stored, in seconds since 1970, or 0 if that is not known.
     """
@@ -93,7 +93,7 @@ class SecretOwner:
 
     @property
     def shown(self) -> str:
-        """Whose secrets these are, worded for people."""
+        """The owner of the secrets, worded for people."""
         return "your own configuration" if self.file is None else visible(self.file)
 
     def set_command(self, name: str) -> str:
@@ -113,7 +113,7 @@ class SecretOwner:
 
 def secret_owner(file: Path | None) -> SecretOwner:
     """Return the owner of the secrets that the entries of a configuration file may read. Entries
-    without a file are those of a program, which may read what its user may read.
+    without a file belong to a program, which may read whatever its user may read.
     """
     if file is None:
         return SecretOwner()
@@ -159,7 +159,7 @@ def stored_secrets() -> list[StoredSecret]:
 
 
 def find_secret(owner: SecretOwner, name: str) -> StoredSecret | None:
-    """Return a secret by its name, or None if the file has none of this name.
+    """Return a secret by its name, or None if the file has no secret of this name.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.
@@ -214,8 +214,8 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
 
 
 def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, str]) -> str:
-    """Store a secret in the keyring if that works, otherwise in the file. Return where it is
-    stored, worded for people. Blocks.
+    """Store a secret in the keyring if that works, otherwise in the file. Return the place, worded
+    for people. Blocks.
 
     Args:
         owner: the file that it belongs to.
@@ -266,7 +266,7 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
     """Remove a secret. Return whether there was one. Blocks.
 
     Raises:
-        StoredSecretError: the keyring or the file refuses it. Then the secret is still listed.
+        StoredSecretError: the keyring or the file refuses it. The secret is then still listed.
     """
     secret = find_secret(owner, name)
     if secret is None:
@@ -391,7 +391,7 @@ def _from_json(entry: Any) -> StoredSecret:
 
 
 def _check_private(path: Path) -> None:
-    """Raise an error if a file is not a regular file, or if other users can read it."""
+    """Raise an error unless a file is a regular file that other users cannot read."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise StoredSecretError(f"{path}: is not a regular file")

@@ -1,5 +1,5 @@
-"""Sync: the bridge for scripts without `async`. An event loop runs in a thread, and each call waits
-for its result.
+"""Sync: the bridge for scripts without `async`. Its event loop runs in a thread, and each call
+waits for its result.
 
 from ideabridge.bridge.sync import Bridge
 

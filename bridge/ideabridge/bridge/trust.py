@@ -1,10 +1,10 @@
-"""Trust: which project files a person has trusted, by their content.
+"""Trust: records which project files a person has trusted, by their content.
 
-A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it
-is used only after a person has trusted exactly this content. `trust.json` in the user's
-configuration folder stores what is trusted: for each project file the SHA-256 of the file and of
-every file that it names, the files that the person confirmed as data (`data_files`), and the
-environment variables it may name.
+A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is
+used only after a person has trusted exactly this content. `trust.json` in the user's configuration
+folder stores what is trusted: for each project file the SHA-256 of the file and of every file that
+it names, the files that the person confirmed as data (`data_files`), and the environment variables
+it may name.
 
 Shell completion reads `trust.json` at each key press, so this module imports only the standard
 library, platformdirs, and small modules.
@@ -129,7 +129,7 @@ are read.
 """
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
-"""The files that Python and Node execute if they are started with a folder."""
+"""The files that Python and Node execute when they are started with a folder."""
 
 _KEPT: Final = (".git", ".hg", ".jj", ".svn")
 """The folders that mark the root of a working copy."""
@@ -195,8 +195,8 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 def link_out(path: Path, folder: Path) -> Path | None:
     """Return the first link on the way from a folder to a path in it that leads out of the folder,
-    or None if there is no such link or the path is not in the folder. Such a link was chosen by
-    whoever created the folder, for example the author of a repository.
+    or None if there is no such link or the path is not in the folder. Whoever created the folder,
+    for example the author of a repository, has chosen such a link.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -360,7 +360,7 @@ class ProjectFile:
         return content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
-        """Return the SHA-256, in hex, over everything that a person trusts: the covered files, and
+        """Return the SHA-256, in hex, of everything that a person trusts: the covered files, and
         which files are data.
         """
         covered = sorted(self.covered(confirmed).items())
@@ -382,7 +382,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 
     - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell
       command) or `env`, relative to the folder or to the server's `cwd`;
-    - the files that Python and Node execute in a folder that is named there;
+    - the files that Python and Node execute in a folder that one of these names;
     - the files that `command` and MODULE stand for in the server's own PATH and PYTHONPATH.
 
     The digest of a link is that of its target. Files that these files load are not covered.
@@ -393,7 +393,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         content: the decoded content of `data`.
 
     Raises:
-        TrustError: it names too many files, or files with too many bytes.
+        TrustError: it names too many files, or the files have too many bytes.
     """
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
@@ -471,7 +471,7 @@ class _Mention:
 
     Attributes:
         path: the path.
-        anywhere: whether the path counts even outside the folder.
+        anywhere: whether the path also counts outside the folder.
         data_of: the place that names it as data, or None if it may be code.
     """
 
@@ -606,7 +606,7 @@ def _data_arguments(
 
 
 def _is_own_file(text: str, bases: list[Path]) -> bool:
-    """Return whether a path means a file of the project, and nothing else.
+    """Return whether a path can only refer to a file of the project.
 
     Args:
         text: the path.
@@ -724,8 +724,8 @@ class Trusted:
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
         at: the time, in seconds since 1970.
-        earlier: contents that the person trusted before, the newest first. A file that has one of
-            them again, for example on another branch, is trusted.
+        earlier: contents that the person trusted before, newest first. A file that returns to one
+            of them, for example on another branch, is trusted.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -736,13 +736,13 @@ class Trusted:
 
     @property
     def contents(self) -> tuple[TrustedContent, ...]:
-        """All trusted contents, the newest first."""
+        """All trusted contents, newest first."""
         if not self.digests:
             return self.earlier
         return (TrustedContent(self.digests, self.data, self.at), *self.earlier)
 
     def with_content(self, content: TrustedContent) -> Trusted:
-        """Return the trust with a further content, as the newest one."""
+        """Return the trust with one more content, as the newest."""
         earlier: list[TrustedContent] = []
         files = 0
         for other in self.contents:
@@ -766,8 +766,8 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return the trust in each project file, keyed by path, and what is wrong with `trust.json` if
-    it cannot be used.
+    """Return the trust in each project file, keyed by path, and the problem of `trust.json` if it
+    cannot be used.
     """
     path = trust_path()
     try:
@@ -860,7 +860,7 @@ def repository_of(folder: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectTrust:
-    """Whether a project file is trusted.
+    """The trust in one project file.
 
     Attributes:
         found: the current content of the file.
@@ -874,12 +874,12 @@ class ProjectTrust:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether a person has trusted exactly this content, now or earlier."""
+        """True if a person has trusted exactly this content, now or earlier."""
         return self.trusted_content is not None
 
     @property
     def trusted_content(self) -> TrustedContent | None:
-        """The trusted content that the file has now, or None if it has another one."""
+        """The trusted content that matches the file's current content, or None."""
         for content in self.before.contents if self.before is not None else ():
             if content.data <= self.found.data_files.keys() and dict(
                 content.digests
@@ -933,8 +933,8 @@ class ProjectTrust:
         return changes
 
     def snapshots(self) -> tuple[Snapshot, Snapshot] | None:
-        """Return what the file said when it was trusted last, and what it says now, without
-        secrets; or None if nobody has trusted it, or what it said was not kept.
+        """Return the snapshot of the file as it was last trusted and as it is now, without secrets.
+        Return None if nobody has trusted the file, or if no snapshot was kept.
         """
         if self.before is None:
             return None
@@ -968,16 +968,16 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Return whether a person has ever trusted a project file. If not, the files that it names
-    need not be read.
+    """Return whether a person has ever trusted a project file. If nobody has, the files that it
+    names need not be read.
     """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program may trust a project file after changing it, because it is trusted
-    now or does not exist.
+    """Return whether a program may trust a project file after changing it. It may if the file is
+    trusted now or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -998,7 +998,7 @@ def look_at(file: Path) -> ProjectFile:
 
 
 def _members(file: Path, data: bytes) -> JSONObject:
-    """Return the content of a project file, in ideabridge's keys. Raise `TrustError` if it is not
+    """Return the content of a project file in ideabridge's keys. Raise `TrustError` if it is not
     JSON.
     """
     # Most uses of this module need no decoder.
@@ -1163,8 +1163,8 @@ def _content_to_json(content: TrustedContent) -> JSONObject:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock, so that processes that change the same files take turns. `path` is the file of
-    the lock.
+    """Hold a lock, so that processes that change the same files take turns. `path` is the lock
+    file.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -1200,7 +1200,9 @@ class Variables:
         return name in HARMLESS or name in self.names
 
     def refusal(self, *names: str) -> str:
-        """Say why variables are not expanded, and which command allows them, from any folder."""
+        """Return a sentence that says why variables are not expanded, and which command allows them
+        from any folder.
+        """
         words = [word for name in names for word in ("--env", name)]
         are = "is" if len(names) == 1 else "are"
         pronoun = "it" if len(names) == 1 else "them"
@@ -1261,7 +1263,7 @@ def _quoted(word: str) -> str:
 
 
 _MOST_PROBLEMS: Final = 20
-"""How many problems of a project file that is not used are shown."""
+"""Maximum number of problems that are shown of a project file that is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1275,8 +1277,8 @@ class Untrusted:
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
-        problems: why the file cannot be used, whether it is trusted or not, or () if it could be.
-        reason: the same in a few words, without words of the file.
+        problems: why the file cannot be used even if it were trusted, or () if it could be used.
+        reason: the same in a few words, none of which come from the file.
         is_readable: whether the top-level keys of the file are known.
         was_trusted: whether a person has trusted an earlier content of the file.
     """
@@ -1292,8 +1294,8 @@ class Untrusted:
     was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Return a text for a person at the command line: why the file is not used, and which
-        command trusts it.
+        """Return a text for a person at the command line that says why the file is not used, and
+        which command trusts it.
 
         Args:
             anywhere: whether the text may be read in another folder, for example in a host's log.
@@ -1321,9 +1323,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a text for a model: what is missing, and what the user can do. The only
-        information from the file is the number of its servers: nobody has looked at their names
-        yet, and a name can be a sentence.
+        """Return a text for a model that says what is missing, and what the user can do. The only
+        information that it takes from the file is the number of servers: nobody has reviewed their
+        names yet, and a name can be a sentence.
 
         Args:
             keeps_earlier: whether an earlier, trusted content of the file is in force.

@@ -1,9 +1,9 @@
-"""Snapshot: what a trusted project file said, without its secrets, so that a person can be shown
-what has changed since.
+"""Snapshot: the content of a trusted project file without its secrets, so that a person can be
+shown what has changed since.
 
 The snapshots are in the folder `trusted` of the user's configuration folder, one file for each
-project file. They decide nothing: whether a file is trusted depends on `trust.json` alone. Without
-a snapshot, the person is shown everything.
+project file. Trust depends on `trust.json` alone, never on a snapshot. Without a snapshot, the
+person is shown the whole file.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
 
 MAX_TEXT_BYTES: Final = 256 * 1024
-"""Maximum size of a file whose text is kept."""
+"""Maximum size, in bytes, of a file whose text is kept."""
 
 MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
-"""Maximum size of all texts of a snapshot."""
+"""Maximum size, in bytes, of all texts of a snapshot."""
 
 
 _TAG: Final = "\0"
-"""Separates a line with a hidden part from the short digest of the line as it is. Lines that differ
-in their hidden parts alone are different lines."""
+"""Separates a line with a hidden part from a short digest of the original line. Two lines that
+differ only in their hidden parts are thus different.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a project file and the files that it names say, in lines, with secrets masked.
-    `shown_line` returns a line as a person reads it.
+    """The lines of a project file and of the files that it names, with secrets masked. `shown_line`
+    returns a line as a person reads it.
 
     Attributes:
         digests: the digests of all covered files, by path.
         servers: the lines of each entry, by the name of the server; see `entry_lines`.
-        settings: the other keys at the top, each in one line.
+        settings: the other top-level keys, each on one line.
         texts: the lines of each covered file other than the project file, by path. Large files and
             files that are not text are missing.
     """
@@ -56,7 +57,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, value: Any) -> Snapshot | None:
-        """Return the snapshot of a JSON value, or None if it is none."""
+        """Read a snapshot from a JSON value. Return None if the value is not a snapshot."""
         try:
             return cls(
                 dict(value["digests"]),
@@ -83,7 +84,7 @@ def shown_line(line: str) -> str:
 
 
 def entry_lines(entry: JSONObject) -> list[str]:
-    """Return the entry of a server as lines: how it starts or where it is, then each setting."""
+    """Return a server's entry as lines: its command or address, then each setting."""
     lines: list[str] = []
     arguments = entry.get("args")
     words = [
@@ -118,7 +119,7 @@ def _plain(value: JSON) -> str:
 def _tagged(masked: str, line: str) -> str:
     if masked == line:
         return line
-    # The digest is too short to find the secret by it.
+    # The digest is too short to reveal the secret.
     return f"{masked}{_TAG}{hashlib.sha256(line.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
