@@ -350,7 +350,7 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
         key = re.search(rf'value="({run_id}:[^"]+)"', ann.get(f"/ui/runs/{run_id}").text)
         assert key is not None
         always = {"which": key[1], "decision": "always"}
-        assert "Always allow this tool" not in eva.get("/ui/approvals").text
+        assert "always allow" not in eva.get("/ui/approvals").text
         answer = send(eva, "/ui/approvals/decide", **always, seal=seal(eva, key[1]))
         assert "only ann, who owns the run, can allow a tool always for it" in answer.text
         answer = send(ann, "/ui/approvals/decide", **always, seal=seal(ann, key[1]))

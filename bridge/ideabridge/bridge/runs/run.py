@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
@@ -98,6 +99,7 @@ from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import person_of
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.tool import Tool
@@ -130,6 +132,8 @@ _RUN_NOTHING: Final = ("deny", "skip", "value")
 """Decisions that settle a question without running a call. They are accepted even if the run cannot
 continue here.
 """
+
+logger: Final = logging.getLogger(__name__)
 
 _NOTES: Final = 20
 """Limit on the entries of each kind in an answer: decisions, assumptions, skipped calls and
@@ -603,6 +607,29 @@ class Run:
 
         self._take("running")
         self.runner.post(event)
+        if isinstance(event, CallDecided) and event.by.kind == "person":
+            self._note_approved(event)
+
+    def _note_approved(self, event: CallDecided) -> None:
+        """Store that a person has approved a call, so that the next question about its tool can
+        show what is different.
+        """
+        tool = self.machine.history[event.call].tool
+        if event.tool is not None:
+            tool = Tool.from_json(event.tool)
+        if event.decision == "deny" or tool is None:
+            return
+        server = (self.bound or {}).get(tool.module or "")
+        if not isinstance(server, str):
+            return
+        approved = ApprovedCall(self.id, event.call)
+        try:
+            self._host.store.tool_memory.keep_approved(
+                self.caller, server, tool.name_in_module, approved
+            )
+        except StoreError as error:
+            # The decision itself is journaled.
+            logger.warning("run %s: the approved call is not remembered: %s", self.id, error)
 
     def follow_configuration(self) -> None:
         """Apply the rules of this configuration to the run and its rooms from now on, if they were

@@ -1,9 +1,10 @@
-"""ToolMemory: the lists, definitions and result shapes of tools in the store."""
+"""ToolMemory: the lists, definitions, result shapes and latest approvals of tools in the store."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 from ideabridge.bridge.store.database import Database, now_text, time_text
@@ -22,6 +23,11 @@ MAX_SHAPES: Final = 4096
 first.
 """
 
+MAX_APPROVED: Final = 4096
+"""For how many tools the latest approved call is stored, over all owners. The oldest are deleted
+first.
+"""
+
 _SAME_SECONDS: Final = 60.0
 """How old, in seconds, the time of a list is before it is set anew although the list is the same."""
 
@@ -32,10 +38,19 @@ _TOKEN: Final = "token"  # noqa: S105 - a kind of value
 _WAY: Final = "way"
 _DEFINITION: Final = "definition"
 _SHAPES: Final = "shapes"
+_APPROVED: Final = "approved"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedCall:
+    """A call that a person has approved: the run or room, and the number of the call in it."""
+
+    run: str
+    call: int
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`. The second stores seven kinds of values.
+    """The tables `exposed_names` and `tool_memory`. The second stores eight kinds of values.
 
     | kind | key | value |
     |---|---|---|
@@ -46,6 +61,7 @@ class ToolMemory:
     | `way` | the same | how to reach the module without trying several ways (`Way`) |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
+    | `approved` | how the tool's module starts, the caller of the runs, and the tool | the call of it that a person approved last |
     """
 
     def __init__(self, database: Database) -> None:
@@ -261,3 +277,25 @@ class ToolMemory:
         `shapes`; `name` is the tool's name, which is stored for people who read the table.
         """
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)
+
+    def approved(self, owner: str, server: str, tool: str) -> ApprovedCall | None:
+        """Return the call of a tool that a person approved last in an owner's runs, or None. Its
+        run may have been deleted.
+
+        Args:
+            owner: the caller of the runs.
+            server: the start definition of the tool's module; see `start_definitions`.
+            tool: the name of the tool in its module.
+        """
+        text = self._text(_APPROVED, f"{server} {owner} {tool}")
+        if text is None:
+            return None
+        run, call = cast("tuple[str, int]", decode_trusted(text))
+        return ApprovedCall(run, call)
+
+    def keep_approved(self, owner: str, server: str, tool: str, call: ApprovedCall) -> None:
+        """Store the call of a tool that a person approved last. For the other arguments, see
+        `approved`.
+        """
+        text = encode_text([call.run, call.call])
+        self._replace(_APPROVED, f"{server} {owner} {tool}", tool, text, MAX_APPROVED)

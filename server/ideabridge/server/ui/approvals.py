@@ -27,6 +27,13 @@ from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import sees_run_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.call_values import (
+    NO_VALUES,
+    CallValues,
+    EarlierCall,
+    compared_values,
+    earlier_call,
+)
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
@@ -40,15 +47,9 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.server.views.value_table import (
-    broken_lines,
-    parameter_label,
-    tool_of,
-    values_of_call,
-)
+from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import readable_json
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
@@ -92,8 +93,8 @@ class Card:
         since: what has happened in the run since the question was asked.
         always: whether the visitor may allow the tool always.
         tool: the tool of a call, with its server.
-        rows: the parameters of a call with their values, as a table. Empty for anything else, and
-            if the page does not show all of them.
+        values: the parameters of a call, as a table. It is empty for anything else, and if the page
+            does not show all of them.
     """
 
     pending: Pending
@@ -103,7 +104,7 @@ class Card:
     since: str = ""
     always: bool = False
     tool: str = ""
-    rows: tuple[tuple[str, str], ...] = ()
+    values: CallValues = NO_VALUES
 
     @property
     def editable(self) -> JSONObject:
@@ -116,20 +117,22 @@ class Card:
         return question.shown
 
     @classmethod
-    def of(cls, pending: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
+    def of(
+        cls,
+        pending: Pending,
+        visitor: Visitor,
+        room: Room = PAGE,
+        earlier: EarlierCall | None = None,
+    ) -> Card:
         """Return the card that shows a decision to a visitor. This takes 50 ms for each MB of the
-        content of the decision.
+        content of the decision. `earlier` is the call to compare the values with.
         """
         shown = pending.shown(room)
         question = pending.question
         is_own = sees_run_of(visitor.caller, pending.record.caller)
-        rows: list[tuple[str, str]] = []
+        values = NO_VALUES
         if shown.whole and question.kind in ("call", "outcome"):
-            values = values_of_call(question.shown).items()
-            rows = [
-                (parameter_label(name), "\n".join(broken_lines(readable_json(value, 2))))
-                for name, value in values
-            ]
+            values = compared_values(question.shown, earlier)
 
         return cls(
             pending,
@@ -138,7 +141,7 @@ class Card:
             shown.seal(visitor.secret, pending.key),
             always=question.standing is not None and is_own,
             tool=tool_of(question.shown),
-            rows=tuple(rows),
+            values=values,
         )
 
 
@@ -222,8 +225,13 @@ class ApprovalPages:
         # A new question comes last, so that no other question moves.
         oldest_first = sorted(decisions[:MOST], key=lambda pending: pending.asked or 0)
 
+        earlier = [await earlier_call(self._site, pending) for pending in oldest_first]
+
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
-            cards = [Card.of(pending, visitor) for pending in oldest_first]
+            cards = [
+                Card.of(pending, visitor, PAGE, before)
+                for pending, before in zip(oldest_first, earlier, strict=True)
+            ]
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
         # This runs in a thread, because calls may be large.
@@ -278,7 +286,10 @@ class ApprovalPages:
         pending = await self._pending(request, key)
         card = None
         if pending is not None:
-            card = await compute_in_thread(Card.of, pending, visitor_of(request), WHOLE_PAGE)
+            earlier = await earlier_call(self._site, pending)
+            card = await compute_in_thread(
+                Card.of, pending, visitor_of(request), WHOLE_PAGE, earlier
+            )
 
         return await self._site.page_beside(
             request, "whole.html", card=card, run=key.partition(":")[0]

@@ -25,11 +25,12 @@ from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
+from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
-from ideabridge.server.views.history import RunHistory
+from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import (
     ListedStatus,
     errors_of,
@@ -37,6 +38,7 @@ from ideabridge.server.views.records import (
     listed_runs,
     run_status,
 )
+from ideabridge.server.views.shown import PAGE as PAGE_ROOM
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
@@ -137,13 +139,16 @@ class RunPages:
         at = number_from(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
         about = self._about(request, record)
+        cards = ""
+        if not 0 < at < record.last_event:
+            # A card reads the journals of other runs. Whoever reads one of them may need this
+            # journal, so it is not held meanwhile.
+            cards = await self._cards(request, await self._decisions(record))
+
         async with self._site.histories.reading(record.id, fold=waits) as read:
             last = about.last = read.trace.last
             about.at = at if 0 < at < last else last
             is_folded = read.history is not None and about.at == last
-            cards = ""
-            if is_folded:
-                cards = await self._cards(request, record, read.history)
 
             # The page of a large run is made from its trace.
             if is_folded or (about.at == last and not waits and not read.is_small):
@@ -152,8 +157,6 @@ class RunPages:
                 )
                 return self._site.page(request, "run.html", cards=cards, **values)
 
-        if about.at == last:
-            cards = await self._cards(request, record, None)
         return await self._page_by_worker(
             request, run_pages.run_page, record, about.to_json(), cards=cards
         )
@@ -191,21 +194,35 @@ class RunPages:
         task = f"reading run {record.id}"
         return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
 
-    async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
-        """Return the open decisions of a run, as part of its page. The decisions of a room are on
-        the page of the run that the room belongs to.
+    async def _decisions(self, record: RunRecord) -> list[Pending]:
+        """Return the open decisions of a run. The decisions of a room are on the page of the run
+        that the room belongs to.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
-            return ""
-        if history is None and record.status not in ("needs_approval", "needs_solution"):
+            return []
+
+        histories = self._site.histories
+        waits = record.status in ("needs_approval", "needs_solution")
+        async with histories.reading(record.id, fold=waits) as read:
+            if read.history is not None:
+                return await histories.pending(record, read.history)
+
+        return await histories.pending(record) if waits else []
+
+    async def _cards(self, request: Request, decisions: list[Pending]) -> str:
+        """Return open decisions as part of the page of their run."""
+        if not decisions:
             return ""
 
-        decisions = await self._site.histories.pending(record, history)
         visitor = visitor_of(request)
         path = request.url.path
+        earlier = [await earlier_call(self._site, pending) for pending in decisions]
 
         def text() -> str:
-            cards = [Card.of(pending, visitor) for pending in decisions]
+            cards = [
+                Card.of(pending, visitor, PAGE_ROOM, before)
+                for pending, before in zip(decisions, earlier, strict=True)
+            ]
             now = time.time()
             return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
 

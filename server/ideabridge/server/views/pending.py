@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -14,6 +14,7 @@ from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
     AskedEvent,
     QuestionAsked,
+    RunStarted,
     event_from_json,
     read_decider,
 )
@@ -53,6 +54,8 @@ class Pending:
         at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
         instances: the number of instances of the run that asks.
+        server: how the module of the question's tool starts, as a start definition (see
+            `start_definitions`), or "" if the journal does not have it.
     """
 
     record: RunRecord
@@ -63,6 +66,7 @@ class Pending:
     at_work: bool
     grants: tuple[Grant, ...] = ()
     instances: int = 0
+    server: str = ""
 
     @property
     def key(self) -> str:
@@ -113,6 +117,7 @@ class OpenQuestions:
         seconds: how long a question waits, in seconds, or None forever. grants, instances: see
             `Pending`.
         rooms: the executions that rooms are currently answering.
+        servers: the start definition of each module, keyed by module; "" is for the Python tools.
     """
 
     asked: tuple[tuple[Question, float | None], ...] = ()
@@ -120,6 +125,7 @@ class OpenQuestions:
     grants: tuple[Grant, ...] = ()
     instances: int = 0
     rooms: frozenset[ExecutionKey] = frozenset()
+    servers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, history: RunHistory) -> OpenQuestions:
@@ -136,6 +142,7 @@ class OpenQuestions:
             tuple(machine.grants),
             len(machine.instances),
             frozenset(machine.open_rooms),
+            _servers(history),
         )
 
     def to_json(self) -> JSONObject:
@@ -147,6 +154,7 @@ class OpenQuestions:
             "grants": [_grant_to_json(grant) for grant in self.grants],
             "instances": self.instances,
             "rooms": [list[JSON](room) for room in self.rooms],
+            "servers": {**self.servers},
         }
 
     @classmethod
@@ -159,6 +167,7 @@ class OpenQuestions:
             tuple(_grant_from_json(grant) for grant in stored["grants"]),
             stored["instances"],
             frozenset((call, item) for call, item in stored["rooms"]),
+            stored["servers"],
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
@@ -171,8 +180,19 @@ class OpenQuestions:
             if self.seconds is not None and asked_at is not None:
                 deadline = asked_at + self.seconds
             approval = f"{prefix}{question.approval}"
+            server = ""
+            if question.tool is not None:
+                server = self.servers.get(question.tool.module or "", "")
             yield Pending(
-                root, approval, question, asked_at, deadline, at_work, self.grants, self.instances
+                root,
+                approval,
+                question,
+                asked_at,
+                deadline,
+                at_work,
+                self.grants,
+                self.instances,
+                server,
             )
 
     def open_rooms(
@@ -222,6 +242,14 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
     yield from open_questions.pending(root, prefix)
     for room, beginning in open_questions.open_rooms(store, record, prefix):
         yield from _of_run(store, room, root, beginning)
+
+
+def _servers(history: RunHistory) -> dict[str, str]:
+    """Return the start definitions with which a run began; see `RunStarted.bound`."""
+    begun = history.entries[0].event if history.entries else None
+    if not isinstance(begun, RunStarted) or begun.bound is None:
+        return {}
+    return {name: value for name, value in begun.bound.items() if isinstance(value, str)}
 
 
 def _asked(history: RunHistory) -> dict[str, float]:

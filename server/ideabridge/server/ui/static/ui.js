@@ -38,6 +38,7 @@
         if (next.id && !document.getElementById(next.id)) document.getElementById("main").append(next);
       }
       steady();
+      document.dispatchEvent(new Event("refreshed"));
     } catch (error) {
       show(false);
     } finally {
@@ -191,8 +192,14 @@
   }
 
   let source = null;
+
+  // A tab in the background rests, unless its reader wants to be notified (decide.js).
+  function rests() {
+    return document.hidden && !document.documentElement.hasAttribute("data-notifies");
+  }
+
   function follow() {
-    if (source || document.hidden || !document.querySelector("[data-live], [data-cards]")) return;
+    if (source || rests() || !document.querySelector("[data-live], [data-cards]")) return;
     source = new EventSource(`${root}/live?since=${document.body.dataset.revision}`);
     source.onopen = () => show(true);
     source.onerror = () => show(false);
@@ -202,7 +209,7 @@
     });
   }
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) {
+    if (rests()) {
       source?.close();
       source = null;
     } else {

@@ -1,0 +1,176 @@
+"""Call values: the parameters of a call that asks, as a table, and what has changed in them since a
+person approved a call of the same tool.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal
+
+from markupsafe import Markup
+
+from ideabridge.bridge.loop.output import resolved_call
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.server.ui.coloured import coloured, language_of
+from ideabridge.server.ui.showing import in_one_line
+from ideabridge.server.ui.site import Site
+from ideabridge.server.views.pending import Pending
+from ideabridge.server.views.value_table import broken_lines, parameter_label, values_of_call
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import readable_json, visible
+
+_MOST_COMPARED: Final = 20_000
+"""Maximum number of characters of a text whose lines are compared with those of another."""
+
+_MOST_LINES: Final = 1000
+_MOST_SHOWN: Final = 200
+"""Maximum number of lines of a comparison that a page shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCall:
+    """The call of a tool that a person approved last.
+
+    Attributes:
+        run: the run or room of the call.
+        call: the number of the call in it.
+        values: its values, as `values_of_call` returns them, or None if its run is too large to be
+            read for a page.
+    """
+
+    run: str
+    call: int
+    values: JSONObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """A parameter of a call that asks.
+
+    Attributes:
+        name: the name of the parameter.
+        text: the whole value as readable JSON.
+        written: SQL or a patch as it is written, or None for any other value.
+        change: how it differs from the earlier call; empty if there is none to compare with.
+        before: the beginning of the earlier value on one line; empty if it is the same or new.
+        lines: for a text of several lines, the lines that are different; see `_different_lines`.
+    """
+
+    name: str
+    text: str
+    written: Markup | None = None
+    change: Literal["", "same", "changed", "new"] = ""
+    before: str = ""
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallValues:
+    """The parameters of a call that asks.
+
+    Attributes:
+        rows: a row for each parameter.
+        earlier: the call that the values are compared with, or None.
+        gone: the parameters that only the earlier call has, each with its value on one line.
+    """
+
+    rows: tuple[ValueRow, ...] = ()
+    earlier: EarlierCall | None = None
+    gone: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def changes(self) -> int:
+        """How many parameters differ from those of the earlier call."""
+        return len(self.gone) + sum(row.change in ("changed", "new") for row in self.rows)
+
+
+NO_VALUES: Final = CallValues()
+
+
+def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues:
+    """Return the parameters of a call, compared with an earlier one."""
+    values = values_of_call(call)
+    before = None if earlier is None else earlier.values
+    rows = tuple(_row(name, value, before) for name, value in values.items())
+    gone: tuple[tuple[str, str], ...] = ()
+    if before is not None:
+        gone = tuple(
+            (parameter_label(name), in_one_line(value, 200))
+            for name, value in before.items()
+            if name not in values
+        )
+    return CallValues(rows, earlier, gone)
+
+
+def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
+    written = None
+    language = language_of(value)
+    if language is not None and isinstance(value, str):
+        written = coloured(value, language)
+
+    label = parameter_label(name)
+    text = "\n".join(broken_lines(readable_json(value, 2)))
+    if before is None:
+        return ValueRow(label, text, written)
+    if name not in before:
+        return ValueRow(label, text, written, "new")
+
+    # Values are compared as JSON, because 1 and true are equal in Python.
+    old = before[name]
+    if readable_json(old) == readable_json(value):
+        return ValueRow(label, text, written, "same")
+    return ValueRow(
+        label, text, written, "changed", in_one_line(old, 200), _different_lines(old, value)
+    )
+
+
+def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
+    """Return the lines of a unified diff between two texts of several lines, without its header.
+    Return nothing for other values, and for texts that are too long to be compared.
+    """
+    if not isinstance(old, str) or not isinstance(new, str) or "\n" not in f"{old}{new}":
+        return ()
+    if max(len(old), len(new)) > _MOST_COMPARED:
+        return ()
+
+    old_lines = old.split("\n")
+    new_lines = new.split("\n")
+    if max(len(old_lines), len(new_lines)) > _MOST_LINES:
+        return ()
+
+    compared = difflib.unified_diff(old_lines, new_lines, lineterm="", n=2)
+    lines = [visible(line, "\t") for line in islice(compared, 2, 3 + _MOST_SHOWN)]
+    if len(lines) > _MOST_SHOWN:
+        lines[_MOST_SHOWN:] = ["…"]
+    return tuple(lines)
+
+
+async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
+    """Return the call of a question's tool that a person approved last, in a run of the same owner
+    and at a server that starts in the same way. Return None if there is none any more.
+    """
+    tool = pending.question.tool
+    if pending.question.kind != "call" or tool is None or not pending.server:
+        return None
+
+    store = site.bridge.store
+    owner = pending.record.caller
+    approved = store.tool_memory.approved(owner, pending.server, tool.name_in_module)
+    if approved is None:
+        return None
+    try:
+        record = store.runs.find(approved.run, caller=owner)
+        async with site.histories.reading(record.id, fold=True) as read:
+            if read.history is None:
+                return EarlierCall(approved.run, approved.call, None)
+            calls = read.history.machine.history
+            if approved.call >= len(calls) or not calls[approved.call].items:
+                return None
+            return EarlierCall(
+                approved.run, approved.call, values_of_call(resolved_call(calls[approved.call]))
+            )
+    except UnknownRunError:
+        # The run was deleted.
+        return None

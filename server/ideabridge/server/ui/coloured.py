@@ -1,0 +1,97 @@
+"""Coloured: programs, SQL and patches as people read them, with their syntax coloured.
+
+A text is coloured only if all of it is visible as it is, because what a page shows of a call is
+what a person approves.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, cast
+
+from markupsafe import Markup, escape
+
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import printable, visible
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+
+LONGEST_COLOURED: Final = 10_000
+"""How many characters a text may have to be coloured. Hostile ones of this size take 0.3 s."""
+
+Language: TypeAlias = Literal["sql", "diff", "python", "json"]
+
+_LOOKED_AT: Final = 2000
+"""How many characters of a text decide what it is."""
+
+_LINES: Final = {"+": "h-gi", "-": "h-gd", "@": "h-gu", "*": "h-gu"}
+"""The class of a line of a patch, by its first character."""
+
+_SQL: Final = re.compile(
+    r"\s*(?:--[^\n]*\n\s*)*(?:select\b.+\bfrom\b|insert\s+into\b|update\s+\S+\s+set\b|delete\s+from\b|"
+    r"(?:create|alter|drop|truncate)\s+(?:or\s+replace\s+)?(?:temp\w*\s+|unique\s+|materialized\s+)*"
+    r"(?:table|view|index|schema|database|function|trigger|type|role|user)\b|"
+    r"with\s+(?:recursive\s+)?\S+\s+as\s*\(|merge\s+into\b|explain\s+\S+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PATCH: Final = re.compile(
+    r"(?:\A|\n)(?:diff --git \S|\*\*\* Begin Patch\n|--- [^\n]+\n\+\+\+ [^\n]+\n|@@ -\d)"
+)
+
+
+def language_of(value: JSON) -> Language | None:
+    """Return whether a value is SQL or a patch, or None if it is anything else."""
+    if not isinstance(value, str):
+        return None
+    beginning = value[:_LOOKED_AT]
+    if _PATCH.search(beginning):
+        return "diff"
+    if _SQL.match(beginning):
+        return "sql"
+    return None
+
+
+def coloured(text: str, language: Language) -> Markup | None:
+    """Return a text as HTML, with a `span` around each word that has a colour. Return None if the
+    text is too long, or contains characters that cannot be seen.
+    """
+    if len(text) > LONGEST_COLOURED or visible(text, "\n\t") != text or printable(text) != text:
+        return None
+
+    if language == "diff":
+        return _patch(text)
+
+    # Pygments takes a while to import, and few pages need it.
+    from pygments import lexers
+    from pygments.formatters.html import HtmlFormatter
+
+    # The types of Pygments leave its options open.
+    find = cast("Callable[..., Lexer]", lexers.get_lexer_by_name)
+    lexer = find(language, stripnl=False, ensurenl=False)
+    tokens = list(lexer.get_tokens(text))
+    if "".join(part for _, part in tokens) != text:
+        return None
+
+    page = io.StringIO()
+    formatter: HtmlFormatter[str] = HtmlFormatter(nowrap=True, classprefix="h-")
+    write = cast("Callable[[Iterable[Any], TextIO], None]", formatter.format)
+    write(tokens, page)
+    html = page.getvalue()
+    if not text.endswith("\n"):
+        html = html.removesuffix("\n")
+    return Markup(html)  # noqa: S704 - the formatter escapes the text
+
+
+def _patch(text: str) -> Markup:
+    """Return a patch as HTML. The lexer of Pygments takes half a minute for 20 kB of dashes."""
+    lines: list[Markup] = []
+    for line in text.split("\n"):
+        kind = _LINES.get(line[:1])
+        shown = escape(line)
+        if kind is not None:
+            shown = Markup('<span class="{}">{}</span>').format(kind, line)
+        lines.append(shown)
+    return Markup("\n").join(lines)

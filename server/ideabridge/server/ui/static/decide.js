@@ -1,0 +1,92 @@
+// What pages with open decisions do besides links and forms: keys that choose and decide, and notifications of the browser.
+"use strict";
+
+(() => {
+  // -- keys: j and k choose a decision, a approves it, d denies it --------------------------------------------------
+
+  // As long as a button that has just appeared takes no click, a key decides nothing about a card that was just chosen.
+  const STEADY_MS = 1000;
+  const DECISIONS = { a: "approve", d: "deny" };
+  let chosen = null;
+  let steadying = 0;
+
+  function cards() {
+    return [...document.querySelectorAll("article[data-card]:not(.settled)")];
+  }
+
+  function choose(card) {
+    if (!card) return;
+    if (card !== chosen) {
+      chosen?.classList.remove("chosen", "steady");
+      chosen = card;
+      clearTimeout(steadying);
+      steadying = setTimeout(() => card.classList.add("steady"), STEADY_MS);
+    }
+    card.classList.add("chosen");
+    card.focus({ preventScroll: true });
+    card.scrollIntoView({ block: "nearest" });
+  }
+
+  function step(by) {
+    const all = cards();
+    const place = all.indexOf(chosen);
+    if (place < 0) choose(all[by > 0 ? 0 : all.length - 1]);
+    else choose(all[Math.min(all.length - 1, Math.max(0, place + by))]);
+  }
+
+  function decide(name) {
+    if (!chosen?.isConnected || !chosen.matches(".steady:not(.settled)")) return;
+    // The click passes the check of ui.js, too.
+    chosen.querySelector(`.decide > .row > button[value="${name}"]`)?.click();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.key === "j") step(1);
+    else if (event.key === "k") step(-1);
+    else if (event.key in DECISIONS) decide(DECISIONS[event.key]);
+    else return;
+    event.preventDefault();
+  });
+
+  // -- notifications of the browser ---------------------------------------------------------------------------------
+
+  const helps = document.querySelector("[data-helps]");
+  const button = document.querySelector("[data-notify]");
+  if (helps) helps.hidden = false;
+  if (!button || !("Notification" in window)) return;
+
+  const WISH = "ideabridge-notify";
+  let known = new Set(cards().map((card) => card.id));
+
+  function wants() {
+    return Notification.permission === "granted" && localStorage.getItem(WISH) === "on";
+  }
+
+  function show() {
+    button.hidden = Notification.permission === "denied";
+    button.textContent = wants() ? "Do not notify me in this browser" : "Notify me in this browser";
+    document.documentElement.toggleAttribute("data-notifies", wants());
+  }
+
+  // The browser asks its person only after this click.
+  button.addEventListener("click", async () => {
+    if (wants()) localStorage.setItem(WISH, "off");
+    else if ((await Notification.requestPermission()) === "granted") localStorage.setItem(WISH, "on");
+    show();
+  });
+
+  // A notification has no values: other people may see the screen.
+  document.addEventListener("refreshed", () => {
+    const waiting = cards().map((card) => card.id);
+    const isNew = waiting.some((id) => !known.has(id));
+    known = new Set(waiting);
+    if (!isNew || !document.hidden || !wants()) return;
+    const text = waiting.length === 1 ? "1 decision waits for you." : `${waiting.length} decisions wait for you.`;
+    const notification = new Notification("ideabridge", { body: text, tag: "ideabridge" });
+    notification.onclick = () => window.focus();
+  });
+
+  show();
+})();

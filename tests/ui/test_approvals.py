@@ -1,0 +1,229 @@
+"""What a card says about a call that asks: what has changed since the last approved call of its
+tool, SQL and patches as they are written; keys and notifications.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.ui.call_values import EarlierCall, compared_values
+from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_of
+from tests.ui.serving import ask, client, seal, send, served, stranger
+from tests.ui.test_shown import card_of, key_of, refund
+
+
+def approve(http: httpx.Client, run_id: str) -> None:
+    key = key_of(http, run_id)
+    answer = send(
+        http,
+        "/ui/approvals/decide",
+        "/ui/approvals",
+        which=key,
+        decision="approve",
+        seal=seal(http, key),
+    )
+    assert "1 call approved" in answer.text
+
+
+def text_of(html: str) -> str:
+    """The words of a part of a page."""
+    return " ".join(unescape(re.sub("<[^>]+>", " ", html)).split())
+
+
+def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Client) -> None:
+    first = ask(http, refund(1, note="dear\ncustomer\nbye"))
+    assert "compared with" not in card_of(http, first)
+    approve(http, first)
+
+    card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
+    words = text_of(card)
+    assert f'href="/ui/runs/{first}/calls/0"' in card
+    assert "2 values changed" in words
+    assert "amount 7.5 before: 5 " in words
+    assert "note not passed now; before: dear customer bye" in words
+    assert re.search('<tr class="is-same"><td><code>order</code>', card)
+
+    second = ask(http, refund(1, note="dear\nreader\nbye"))
+    words = text_of(card_of(http, second))
+    assert "1 value changed" in words
+    assert "Changed lines @@ -1,3 +1,3 @@ dear -customer +reader bye" in words
+
+    approve(http, second)
+    third = ask(http, refund(1, note="dear\nreader\nbye"))
+    assert "no value changed" in card_of(http, third)
+    assert "no value changed" in http.get(f"/ui/runs/{third}").text
+    whole = http.get(f"/ui/approvals/whole?which={key_of(http, third)}").text
+    assert "no value changed" in whole
+
+
+def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
+    http: httpx.Client, tmp_path: Path
+) -> None:
+    denied = key_of(http, ask(http, refund(1)))
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=denied, decision="deny")
+    run_id = ask(http, refund(2))
+    assert "compared with" not in card_of(http, run_id)
+    approve(http, run_id)
+
+    asking = ask(http, refund(3))
+    assert "compared with" in card_of(http, asking)
+    while "needs approval" in http.get(f"/ui/runs/{run_id}").text:
+        pass
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        while store.runs.find(run_id, caller=SEES_ALL).status != "done":
+            pass
+    with sqlite3.connect(tmp_path / "ideas.sqlite") as connection:
+        connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+    assert "compared with" not in card_of(http, asking)
+
+
+def test_calls_of_other_people_are_no_comparison(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens = {
+            name: store.users.add_token(store.users.add(name, "member").name)[1]
+            for name in ("ann", "bob")
+        }
+    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob:
+        ann.post("/ui/sign-in", data={"token": tokens["ann"]})
+        bob.post("/ui/sign-in", data={"token": tokens["bob"]})
+        approve(ann, ask(ann, refund(1, note="for ann alone")))
+        card = card_of(bob, ask(bob, refund(2)))
+        assert "compared with" not in card
+        assert "for ann alone" not in card
+        assert "compared with" in card_of(ann, ask(ann, refund(2)))
+
+
+def test_sql_and_patches_are_shown_as_they_are_written(http: httpx.Client) -> None:
+    sql = "SELECT name\nFROM people\nWHERE name = '<b>' -- all"
+    card = card_of(http, ask(http, refund(1, note=sql)))
+    assert unescape(re.sub("<[^>]+>", "", card)).count(sql) == 1
+    assert '<span class="h-k">SELECT</span>' in card
+
+    patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<i>\n+b\n"
+    card = card_of(http, ask(http, refund(2, note=patch)))
+    assert '<span class="h-gd">-&lt;i&gt;</span>\n<span class="h-gi">+b</span>' in card
+
+    # What cannot be seen is written out, so such SQL is shown as JSON.
+    card = card_of(http, ask(http, refund(3, note=f"{sql}\u202e")))
+    assert "h-k" not in card
+    assert "\\u202e" in card
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("select 1 from t", "sql"),
+        ("-- why\nDELETE FROM t", "sql"),
+        ("Update t set a = 1", "sql"),
+        ("with a as (select 1) select * from a", "sql"),
+        ("create or replace view v as select 1", "sql"),
+        ("select the best one", None),
+        ("Create a table in the garden", None),
+        ("update the price", None),
+        ("diff --git a/x b/x\n", "diff"),
+        ("*** Begin Patch\n*** End Patch", "diff"),
+        ("--- \nno patch", None),
+        ({"sql": "select 1 from t"}, None),
+    ],
+)
+def test_only_sql_and_patches_are_taken_for_such(text: Any, language: str | None) -> None:
+    assert language_of(text) == language
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("unit", ["'", "-", "\n", "`", "@", "b[", "/*", "(", "a\n", "+\n-\n"])
+def test_hostile_texts_take_little_time(unit: str) -> None:
+    text = (unit * LONGEST_COLOURED)[:LONGEST_COLOURED]
+    begun = time.process_time()
+    for language in ("sql", "diff", "python", "json"):
+        coloured(text, language)
+    other = text.replace("a", "b", 500) + "x"
+    compared = compared_values({"_tool": "t", "p": text}, EarlierCall("run", 0, {"p": other}))
+    assert compared.changes == 1
+    assert time.process_time() - begun < 5
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+
+def test_keys_choose_and_decide_after_a_second(page: Page, site: str, http: httpx.Client) -> None:
+    first = ask(http, refund(1))
+    second = ask(http, refund(2))
+    key_of(http, first)
+    key_of(http, second)
+    page.goto(f"{site}approvals")
+    cards = page.locator("article[data-card]")
+    expect(cards).to_have_count(2)
+    expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(cards.nth(1)).to_be_focused()
+    # A key that follows at once decides nothing: the card was chosen only now.
+    page.keyboard.press("a")
+    page.keyboard.press("k")
+    expect(cards.nth(0)).to_be_focused()
+    expect(cards).to_have_count(2)
+    expect(page.locator("article.chosen.steady")).to_have_count(1)
+    # A key in a field is a letter.
+    cards.nth(0).get_by_label("Reason").press("d")
+    expect(cards.nth(0).get_by_label("Reason")).to_have_value("d")
+    cards.nth(0).focus()
+    page.keyboard.press("a")
+    expect(page.get_by_text("1 call approved.")).to_be_visible()
+    expect(page.locator("article[data-card]")).to_have_count(1)
+    expect(page.locator("article[data-card]")).to_contain_text("order")
+    assert key_of(http, second)
+
+
+_RECORDER = """
+window.notifications = [];
+let granted = "default";
+window.Notification = class {
+  static get permission() { return granted; }
+  static async requestPermission() { window.asked = true; granted = "granted"; return granted; }
+  constructor(title, options) { window.notifications.push(`${title}: ${options.body}`); }
+};
+Object.defineProperty(document, "hidden", { get: () => Boolean(window.isHidden) });
+"""
+
+
+def test_the_browser_notifies_only_whom_it_asked(page: Page, site: str, http: httpx.Client) -> None:
+    page.add_init_script(_RECORDER)
+    page.goto(f"{site}approvals")
+    expect(page.locator("#live")).to_contain_text("live")
+    assert page.evaluate("window.asked") is None
+    page.get_by_role("button", name="Notify me in this browser").click()
+    expect(page.get_by_role("button", name="Do not notify me in this browser")).to_be_visible()
+    key_of(http, ask(http, refund(1, note="secret words")))
+    expect(page.locator("article[data-card]")).to_have_count(1)
+    # Nobody is notified of what they are looking at.
+    assert page.evaluate("window.notifications") == []
+    page.evaluate("window.isHidden = true; document.dispatchEvent(new Event('visibilitychange'))")
+    key_of(http, ask(http, refund(2, note="secret words")))
+    while not page.evaluate("window.notifications"):
+        pass
+    assert page.evaluate("window.notifications") == ["ideabridge: 2 decisions wait for you."]
+
+
+def test_without_a_session_a_card_has_no_keys_that_decide(http: httpx.Client, site: str) -> None:
+    run_id = ask(http, refund(1))
+    key = key_of(http, run_id)
+    with stranger(site) as reader:
+        page = reader.get("/ui/approvals").text
+        assert "reads-only" in page
+        refused = reader.post("/ui/approvals/decide", data={"which": key, "decision": "approve"})
+        assert refused.status_code == 403
+
+    with client(site) as other:
+        assert key_of(other, run_id) == key
