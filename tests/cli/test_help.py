@@ -88,7 +88,7 @@ def test_the_earlier_name_of_servers_answers_and_is_not_shown(
     assert main(["servers", "list", "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert set(earlier.replace("modules list", "servers list").splitlines()) <= set(lines)
-    assert "Connect to every configured server" in earlier
+    assert "Show the state of every configured server" in earlier
     assert main(["--help"]) == 0
     names = [
         line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")

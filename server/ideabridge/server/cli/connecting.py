@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -38,10 +38,15 @@ class Connecting:
 
     At a terminal, the last line counts the seconds, and disappears at the end. Without a terminal,
     one line appears on standard error.
+
+    Args:
+        configuration: the configuration with the modules.
+        idle: the names of modules that are not started.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._left = configuration.enabled_modules
+    def __init__(self, configuration: Configuration, idle: Collection[str] = ()) -> None:
+        self._left = [name for name in configuration.enabled_modules if name not in idle]
+        self._idle = idle
         self._began = time.monotonic()
         self._live: Live | None = None
 
@@ -61,8 +66,8 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Start the modules that are idle, and wait, for at most `SETTLE_SECONDS`, until every
-        module is up, failed or disabled.
+        """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up,
+        failed, disabled, or one that is not started.
 
         `report` is called with the status of each module as soon as it is known, and at the end
         with the status of each module that is still connecting. Its output appears above the line.
@@ -83,7 +88,9 @@ class Connecting:
                 self._show()
 
         for name in modules.names:
-            modules[name].begin()
+            if name not in self._idle:
+                modules[name].begin()
+
         await modules.settled(SETTLE_SECONDS, report=settled)
         for status in modules.statuses():
             if status.name not in known_names:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Final, Self, cast
 
 import typer
 
@@ -42,7 +43,9 @@ from ideabridge.tools.typed import read_as
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.module import Module
+    from ideabridge.bridge.modules.modules import Modules
     from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.bridge.store.store import Store
     from ideabridge.tools.tool import Tool
 
 _TITLE_WIDTH: Final = 9
@@ -65,8 +68,11 @@ async def list_servers(
         str | None, typer.Argument(metavar="[SERVER]", help="Only this server, in detail.")
     ] = None,
 ) -> int:
-    """Connect to every configured server and show its state, or to one and show everything about
-    it. Exit code 1 if one failed.
+    """Show the state of every configured server, or connect to one and show everything about it.
+    Exit code 1 if one failed.
+
+    A server whose list of tools is stored is not started: `ideabridge servers test SERVER` starts
+    one, and `ideabridge doctor` all.
     """
     configuration = options.configuration()
     if name is not None:
@@ -85,20 +91,20 @@ async def list_servers(
 
         rows.add(_row(status, modules[status.name].memory()), None if is_well(status) else "red")
         _say_notes(status)
-        users = signed_in_users(status.name)
-        if users:
-            say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
+        _say_users_and_age(status)
         # Why an entry cannot be used was reported when the configuration was read.
         if not is_well(status) and status.name not in configuration.unusable:
             report(status.error or f"server {status.name!r} has not answered yet")
 
-    with Connecting(configuration) as connecting:
-        from ideabridge.bridge.modules.modules import Modules
+    with ExitStack() as stack:
+        lists = stack.enter_context(_StoredLists(configuration))
+        connecting = stack.enter_context(Connecting(configuration, lists.names))
+
         from ideabridge.bridge.modules.sign_ins import signed_in_users
         from ideabridge.bridge.offer.tool_names import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
-        async with Modules(configuration) as modules:
+        async with lists.modules() as modules:
             await connecting.wait(modules, print_status)
             statuses = modules.statuses()
             memory = {name: modules[name].memory() for name in modules.names}
@@ -129,6 +135,86 @@ async def list_servers(
             say(note, "yellow")
 
     return ExitCode.DONE if all(map(is_well, statuses)) else ExitCode.FAILED
+
+
+def _say_users_and_age(status: ModuleStatus) -> None:
+    """Report who is signed in to a server, and when its stored list is from."""
+    from ideabridge.bridge.modules.sign_ins import signed_in_users
+
+    users = signed_in_users(status.name)
+    if users:
+        say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
+    if status.listed_at:
+        say(f"  {status.name}: starts when it is used; tools as of {status.listed_at}", "dim")
+
+
+class _StoredLists:
+    """The lists of tools that the store has of the servers of a configuration. Without a store
+    there are none, and no store is created.
+
+    Attributes:
+        names: the servers whose lists are stored.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        # A server that starts with ideabridge need not start to be shown.
+        lazy = {
+            name: entry.model_copy(update={"start": None})
+            for name, entry in configuration.modules.items()
+        }
+        self._configuration = configuration.model_copy(update={"modules": lazy})
+        self._store: Store | None = None
+        self.names: list[str] = []
+
+    def __enter__(self) -> Self:
+        from ideabridge.bridge.configuration import module_fingerprint
+        from ideabridge.bridge.store.errors import StoreError
+
+        try:
+            self._store = self._opened()
+            if self._store is not None:
+                memory = self._store.tool_memory
+                self.names = [
+                    name
+                    for name in self._configuration.enabled_modules
+                    if memory.listed_at(module_fingerprint(self._configuration, name))
+                ]
+        except StoreError as error:
+            report(f"{error}; so every server is started")
+
+        return self
+
+    def _opened(self) -> Store | None:
+        from ideabridge.bridge.store.database import is_address
+        from ideabridge.bridge.store.sqlite.files import file_exists
+        from ideabridge.bridge.store.store import Store
+
+        place = str(self._configuration.store)
+        exists = is_address(str(place)) or file_exists(Path(place))
+        return Store.open(place, durability=self._configuration.durability) if exists else None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def modules(self) -> Modules:
+        """Return the servers, with their stored lists. A list that a server sends is stored."""
+        from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.offer.module_lists import ModuleLists
+
+        store = self._store
+        if store is None:
+            return Modules(self._configuration)
+
+        modules = Modules(self._configuration, on_change=lambda name: lists.keep(name))
+        lists = ModuleLists(self._configuration, modules, store)
+        lists.recall()
+        return modules
 
 
 def _say_none_configured(configuration: Configuration) -> None:

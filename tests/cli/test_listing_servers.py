@@ -1,0 +1,82 @@
+"""`servers list` shows servers without starting those whose tools are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.main import main
+from tests.modules.starting import Starting
+from tests.trusting import write_trusted
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
+    """What `servers list --json` says of each server."""
+    capsys.readouterr()
+    main(["servers", "list", "--json"])
+    listed = json.loads(capsys.readouterr().out)["modules"]
+    return {server["name"]: server for server in listed}
+
+
+def call_once(project: Path) -> None:
+    """Run a plan, which stores the lists of the servers that it uses."""
+    plan = project / "plan.json"
+    plan.write_text(json.dumps({"calls": [{"_tool": "tally", "_module": "m"}]}))
+    assert main(["run", "plan.json"]) == 0
+
+
+def test_a_server_whose_tools_are_stored_is_not_started(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Starting(project)
+    eager = Starting(project, "always", start="eager")
+    servers: dict[str, Any] = {"m": server.entry, "always": eager.entry}
+    write_trusted(project, {"mcpServers": servers, "store": "s", "approval": "allow_all"})
+    assert {entry["state"] for entry in shown(capsys).values()} == {"up"}
+    assert not (project / "s").exists()
+    assert (server.starts, eager.starts) == (1, 1)
+
+    call_once(project)
+    starts = server.starts
+    servers["broken"] = {"command": "/no/such/program"}
+    write_trusted(project, {"mcpServers": servers, "store": "s", "approval": "allow_all"})
+    listed = shown(capsys)
+    assert listed["m"]["state"] == "idle"
+    assert listed["m"]["tools"] == 2
+    assert listed["m"]["listed_at"]
+    assert listed["m"]["memory"] is None
+    assert listed["broken"]["state"] == "failed"
+    assert server.starts == starts
+
+    # What was started has stored its list now.
+    eager_starts = eager.starts
+    assert shown(capsys)["always"]["state"] == "idle"
+    assert eager.starts == eager_starts
+
+    assert main(["servers", "list"]) == 1
+    printed = capsys.readouterr()
+    assert "m: starts when it is used; tools as of 20" in printed.out + printed.err
+    assert "connecting to 1 server: broken" in printed.err
+
+    # Another entry has no list.
+    servers["m"] = {**server.entry, "allow": ["tally"]}
+    write_trusted(project, {"mcpServers": servers, "store": "s", "approval": "allow_all"})
+    assert shown(capsys)["m"]["state"] == "up"
+    assert main(["servers", "test", "m"]) == 0
+    assert server.starts == starts + 2
+
+
+def test_a_store_that_cannot_be_read_is_said_and_the_servers_start(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Starting(project)
+    (project / "s").write_text("no store")
+    write_trusted(project, {"mcpServers": {"m": server.entry}, "store": "s"})
+    assert main(["servers", "list"]) == 0
+    printed = capsys.readouterr()
+    assert "so every server is started" in printed.err
+    assert " up" in printed.out
+    assert server.starts == 1
