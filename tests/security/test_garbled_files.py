@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, load_configuration
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
 from ideabridge.bridge.modules.listing import is_allowed
+from ideabridge.bridge.modules.settings import DEFAULT_SENDS, ModuleConfiguration
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 
@@ -36,6 +38,7 @@ BASE: JSONObject = {
             "allow": ["read_*", "list_*"],
             "read_only": ["read_*"],
             "parallel": 1,
+            "tools": {"list_x": {"description": "Lists.", "read_only": False}},
         },
         "web": {
             "type": "http",
@@ -245,6 +248,12 @@ def strictness(configuration: Configuration) -> list[int]:
     return levels
 
 
+def sends(entry: ModuleConfiguration, tool: str) -> int:
+    """How many times a call of a tool that may run again is sent."""
+    numbers = (number for pattern, number in entry.retry.items() if fnmatchcase(tool, pattern))
+    return next(numbers, DEFAULT_SENDS)
+
+
 def loaded_base() -> Configuration:
     configuration = loaded(text_of(BASE))
     assert configuration is not None
@@ -268,6 +277,15 @@ def check_nothing_is_looser(text: str) -> None:
     timeout = approval_timeout(after.approval_setting)
     assert timeout is not None
     assert timeout <= 600
+    for name, before in BEFORE.modules.items():
+        entry = after.modules.get(name)
+        if entry is None or entry.disabled or name in after.unusable:
+            continue
+
+        assert entry.parallel <= before.parallel
+        assert all(sends(entry, tool) <= sends(before, tool) for tool in TOOLS)
+        for tool, settings_before in before.tools.items():
+            assert entry.tools[tool].read_only == settings_before.read_only
 
 
 def check_no_neighbour_is_lost(text: str, server: str | None) -> None:

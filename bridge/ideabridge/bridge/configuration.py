@@ -957,19 +957,21 @@ class _Check:
 
         repaired = _ENTRY.repaired(
             {key: value for key, value in entry.items() if key != "enabled"},
-            lambda loc, _value: loc[0] not in _SERVER_PROTECTING,
+            lambda loc, _value: not _protects_server(loc),
         )
         problems = [Remark(key, text) for key, text in entry_problems(entry)]
-        for key in ("allow", "auth"):
-            nulls = null_places(repaired.members[key], (key,)) if key in repaired.members else ()
-            problems += [Remark(place_text(null), NULL) for null in nulls]
+        for key in ("allow", "auth", "tools"):
+            nulls = null_places(repaired.members.get(key, {}), (key,))
+            problems += [Remark(place_text(null), NULL) for null in nulls if _protects_server(null)]
 
         reported = {problem.place for problem in problems}
         ignored: list[Remark] = []
         for fault in repaired.faults:
             if fault.is_unknown_key and not _restricts_server(fault.loc):
                 ignored.append(fault.remark)
-            elif fault.loc[0] == "tools" and not fault.is_unknown_key:
+            elif fault.loc[0] == "tools" and not (
+                fault.is_unknown_key or _protects_server(fault.loc)
+            ):
                 # The tool is shown without this change.
                 self.notes.append(fault.remark.below(place).continued(_NOT_USED))
             elif fault.is_unknown_key and fault.loc[0] not in (*HINTS, *_SERVER_PROTECTING):
@@ -1095,6 +1097,15 @@ def _may_repair(place: Place, value: JSON) -> bool:
     if place[0] in ("limits", "users"):
         return value is not None
     return place[0] not in _PROTECTING
+
+
+def _protects_server(place: Place) -> bool:
+    """Return whether a place in a server's entry holds what restricts its calls, so that a value
+    that is not understood cannot be left out.
+    """
+    if place[0] == "tools":
+        return place[2:3] == ("read_only",)
+    return place[0] in _SERVER_PROTECTING
 
 
 def _restricts_server(place: Place) -> bool:

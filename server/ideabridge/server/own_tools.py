@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
@@ -48,7 +48,15 @@ from ideabridge.server.finding import Finding
 from ideabridge.server.publishing import ListedTools, Publishing
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode,
+    encode,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+)
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.threads import compute_beside
@@ -108,10 +116,8 @@ def tool_signature(tool: Tool) -> str:
     """Return a tool's name and parameters: `join(items, separator?)`, where `?` marks an optional
     one.
     """
-    required = tool.parameters.get("required")
-    properties = tool.parameters.get("properties")
-    assert isinstance(required, list)
-    assert isinstance(properties, dict)
+    required = list_or_empty(tool.parameters.get("required"))
+    properties = object_or_empty(tool.parameters.get("properties"))
     parameters = [name if name in required else f"{name}?" for name in properties]
     return f"{tool.name}({', '.join(parameters)})"
 
@@ -716,7 +722,7 @@ class OwnHandlers:
         lines: list[str] = []
         listed: list[JSONObject] = []
         for run in self._bridge.runs(caller=caller):
-            entry: JSONObject = {name: str(value) for name, value in run.items()}
+            entry = cast("JSONObject", {**run})
             entry["title"] = short_words(run["title"], _LISTED)
             if "refused" in run:
                 entry["refused"] = short_words(run["refused"], _LISTED)
