@@ -122,7 +122,7 @@ class Place:
     def filled(self, name: str) -> str:
         """The path with a name in each parameter that is a text."""
         path = re.sub(r"\{[a-z]+:int\}", "0", self.path)
-        path = re.sub(r"\{[a-z]+\}", name.replace("/", "%2F"), path)
+        path = re.sub(r"\{[a-z]+(:path)?\}", name.replace("/", "%2F"), path)
         assert "{" not in path, f"the walk does not know how to fill {self.path}"
         return path
 
@@ -389,6 +389,7 @@ def test_the_walk_knows_every_query() -> None:
 
     # What chooses a part of what was found, and no object.
     parts = {"at", "calls", "events", "is", "key", "kind", "show", "since", "status", "until"}
+    parts |= {"first", "host", "level"}
     assert read - parts <= set(QUERY)
 
 

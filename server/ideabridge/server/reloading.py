@@ -77,6 +77,7 @@ class Reloading:
         self._read = read
         self._followed = followed
         self._report = report
+        self._looking = anyio.Lock()
         self._reported: tuple[str, ...] = ()
         # Why tool files could not be loaded, by path.
         self._faults: dict[str, str] = {}

@@ -178,6 +178,7 @@ async def _opened(
                     after=None if beside is None else beside.reloading,
                 )
                 group.start_soon(reloading.run)
+                front.reloading = reloading
 
             try:
                 yield _Served(front, bridge, reloading)

@@ -46,6 +46,7 @@ from ideabridge.server.extensions.tasks import (
 from ideabridge.server.offerings import Offerings
 from ideabridge.server.operations.requests import note_failure, note_tool
 from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
+from ideabridge.server.reloading import Reloading
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
@@ -116,6 +117,11 @@ class Front:
         quotas: counts what callers use, together with other servers of this process, or None for
             this server alone.
 
+    Attributes:
+        group: the task group.
+        reloading: what follows the configuration files, or None if the configuration stays as it
+            is until the end.
+
     Raises:
         ProfileError: the profile that the configuration restricts everything to does not exist, or
             cannot be used.
@@ -136,6 +142,8 @@ class Front:
             profile = bridge.profiles.named(bridge.configuration.restricted_to)
             self._serving = Serving(in_profile(profile.name, LOCAL))
 
+        self.group = group
+        self.reloading: Reloading | None = None
         self.quotas = Quotas() if quotas is None else quotas
         self.secrets = bridge.secrets
         self.running = Running(bridge, group, commands)

@@ -26,7 +26,7 @@ from ideabridge.server.cli.console import (
     wrapped,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.servers import app, started_by
+from ideabridge.server.cli.servers import app
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import nearest
 
@@ -135,7 +135,7 @@ def add_server(
     Servers of ideabridge that run use it at once. The project's configuration has to be trusted
     first. No secret is written into a file that a repository may hold.
     """
-    from ideabridge.server.hosts.entries import plan_addition
+    from ideabridge.server.hosts.entries import plan_addition, started_by
 
     if options.config is None and options.scope is None:
         file = _read_files(_with_user_scope(options))[0]

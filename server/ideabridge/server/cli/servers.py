@@ -320,6 +320,7 @@ class _ShownServer:
     def lines(self) -> list[tuple[str, str]]:
         """Return (title, text) for each line that a person reads."""
         from ideabridge.bridge.trust_snapshot import setting_lines
+        from ideabridge.server.hosts.entries import started_by
 
         status = self.status
         state = status.state
@@ -350,20 +351,6 @@ class _ShownServer:
         lines += [("note", note) for note in status.notes]
         lines.append(("log", f"ideabridge servers logs {shlex.quote(status.name)}"))
         return lines
-
-
-def started_by(entry: JSONObject) -> str:
-    """Return the command line or the address of a server, without its secrets."""
-    from ideabridge.bridge.masking import shown_definition
-
-    shown = shown_definition(entry)
-    if "command" not in shown:
-        return str(shown.get("url", ""))
-    arguments = shown.get("args")
-    words = [str(shown["command"])]
-    if isinstance(arguments, list):
-        words += map(str, arguments)
-    return shlex.join(words)
 
 
 def _say_notes(status: ModuleStatus) -> None:

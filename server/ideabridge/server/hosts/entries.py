@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from ideabridge.bridge.configuration import check_server_entry, parse_configuration
 from ideabridge.bridge.file_content import OTHER_NAMES
-from ideabridge.bridge.masking import hidden_in
+from ideabridge.bridge.masking import hidden_in, shown_definition
 from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
 from ideabridge.bridge.recognising import RecognisedSecrets, recognise_secrets
 from ideabridge.bridge.stored_secrets import find_secret, secret_owner, set_secret
@@ -271,6 +272,18 @@ def switched(entry: JSONObject, *, on: bool) -> JSONObject:
 def secrets_named_in(entry: JSON) -> list[str]:
     """Return the names of the stored secrets that an entry names, each once."""
     return list(dict.fromkeys(_SECRET.findall(encode_text(entry))))
+
+
+def started_by(entry: JSONObject) -> str:
+    """Return the command line or the address of a server, without its secrets."""
+    shown = shown_definition(entry)
+    if "command" not in shown:
+        return str(shown.get("url", ""))
+    arguments = shown.get("args")
+    words = [str(shown["command"])]
+    if isinstance(arguments, list):
+        words += map(str, arguments)
+    return shlex.join(words)
 
 
 def keep_trust(before: ProjectTrust, expected: str) -> bool:

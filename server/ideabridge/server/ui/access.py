@@ -45,6 +45,7 @@ from ideabridge.server.transports.gate import (
     header,
 )
 from ideabridge.server.transports.quotas import Quotas
+from ideabridge.tools.errors import IdeabridgeError
 
 PREFIX: Final = PAGE
 FORM: Final = "ideabridge.ui.form"
@@ -126,6 +127,13 @@ class Visitor:
         return bool(self.secret)
 
     @property
+    def is_owner(self) -> bool:
+        """Whether the session began with the owner's link, which works once, and not with a
+        token.
+        """
+        return self.may_change and self.caller == LOCAL and self.token is None
+
+    @property
     def name(self) -> str:
         """The name of the person."""
         return person_of(self.caller)
@@ -139,6 +147,29 @@ class Visitor:
     def scope(self) -> Viewer:
         """The scope of what the visitor may see: what the visitor's caller sees, or everything."""
         return SEES_ALL if self.manages else self.caller
+
+
+class NotAManagerError(IdeabridgeError):
+    """Only the owner of the store and admins may see or change this."""
+
+
+class NotTheOwnerError(IdeabridgeError):
+    """Only the owner may do this, in a session that began with the owner's link."""
+
+
+def expect_manager(visitor: Visitor) -> None:
+    """Raise `NotAManagerError` unless the visitor is the owner or an admin."""
+    if not visitor.manages:
+        raise NotAManagerError("only the owner of the store and admins may see or change this")
+
+
+def expect_owner(visitor: Visitor) -> None:
+    """Raise `NotTheOwnerError` unless the session began with the owner's link."""
+    if not visitor.is_owner:
+        raise NotTheOwnerError(
+            "only the owner may do this, in a session that began with the owner's link: a token is "
+            "not enough"
+        )
 
 
 def visitor_of(request: Request) -> Visitor:

@@ -17,21 +17,17 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, read_expiry
-from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import Findings
-from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.errors import ArgumentError
 
 _COUNTED: Final = 1000
 
 _CHANGES: Final = 20
 """How many changes of the configuration the page shows."""
-
-
-class NotAnAdminError(IdeabridgeError):
-    """Only the owner of the store and admins may use this page."""
 
 
 class AdminPages:
@@ -55,8 +51,7 @@ class AdminPages:
     @staticmethod
     def _guarded(handler: Handler) -> Handler:
         async def guarded(request: Request) -> Response:
-            if not visitor_of(request).manages:
-                raise NotAnAdminError("only the owner of the store and admins can see this page")
+            expect_manager(visitor_of(request))
             return await handler(request)
 
         return guarded

@@ -15,10 +15,11 @@ from starlette.routing import Route
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleStatus
-from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
+from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
 from ideabridge.server.ui.site import Site
-from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
 
 OWN = "tools"
@@ -81,10 +82,6 @@ class LogView:
         return self.words.casefold() in f"{line.logger} {line.text}".casefold()
 
 
-class NotAManagerError(IdeabridgeError):
-    """Only the owner of the store and admins may see or change this."""
-
-
 class ModulePages:
     """The pages about modules."""
 
@@ -107,6 +104,10 @@ class ModulePages:
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
+        change: LatestChange | None = None
+        if visitor.manages and visitor.may_change:
+            change = await anyio.to_thread.run_sync(latest_change, self._bridge.configuration)
+
         return self._site.page(
             request,
             "modules.html",
@@ -114,6 +115,7 @@ class ModulePages:
             rows=rows,
             own=len(self._tools(OWN, visitor)),
             own_name=OWN,
+            change=change,
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
@@ -196,6 +198,7 @@ class ModulePages:
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
+            is_changed_here=is_changed_here(self._bridge.configuration, name),
             first=first,
             following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
         )
@@ -218,9 +221,7 @@ class ModulePages:
         name = request.path_params["name"]
         visitor = visitor_of(request)
         self._tools(name, visitor)
-        if not visitor.manages:
-            raise NotAManagerError("only the owner and admins can see the log of a server")
-
+        expect_manager(visitor)
         view = LogView(
             request.query_params.get("q", "").strip(), request.query_params.get("level", "")
         )

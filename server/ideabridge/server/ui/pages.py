@@ -14,6 +14,7 @@ from ideabridge.server.ui.ideas import IdeaPages
 from ideabridge.server.ui.modules import ModulePages
 from ideabridge.server.ui.playground import Playground
 from ideabridge.server.ui.runs import RunPages
+from ideabridge.server.ui.server_forms import ServerForms
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.writing import WritingPage
 
@@ -23,6 +24,7 @@ _PAGES = (
     ApprovalPages,
     IdeaPages,
     ModulePages,
+    ServerForms,
     Playground,
     WritingPage,
     AdminPages,

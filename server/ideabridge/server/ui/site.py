@@ -142,6 +142,7 @@ class Site:
                 "secret": visitor.secret,
                 "may_change": visitor.may_change,
                 "manages": visitor.manages,
+                "is_owner": visitor.is_owner,
             },
             "ui": PREFIX,
             "notes": [[kind, text] for kind, text in notes],

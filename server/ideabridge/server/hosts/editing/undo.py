@@ -27,7 +27,7 @@ from ideabridge.server.hosts.editing.host_text import (
 )
 from ideabridge.server.hosts.editing.writing import backup_folder, replace_file
 from ideabridge.server.hosts.host import FileFormat, HostFileError
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 
 _MOST_EDITS: Final = 500
 """Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
@@ -57,6 +57,7 @@ class RecordedEdit:
         at: when it ran.
         files: the files, in the order in which they were written.
         trusted: the project files among them that were trusted afterwards.
+        what: what was done, in words for people, or "" if the command says it.
     """
 
     command: str
@@ -64,6 +65,7 @@ class RecordedEdit:
     at: datetime
     files: tuple[EditedFile, ...]
     trusted: tuple[Path, ...] = ()
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,18 @@ _EDITS: Final = TypeAdapter(tuple[RecordedEdit, ...])
 
 
 def record_edit(
-    command: str, project: Path, files: Sequence[EditedFile], trusted: Sequence[Path] = ()
+    command: str,
+    project: Path,
+    files: Sequence[EditedFile],
+    trusted: Sequence[Path] = (),
+    what: str = "",
 ) -> None:
-    """Note an edit, so that it can be undone.
+    """Note an edit, so that it can be undone. For the arguments, see `RecordedEdit`.
 
     Raises:
         HostFileError: the note cannot be written.
     """
-    edit = RecordedEdit(command, project, datetime.now(UTC), tuple(files), tuple(trusted))
+    edit = RecordedEdit(command, project, datetime.now(UTC), tuple(files), tuple(trusted), what)
     _write(lambda edits: (*edits, edit))
 
 
@@ -104,6 +110,35 @@ def recorded_edits(command: str) -> list[RecordedEdit]:
         HostFileError: the notes cannot be read.
     """
     return [edit for edit in reversed(_read()) if edit.command == command]
+
+
+def edits_of(path: Path) -> list[RecordedEdit]:
+    """Return the edits that wrote a file, and no other one, and were not undone, the latest first.
+
+    Raises:
+        HostFileError: the notes cannot be read.
+    """
+    return [
+        edit
+        for edit in reversed(_read())
+        if edit.files and all(file.path == path for file in edit.files)
+    ]
+
+
+def entries_before(file: EditedFile) -> dict[str, JSON]:
+    """Return the entries of a file that an edit has changed, as they were before it, by name. An
+    entry that the edit has added is left out.
+
+    Raises:
+        HostFileError: the backup is gone or cannot be read.
+    """
+    text = text_of_bytes(file.path, file.format, _former_bytes(file))
+    before: dict[str, JSON] = {}
+    for entry in file.entries:
+        former = text.entries(entry.keys).get(entry.name)
+        if former is not None:
+            before[entry.name] = former
+    return before
 
 
 def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
