@@ -470,6 +470,10 @@ class Bridge:
         """
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
+        if config.notify is not None and config.notify.webhook is not None:
+            # Who knows the address of a webhook can send messages there.
+            self.secrets.add("notify.webhook", config.notify.webhook, certain=True)
+
         learn_secrets(
             config.modules,
             self.secrets,

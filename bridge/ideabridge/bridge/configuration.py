@@ -284,6 +284,70 @@ class RetentionSettings(BaseModel):
     )
 
 
+class NotifySettings(BaseModel):
+    """How a person learns that something waits for a decision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    command: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="A program and its arguments; the message follows as the last argument. Only "
+        "your own configuration can name it.",
+    )
+    webhook: str | None = Field(
+        default=None,
+        max_length=2000,
+        description='An address to which {"text", "waiting", "link"} is sent with POST.',
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Hosts to which the webhook of a project's configuration may lead. Only your "
+        "own configuration can name them.",
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Require what a command line can contain."""
+        if value and not value[0]:
+            raise ValueError("expected the name of a program first")
+        if any("\0" in word for word in value):
+            raise ValueError("expected words without NUL")
+        return value
+
+    @field_validator("webhook")
+    @classmethod
+    def _webhook(cls, value: str | None) -> str | None:
+        return _protected_address(value, "https://hooks.example.com/...")
+
+    @property
+    def webhook_host(self) -> str | None:
+        """The host of the webhook."""
+        return None if self.webhook is None else urlsplit(self.webhook).hostname
+
+
+def _protected_address(value: str | None, example: str) -> str | None:
+    """Return an address, or None if there is none. What is sent there must not be read or changed
+    in transit.
+
+    Raises:
+        ValueError: it is no address, or is not protected.
+    """
+    if value is None:
+        return None
+
+    parts = urlsplit(value)
+    if not parts.hostname or parts.username is not None or parts.fragment:
+        raise ValueError(f"expected an address such as {example}")
+
+    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme != "https" and not (parts.scheme == "http" and here):
+        raise ValueError("expected https:// (http:// only for this machine)")
+    return value
+
+
 class AuthSettings(BaseModel):
     """The identity provider whose access tokens (JWT) are accepted over HTTP."""
 
@@ -331,20 +395,7 @@ class AuthSettings(BaseModel):
     @field_validator("issuer", "jwks_url", "resource")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """Require an address that protects tokens and keys from being read or changed in
-        transit.
-        """
-        if value is None:
-            return None
-
-        parts = urlsplit(value)
-        if not parts.hostname or parts.username is not None or parts.fragment:
-            raise ValueError("expected an address such as https://login.example.com")
-
-        is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
-            raise ValueError("expected https:// (http:// only for this machine)")
-        return value
+        return _protected_address(value, "https://login.example.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,6 +558,11 @@ class Configuration(BaseModel):
     auth: AuthSettings | None = Field(
         default=None,
         description="The identity provider whose access tokens are accepted over HTTP; null: none.",
+    )
+
+    notify: NotifySettings | None = Field(
+        default=None,
+        description="How you learn that something waits for a decision; null: not at all.",
     )
 
     @field_validator("profiles")
@@ -1458,6 +1514,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
                 for name in project.profiles
                 if name in user.profiles
             ]
+        elif key == "notify":
+            changes[key] = _notify(user.notify, project.notify, file, refused)
         elif key in _MERGED:
             part = getattr(project, key)
             below = getattr(user, key)
@@ -1543,6 +1601,30 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
         narrowed.append(f"expose: modules does not cover your own: {', '.join(sorted(unexposed))}")
 
     return {"expose": tuple(sorted(expose)), "unexposed": unexposed}
+
+
+def _notify(
+    user: NotifySettings | None, project: NotifySettings | None, file: Path, refused: list[str]
+) -> NotifySettings | None:
+    """Return the settings with the webhook of a project, if its host is in the user's own list. A
+    project names no command, and adds no host.
+    """
+    own = user or NotifySettings()
+    for key in ("command", "hosts"):
+        if project is not None and getattr(project, key):
+            refused.append(
+                f"{file.name}: notify.{key} is not used: it belongs in your own configuration"
+            )
+
+    if project is None or project.webhook is None:
+        return user
+    if project.webhook_host not in own.hosts:
+        refused.append(
+            f"{file.name}: notify.webhook is not used: {project.webhook_host} is not in notify.hosts "
+            "of your own configuration"
+        )
+        return user
+    return own.model_copy(update={"webhook": project.webhook})
 
 
 def _inner_store(store: str, file: Path) -> str:

@@ -62,6 +62,7 @@ _AT_ONCE: Final = (
     "expose",
     "sessions",
     "listed_ideas",
+    "notify",
 )
 """Keys at the top whose new values hold for what begins after the change."""
 

@@ -46,6 +46,7 @@ from ideabridge.server.callers import Credentials
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.health import Health
 from ideabridge.server.operations.log import bounded_log
+from ideabridge.server.operations.notifying import Notifying
 from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
 from ideabridge.server.reloading import Reloading
 from ideabridge.server.running import state_key
@@ -159,6 +160,7 @@ async def _opened(
             front = Front(bridge, group, version("ideabridge"), manner.commands, quotas)
             fronts.append(front)
             stack.enter_context(_telemetry(bridge, front.direct_calls))
+            group.start_soon(Notifying(bridge, manner.commands).run)
             group.start_soon(front.announcements.run)
             group.start_soon(front.running.relaying.elsewhere.run)
             group.start_soon(front.direct_calls.run)
@@ -753,6 +755,7 @@ async def run_worker(
             anyio.create_task_group() as group,
         ):
             stack.enter_context(_telemetry(bridge))
+            group.start_soon(Notifying(bridge, COMMANDS).run)
             worker = bridge.worker(most)
             mask = bridge.secrets.mask
 
