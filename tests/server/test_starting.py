@@ -30,6 +30,20 @@ pytestmark = pytest.mark.anyio
 
 CLIENTS = pytest.mark.parametrize("mode", ERAS)
 
+TALLY: dict[str, Any] = {"_tool": "tally", "_outputPath": "n"}
+USES: dict[str, tuple[str, dict[str, Any]]] = {
+    "direct": ("tally", {}),
+    "plan": ("run_plan", {"calls": [TALLY]}),
+    "program": ("run_plan", {"program": "import m\nawait m.tally()"}),
+    "program in a plan": (
+        "run_plan",
+        {"calls": [{"_tool": "run_program", "program": "import m\nawait m.tally()"}]},
+    ),
+    "dry run": ("run_plan", {"calls": [TALLY], "dry_run": True}),
+    "solve": ("solve", {"turn": 0, "solution": {"calls": [TALLY], "output": "†state.n"}}),
+}
+"""What calls the tool `tally`, and with which arguments."""
+
 
 def fresh(folder: Path, **members: Any) -> tuple[Starting, Path]:
     """A server, and the configuration of a gateway before it."""
@@ -96,40 +110,72 @@ async def test_reading_and_subscribing_start_it(tmp_path: Path, mode: str, use: 
         assert server.starts == 2
 
 
-@CLIENTS
-@pytest.mark.parametrize("way", ["direct", "plan"])
+@pytest.mark.parametrize(
+    ("mode", "way"), [("legacy", "direct"), ("legacy", "solve"), *(("auto", way) for way in USES)]
+)
 async def test_the_first_call_reports_that_the_server_starts(
     tmp_path: Path, gate: Gate, mode: str, way: str
 ) -> None:
     server, configuration = fresh(tmp_path)
     await first_session(configuration)
     server.change(hold=str(gate.path))
-    heard: list[str] = []
-    told = anyio.Event()
+    heard: list[tuple[float, str]] = []
+    starts = anyio.Event()
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message or "")
-        told.set()
+        heard.append((progress, message or ""))
         assert total is None or progress <= total
+        if "starting m (" in heard[-1][1]:
+            starts.set()
 
-    name = "tally" if way == "direct" else "run_plan"
-    arguments = {} if way == "direct" else {"calls": [{"_tool": "tally"}]}
+    name, arguments = USES[way]
     answers: list[types.CallToolResult] = []
     async with (
         over_stdio(configuration, mode) as client,
         anyio.create_task_group() as group,
     ):
+        if way == "solve":
+            asked = await call(client, "solve", task="Count.", tools=["tally"])
+            arguments = {**arguments, "run": asked["run"]}
+            assert server.starts == 1
 
         async def use() -> None:
             answers.append(await client.call_tool(name, arguments, progress_callback=note))
 
         group.start_soon(use)
         with anyio.fail_after(20):
-            await told.wait()
+            await starts.wait()
         gate.open()
 
-    assert heard[0].startswith("starting m (")
     assert not answers[0].is_error
+    numbers = [number for number, _ in heard]
+    assert numbers == sorted({*numbers})
+    assert server.starts == 2
+
+
+async def test_a_task_reports_that_a_server_starts_whose_tools_are_unknown(
+    tmp_path: Path, gate: Gate
+) -> None:
+    _, configuration = fresh(tmp_path, hold=str(gate.path))
+    starts = anyio.Event()
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None or progress <= total
+        if (message or "").startswith("starting m ("):
+            starts.set()
+
+    async with over_stdio(configuration, "auto") as client, anyio.create_task_group() as group:
+
+        async def solve() -> None:
+            asked = await client.call_tool(
+                "solve", {"task": "Count.", "tools": ["tally"]}, progress_callback=note
+            )
+            assert "tally" in str(asked.structured_content)
+
+        group.start_soon(solve)
+        with anyio.fail_after(20):
+            await starts.wait()
+        gate.open()
 
 
 @CLIENTS

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -33,6 +34,7 @@ from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
 from ideabridge.bridge.modules.start_progress import reporting_starts
 from ideabridge.bridge.offer.plan_tools import PlanTools
+from ideabridge.bridge.offer.program_tools import names_for_program
 from ideabridge.bridge.plan import Plan, read_plan
 from ideabridge.bridge.publishing.program_answer import short_words
 from ideabridge.bridge.publishing.written import plan_document
@@ -543,6 +545,7 @@ class OwnHandlers:
         if save_as is not None:
             self._publishing.check_free(save_as, request.caller)
 
+        await self._start_servers(plan, request)
         if arguments.get("dry_run"):
             preview = await self._bridge.dry_run(plan, caller=request.caller)
             if plan.program is None:
@@ -558,7 +561,6 @@ class OwnHandlers:
 
             return answer(preview, text)
 
-        await self._start_servers(plan, request)
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
         if save_as is not None:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
@@ -573,8 +575,13 @@ class OwnHandlers:
         if request.progress is None or all(status.state == "up" for status in statuses):
             return
 
-        tools = PlanTools(self._bridge.offer, plan, request.caller)
-        await reporting_starts(tools.catalogue, request.progress, self._bridge.modules.connecting)
+        wait: Callable[[], Awaitable[object]]
+        if plan.program is None:
+            wait = PlanTools(self._bridge.offer, plan, request.caller).catalogue
+        else:
+            wait = partial(names_for_program, self._bridge.offer, plan.program, request.caller)
+
+        await reporting_starts(wait, request.progress, self._bridge.modules.connecting)
 
     async def _answered(
         self, run: Run, arguments: Arguments, request: ToolRequest, reader: Known = NOTHING
@@ -611,7 +618,8 @@ class OwnHandlers:
                 "solve: context: it is empty; expected messages that say what to do, or a task"
             )
 
-        run = await self._bridge.solve(
+        solve = partial(
+            self._bridge.solve,
             arguments.get("task"),
             input=arguments.get("input"),
             output_schema=arguments.get("output_schema"),
@@ -624,6 +632,9 @@ class OwnHandlers:
             thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
+        # A server whose tools are not known yet starts before they are offered.
+        connecting = self._bridge.modules.connecting
+        run = await reporting_starts(solve, request.progress, connecting)
         sent: list[JSON] = [*messages]
         if "task" in arguments:
             sent.append(arguments["task"])

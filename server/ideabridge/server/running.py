@@ -36,6 +36,7 @@ from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.loop.event import CallStarted, Event, RunEnded, ends_execution
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.modules.blocks import Blocks
+from ideabridge.bridge.modules.start_progress import reporting_starts
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
@@ -145,14 +146,25 @@ _BUFFERED = 1000
 """Maximum number of notifications that wait for a client that reads slowly. Later ones are
 dropped."""
 
-_Note = tuple[float, float, str]
+_Note = tuple[float, float | None, str]
 
 
 async def _with_progress(
-    run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]
+    run: Run,
+    request: ToolRequest,
+    seconds: float,
+    wait: Callable[[], Awaitable[object]],
+    connecting: Callable[[], Sequence[str]],
 ) -> None:
     """Await `wait` for at most `seconds`. If the request wants progress notifications, send them
-    for every call.
+    for every call, and while a call waits for a server that starts.
+
+    Args:
+        run: the run that the request is about.
+        request: the request that waits.
+        seconds: how long it waits at most.
+        wait: the function that waits.
+        connecting: returns the names of the servers that are connecting now.
     """
     if not request.wants_progress:
         with anyio.move_on_after(seconds):
@@ -162,13 +174,23 @@ async def _with_progress(
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
     counter = _Counter(run)
 
+    def send_soon(note: _Note) -> None:
+        # If the client is slow or gone, this notification can be dropped, because a later one
+        # contains a newer count.
+        with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            send.send_nowait(note)
+
     def watch(room: Run, event: Event) -> None:
         note = counter.note(room, event)
         if note is not None:
-            # If the client is slow or gone, this notification can be dropped, because a later one
-            # contains a newer count.
-            with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                send.send_nowait(note)
+            send_soon(note)
+
+    async def starts(step: float, _total: float | None, text: str | None) -> None:
+        send_soon((counter.reached + step, counter.total, text or ""))
+
+    def starting() -> list[str]:
+        names = {*connecting()}
+        return sorted(names & _awaited_servers(run)) if names else []
 
     with send, receive:
         async with anyio.create_task_group() as group:
@@ -179,7 +201,7 @@ async def _with_progress(
                 for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
                 with anyio.move_on_after(seconds):
-                    await wait()
+                    await reporting_starts(wait, starts, starting)
 
             send.close()
 
@@ -187,6 +209,18 @@ async def _with_progress(
 async def _report(notes: MemoryObjectReceiveStream[_Note], request: ToolRequest) -> None:
     async for done, total, message in notes:
         await request.context.session.report_progress(done, total, message)
+
+
+def _awaited_servers(run: Run) -> set[str]:
+    """Return the servers of the calls of a run, and of its rooms, that are running."""
+    servers = {
+        progress.tool.module
+        for progress in run.calls()
+        if progress.tool is not None and _has_started(progress) and not progress.settled
+    }
+    for room in run.rooms.values():
+        servers |= _awaited_servers(room)
+    return {server for server in servers if server is not None}
 
 
 def _has_started(progress: Progress) -> bool:
@@ -215,9 +249,13 @@ class _Counter:
 
     A skipped call has no event. Looking for skipped calls at each event would take quadratic time,
     so in a run with many calls they are counted only now and then.
+
+    Attributes:
+        reached: the progress that the latest notification reported.
     """
 
     def __init__(self, run: Run) -> None:
+        self.reached = 0.0
         self._run = run
         self._started: set[tuple[str, int]] = set()
         self._finished: dict[str, set[int]] = {}
@@ -284,7 +322,13 @@ class _Counter:
         self._counts[run.id] = (settled, total)
         self._all_settled += settled - settled_before
         self._all_calls += total - total_before
-        return (len(self._started) + self._all_settled) / 2, float(self._all_calls), message
+        self.reached = (len(self._started) + self._all_settled) / 2
+        return self.reached, float(self._all_calls), message
+
+    @property
+    def total(self) -> float | None:
+        """How many calls the notifications have counted, or None before the first of them."""
+        return float(self._all_calls) if self._all_calls else None
 
     def _settled(self, run: Run) -> int:
         # This counts only reported calls and calls that never started, because the run may be ahead
@@ -419,9 +463,9 @@ class Running:
         ends = anyio.current_time() + seconds
         async with self.deciding.holding(run, request) if forms else nullcontext():
             if not asks:
-                await _with_progress(run, request, seconds, run.wait)
+                await self._with_progress(run, request, seconds, run.wait)
             elif request.has_back_channel:
-                await _with_progress(
+                await self._with_progress(
                     run, request, seconds, lambda: self._wait_and_ask(run, request)
                 )
             else:
@@ -434,6 +478,11 @@ class Running:
                 await self._save_soon(run).wait()
 
         return run.status
+
+    async def _with_progress(
+        self, run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]
+    ) -> None:
+        await _with_progress(run, request, seconds, wait, self.bridge.modules.connecting)
 
     async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
         """Wait and ask on the back-channel until no question is left."""
@@ -448,7 +497,7 @@ class Running:
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
         """Wait until someone must be asked, and then answer the request with the questions."""
         last = request.round or Round(run.id)
-        await _with_progress(
+        await self._with_progress(
             run, request, seconds, lambda: self._wait_until_due(run, request, last)
         )
         if self.deciding.shows_forms(request, run):
