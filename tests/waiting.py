@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import anyio
@@ -21,3 +22,16 @@ async def until(holds: Callable[[], object], seconds: float = 60) -> None:
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - no event tells it
             await anyio.sleep(PAUSE)
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds, where no event loop runs in this thread, or a foreign one.
+
+    Raises:
+        TimeoutError: it does not hold after these seconds.
+    """
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(PAUSE)

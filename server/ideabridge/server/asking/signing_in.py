@@ -8,17 +8,28 @@ import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from ideabridge.bridge.modules.sign_ins import SignInError
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.authorization import Person
+    from ideabridge.bridge.modules.device import DevicePerson
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
 
 SECONDS: Final = 600.0
 """How many seconds a person has to sign in."""
+
+_CONNECT_SECONDS: Final = 60.0
+"""Extra seconds that a sign-in may take, on top of the time that the person has."""
 
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 32 * 1024
@@ -28,17 +39,85 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>id
 """
 
 
+class NoSignInError(IdeabridgeError):
+    """A person cannot sign in to a server, or need not. The message says why."""
+
+
+def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
+    """Raise `NoSignInError` unless a person can sign in to a server.
+
+    Args:
+        name: the name of the server.
+        entry: its entry.
+        user: the user of ideabridge who wants to sign in, or None for whoever starts it.
+    """
+    if entry.url is None:
+        raise NoSignInError(f"{name} is a program, which signs in by itself")
+    if any(header.lower() == "authorization" for header in entry.headers):
+        raise NoSignInError(
+            f"mcpServers.{name}.headers has the token for {name}, so no sign-in is needed"
+        )
+
+    if entry.auth is not None and entry.auth.grant == "client_credentials":
+        raise NoSignInError(
+            f"{name} needs no person to sign in: mcpServers.{name}.auth has the credentials of a "
+            "client"
+        )
+
+    if user is not None and not entry.has_sign_ins:
+        raise NoSignInError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
+
+
+async def sign_in(
+    configuration: Configuration,
+    name: str,
+    person: Person | DevicePerson,
+    user: ModuleUser | None = None,
+) -> str | None:
+    """Let a person sign in to a server. Return where the tokens are, worded for people, or None if
+    the server asks for no sign-in.
+
+    Args:
+        configuration: the configuration that has the server.
+        name: the name of the server.
+        person: the person.
+        user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
+
+    Raises:
+        IdeabridgeError: the sign-in failed. It may be inside of an exception group.
+    """
+    seconds = SECONDS + _CONNECT_SECONDS
+    patient = configuration.modules[name].model_copy(
+        update={"connect_timeout": seconds, "disabled": False}
+    )
+    alone = configuration.model_copy(update={"modules": {name: patient}})
+    # A server that lists its tools to everybody asks for no sign-in before a call.
+    for at_once in (False, True):
+        async with Modules(alone, person=person, at_once=at_once, user=user) as modules:
+            await modules[name].ready(seconds)
+            authorization = modules[name].authorization
+            if authorization is not None and authorization.signed_in is not None:
+                return authorization.signed_in
+
+    return None
+
+
 class BrowserPerson:
     """A person with a browser on this machine.
 
     Args:
         redirect_uri: the address that the browser is redirected to.
-        show: shows the address to the person, in case no browser opens.
+        show: shows the address to the person.
+        opens: whether to open the browser. Otherwise the person follows the address that `show`
+            shows.
     """
 
-    def __init__(self, redirect_uri: str, show: Callable[[str], None]) -> None:
+    def __init__(
+        self, redirect_uri: str, show: Callable[[str], None], *, opens: bool = True
+    ) -> None:
         self.redirect_uri = redirect_uri
         self._show = show
+        self._opens = opens
         self._state = ""
         self._back = ""
         self._arrived = anyio.Event()
@@ -53,12 +132,32 @@ class BrowserPerson:
         self._arrived = anyio.Event()
         self._show(url)
         with anyio.move_on_after(SECONDS):
-            await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+            if self._opens:
+                await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
             await self._arrived.wait()
 
         if not self._arrived.is_set():
             raise SignInError(f"nobody has signed in within {SECONDS / 60:.0f} minutes")
         return self._back
+
+    def paste(self, address: str) -> None:
+        """Take the address that the browser ended up at, from a person whose browser is on another
+        machine. It counts only if it contains the state of this sign-in.
+
+        Raises:
+            SignInError: the address is not the answer to this sign-in.
+        """
+        if not self._state or _state_of(address) != self._state:
+            raise SignInError(
+                "this is not the address that a browser ends up at after this sign-in"
+            )
+        self._take(address)
+
+    def _take(self, address: str) -> None:
+        self._state = ""
+        query = urlsplit(address).query
+        self._back = urlsplit(self.redirect_uri)._replace(query=query).geturl()
+        self._arrived.set()
 
     async def answer(self, stream: SocketStream) -> None:
         """Answer one HTTP request from the browser. It counts only if it contains the state of this
@@ -78,12 +177,10 @@ class BrowserPerson:
             else:
                 text = (
                     "ideabridge has received the answer. You can close this page and return to "
-                    "the terminal."
+                    "the place where you began."
                 )
                 await _respond(stream, "200 OK", text)
-                self._state = ""
-                self._back = urlsplit(self.redirect_uri)._replace(query=address.query).geturl()
-                self._arrived.set()
+                self._take(target)
 
 
 class PastingPerson:
@@ -124,10 +221,10 @@ class PastingPerson:
 
 @asynccontextmanager
 async def browser_person(
-    redirect_uri: str | None, show: Callable[[str], None]
+    redirect_uri: str | None, show: Callable[[str], None], *, opens: bool = True
 ) -> AsyncGenerator[BrowserPerson]:
     """Yield a person whose browser is redirected to a port of this machine. The port listens until
-    the block ends.
+    the block ends. For the arguments, see `BrowserPerson`.
 
     Raises:
         SignInError: the port of `redirect_uri` is not free.
@@ -143,7 +240,7 @@ async def browser_person(
 
     async with listener, anyio.create_task_group() as group:
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django
-        person = BrowserPerson(redirect_uri or f"http://127.0.0.1:{port}{_PATH}", show)
+        person = BrowserPerson(redirect_uri or f"http://127.0.0.1:{port}{_PATH}", show, opens=opens)
         group.start_soon(listener.serve, person.answer)
         try:
             yield person

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,11 +19,8 @@ from ideabridge.tools.names import printable
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Person
     from ideabridge.bridge.modules.device import DeviceCode, DevicePerson
-    from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleConfiguration
+    from ideabridge.bridge.modules.settings import AuthorizationSettings
     from ideabridge.bridge.modules.sign_ins import ModuleUser
-
-_CONNECT_SECONDS: Final = 60.0
-"""Extra seconds that a sign-in may take, on top of the time that the person has."""
 
 UserOption = Annotated[
     str | None,
@@ -63,7 +60,7 @@ async def log_in(
     calls of this user use the sign-in. Exit code 1 if the server asks for no sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
-    from ideabridge.server.asking.signing_in import SECONDS
+    from ideabridge.server.asking.signing_in import expect_sign_in, sign_in
 
     if device and no_browser:
         raise UsageError(
@@ -73,28 +70,13 @@ async def log_in(
     configuration = options.configuration()
     entry = Modules(configuration)[name].configuration
     configuration.expect_usable(name)
-    _check_sign_in(name, entry, user)
+    expect_sign_in(name, entry, user)
     module_user: ModuleUser | None = None
     if user is not None:
         module_user = _module_user(options, user)
 
-    patient = entry.model_copy(
-        update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False}
-    )
-    configuration = configuration.model_copy(update={"modules": {name: patient}})
-    token_place: str | None = None
     async with _person(entry.auth, no_browser=no_browser, device=device) as person:
-        for at_once in (False, True):
-            async with Modules(
-                configuration, person=person, at_once=at_once, user=module_user
-            ) as modules:
-                await modules[name].ready(SECONDS + _CONNECT_SECONDS)
-                authorization = modules[name].authorization
-                if authorization is not None:
-                    token_place = authorization.signed_in
-
-            if token_place is not None:
-                break
+        token_place = await sign_in(configuration, name, person, module_user)
 
     signed_in = token_place is not None
     if options.json:
@@ -105,25 +87,6 @@ async def log_in(
         say(f"{name} does not require a sign-in")
 
     return ExitCode.DONE if signed_in else ExitCode.FAILED
-
-
-def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
-    """Raise `UsageError` if a person, or this user, cannot sign in to a server."""
-    if entry.url is None:
-        raise UsageError(f"{name} is a program, which signs in by itself")
-    if any(header.lower() == "authorization" for header in entry.headers):
-        raise UsageError(
-            f"mcpServers.{name}.headers has the token for {name}, so no sign-in is needed"
-        )
-
-    if entry.auth is not None and entry.auth.grant == "client_credentials":
-        raise UsageError(
-            f"{name} needs no person to sign in: mcpServers.{name}.auth has the credentials of a "
-            "client"
-        )
-
-    if user is not None and not entry.has_sign_ins:
-        raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
 
 
 def _subject(user: str | None) -> str:

@@ -14,7 +14,9 @@ from starlette.routing import Route
 
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
-from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
+from ideabridge.bridge.store.users import user_of
+from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
 from ideabridge.server.ui.access import PREFIX, Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
@@ -198,6 +200,7 @@ class ModulePages:
             asked=words,
             rows=[self._row(tool) for tool in tools[first : first + _MOST_TOOLS]],
             count=len(tools),
+            can_sign_in=module is not None and _can_sign_in(module.configuration, visitor),
             is_changed_here=is_changed_here(self._bridge.configuration, name),
             first=first,
             following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
@@ -261,3 +264,13 @@ class ModulePages:
             title=f"test of {tool.name}",
         )
         return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+
+
+def _can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
+    """Return whether the page lets a visitor sign in to a server."""
+    user = user_of(visitor.caller)
+    try:
+        expect_sign_in("", entry, user)
+    except NoSignInError:
+        return False
+    return visitor.may_change if user is not None else visitor.is_owner

@@ -15,6 +15,7 @@ from ideabridge.server.ui.modules import ModulePages
 from ideabridge.server.ui.playground import Playground
 from ideabridge.server.ui.runs import RunPages
 from ideabridge.server.ui.server_forms import ServerForms
+from ideabridge.server.ui.sign_ins import SignInPages
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.writing import WritingPage
 
@@ -25,6 +26,7 @@ _PAGES = (
     IdeaPages,
     ModulePages,
     ServerForms,
+    SignInPages,
     Playground,
     WritingPage,
     AdminPages,

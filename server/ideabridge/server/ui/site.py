@@ -88,6 +88,7 @@ class Site:
         self.front = front
         self.histories = Histories(bridge.store)
         self.access: Access | None = None
+        self._stirred = 0
 
     def application(self, routes: Iterable[Route]) -> Starlette:
         """Return the application with its own routes and those of the pages. `Access` comes before
@@ -163,12 +164,16 @@ class Site:
 
     def revision(self) -> str:
         """Return a text that is another one whenever the store, or the state of a server, has
-        changed.
+        changed, or `stir` was called.
         """
         states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
         digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]
         database, changes = self.bridge.store.revision()
-        return f"{database}.{changes}.{digest}"
+        return f"{database}.{changes}.{digest}.{self._stirred}"
+
+    def stir(self) -> None:
+        """Let open pages follow something that is neither in the store nor a state of a server."""
+        self._stirred += 1
 
     def servers(self, visitor: Visitor) -> list[ModuleStatus]:
         """Return the statuses of the servers that the visitor's profile has."""

@@ -1,0 +1,213 @@
+"""Sign-ins: signing in to servers (OAuth) on the page.
+
+The browser of the visitor opens the address of the authorization server, and is redirected to a
+port of the machine of this server. If the browser is on another machine, it cannot open that
+address, and the visitor pastes it.
+
+The owner signs in for everybody who uses the server with one sign-in, so this needs a session that
+began with the owner's link: somebody else could sign in with an account of their own, to which all
+calls would then go. A user signs in for their own calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from dataclasses import dataclass, field
+from typing import Final, cast
+from urllib.parse import quote, urlsplit
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInError
+from ideabridge.bridge.store.users import user_of
+from ideabridge.server.asking.signing_in import (
+    BrowserPerson,
+    browser_person,
+    expect_sign_in,
+    sign_in,
+)
+from ideabridge.server.ui.access import PREFIX, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.site import Site
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+
+logger: Final = logging.getLogger(__name__)
+
+_BEGIN_SECONDS: Final = 20.0
+"""How long, in seconds, a visitor waits for the address of the authorization server."""
+
+_REACH_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt to sign in.
+
+    Attributes:
+        server: the name of the server.
+        scope: ends the attempt.
+        person: the visitor, once the port listens.
+        address: where the visitor signs in, once it is known.
+        kept_in: where the tokens are, after the visitor has signed in.
+        problem: why the attempt has failed.
+        is_over: whether it has ended.
+        known: set once there is something to show.
+    """
+
+    server: str
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    person: BrowserPerson | None = None
+    address: str = ""
+    kept_in: str | None = None
+    problem: str = ""
+    is_over: bool = False
+    known: anyio.Event = field(default_factory=anyio.Event)
+
+    def show(self, address: str) -> None:
+        """Note where the visitor signs in.
+
+        Raises:
+            SignInError: a browser must not open the address.
+        """
+        # The address comes from a server. A link with another scheme could run a script.
+        if urlsplit(address).scheme not in ("http", "https"):
+            raise SignInError("the address of the authorization server is not one of the web")
+        self.address = address
+        self.known.set()
+
+    @property
+    def host(self) -> str:
+        """The host of the authorization server."""
+        return urlsplit(self.address).netloc
+
+
+class SignInPages:
+    """The page that signs a visitor in to a server."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+        # One for each caller and server.
+        self._attempts: dict[tuple[str, str], Attempt] = {}
+
+    def routes(self) -> list[Route]:
+        """Return the routes under `/ui`."""
+        changing = self._site.changing
+        return [
+            Route("/modules/{name}/sign-in", self.show),
+            Route("/modules/{name}/sign-in/begin", changing(self.begin), methods=["POST"]),
+            Route("/modules/{name}/sign-in/paste", changing(self.paste), methods=["POST"]),
+        ]
+
+    def _expect_server(self, request: Request) -> str:
+        """Return the name of the server in the path, if the visitor sees it and may sign in.
+
+        Raises:
+            UnknownToolError: the visitor sees no such server.
+            NoSignInError: nobody can sign in to it.
+            NotTheOwnerError: only the owner can.
+        """
+        name = request.path_params["name"]
+        visitor = visitor_of(request)
+        if name not in {status.name for status in self._site.servers(visitor)}:
+            raise UnknownToolError(f"there is no server {name[:100]!r}")
+
+        user = user_of(visitor.caller)
+        expect_sign_in(name, self._bridge.modules[name].configuration, user)
+        if user is None:
+            expect_owner(visitor)
+        return name
+
+    async def show(self, request: Request) -> Response:
+        """Show how the visitor signs in, or whether it has worked."""
+        name = self._expect_server(request)
+        attempt = self._attempts.get((visitor_of(request).caller, name))
+        mask = self._bridge.secrets.mask
+        return self._site.page(
+            request,
+            "sign_in_server.html",
+            name=name,
+            attempt=attempt,
+            problem="" if attempt is None else mask(attempt.problem),
+        )
+
+    async def begin(self, request: Request) -> Response:
+        """Begin to sign in. This ends an earlier attempt of the visitor."""
+        name = self._expect_server(request)
+        visitor = visitor_of(request)
+        key = (visitor.caller, name)
+        earlier = self._attempts.get(key)
+        if earlier is not None:
+            earlier.scope.cancel()
+
+        attempt = self._attempts[key] = Attempt(name)
+        self._site.front.group.start_soon(self._attempt, attempt, visitor)
+        with anyio.move_on_after(_BEGIN_SECONDS):
+            await attempt.known.wait()
+        return self._site.back(request, f"{PREFIX}/modules/{quote(name)}/sign-in")
+
+    async def paste(self, request: Request) -> Response:
+        """Take the address that the visitor's browser ended up at."""
+        name = self._expect_server(request)
+        attempt = self._attempts.get((visitor_of(request).caller, name))
+        if attempt is None or attempt.person is None or attempt.is_over:
+            raise SignInError("nobody is signing in: begin again")
+        attempt.person.paste(form_of(request).get("address").strip())
+        return self._site.back(request, f"{PREFIX}/modules/{quote(name)}/sign-in")
+
+    async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
+        """Sign in, and let this process use the server at once. A failure ends the attempt, and
+        not the server.
+        """
+        try:
+            with attempt.scope:
+                await self._sign_in(attempt, visitor)
+        except Exception as error:  # noqa: BLE001 - the page shows it, or the log has it
+            attempt.problem = self._problem(attempt, error)
+        finally:
+            attempt.is_over = True
+            attempt.known.set()
+            self._site.stir()
+
+    def _problem(self, attempt: Attempt, error: Exception) -> str:
+        """Return why an attempt has failed, in words for the visitor."""
+        known = _own_error(error)
+        if known is not None:
+            return str(known)
+        trace = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
+        logger.error("signing in to %s failed: %s", attempt.server, trace)
+        return "The sign-in failed; the log of ideabridge says why."
+
+    async def _sign_in(self, attempt: Attempt, visitor: Visitor) -> None:
+        name = attempt.server
+        configuration = self._bridge.configuration
+        entry = configuration.modules[name]
+        user_name = user_of(visitor.caller)
+        user: ModuleUser | None = None
+        if user_name is not None:
+            key = self._bridge.store.settings.sign_in_key(make=True)
+            user = ModuleUser(user_name, key)
+
+        redirect_uri = None if entry.auth is None else entry.auth.redirect_uri
+        async with browser_person(redirect_uri, attempt.show, opens=False) as person:
+            attempt.person = person
+            attempt.kept_in = await sign_in(configuration, name, person, user)
+
+        if attempt.kept_in is None:
+            attempt.problem = f"{name} does not require a sign-in"
+        elif user is None:
+            with anyio.move_on_after(_REACH_SECONDS):
+                await self._bridge.modules[name].reach()
+
+
+def _own_error(error: BaseException) -> IdeabridgeError | None:
+    """Return the first error of ideabridge among the errors of nested groups."""
+    if isinstance(error, IdeabridgeError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return next(filter(None, map(_own_error, inner)), None)

@@ -1,0 +1,123 @@
+"""Signing in to servers on the page, with an authorization server that agrees at once."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+from anyio.from_thread import start_blocking_portal
+from playwright.sync_api import Page, expect
+
+from ideabridge.bridge.store.store import Store
+from tests.modules.authorized import Authorized, authorized
+from tests.ui.serving import client, send, served, stranger
+from tests.waiting import wait_until
+
+PAGE = "/ui/modules/tickets/sign-in"
+
+
+@pytest.fixture
+def tickets() -> Generator[Authorized]:
+    """The server, in a thread of its own: Playwright's event loop occupies this one."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(authorized()) as server,
+    ):
+        yield server
+
+
+@pytest.fixture
+def site(tmp_path: Path, tickets: Authorized) -> Generator[str]:
+    file = tmp_path / "config" / "ideabridge" / "ideabridge.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"mcpServers": {"tickets": {"url": tickets.url}}}), "utf-8")
+    file.chmod(0o600)
+    with Store.open(tmp_path / "ideas.sqlite"), served(tmp_path) as url:
+        yield url
+
+
+def began(http: httpx.Client) -> str:
+    """Begin to sign in, and return the address that the page shows."""
+    text = send(http, f"{PAGE}/begin", page=PAGE).text
+    found = re.search(r'class="button good" href="([^"]+)"', text)
+    assert found is not None, text[-1500:]
+    return html.unescape(found[1])
+
+
+def arrives_at(address: str) -> str:
+    """The address that a browser ends up at after the sign-in."""
+    answer = httpx.get(address)
+    assert answer.status_code == 302
+    return answer.headers["location"]
+
+
+def test_the_owner_signs_in_and_the_server_is_used_at_once(
+    page: Page, site: str, tickets: Authorized
+) -> None:
+    page.goto(f"{site}modules/tickets")
+    expect(page.locator("#state")).to_contain_text("needs sign-in")
+    page.get_by_role("link", name="Sign in", exact=True).click()
+    page.get_by_role("button", name="Begin").click()
+    expect(page.locator("#sign-in")).to_contain_text(tickets.base.removeprefix("http://"))
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="Sign in on").click()
+    expect(popup.value.get_by_text("has received the answer")).to_be_visible()
+    expect(page.get_by_role("status")).to_contain_text("You are signed in to tickets.")
+    page.get_by_role("link", name="See its tools").click()
+    expect(page.locator("#state")).to_contain_text("up")
+    page.get_by_role("link", name="read", exact=True).click()
+    page.get_by_role("button", name="Call").click()
+    expect(page.get_by_label("The output of the run")).to_have_text("read")
+
+
+def test_a_browser_elsewhere_pastes_the_address_that_it_ends_up_at(site: str) -> None:
+    with client(site) as http:
+        address = began(http)
+        arrived = arrives_at(address)
+        wrong = arrived.replace("state=", "state=x")
+        refused = send(http, f"{PAGE}/paste", page=PAGE, address=wrong)
+        assert "is not the address" in refused.text
+        send(http, f"{PAGE}/paste", page=PAGE, address=arrived)
+        wait_until(lambda: "You are signed in to tickets" in http.get(PAGE).text)
+        wait_until(lambda: http.get("/ui/modules/tickets/tools/read").status_code == 200)
+        again = send(http, f"{PAGE}/paste", page=PAGE, address=arrived)
+        assert "begin again" in again.text
+
+
+def test_who_signs_in_for_all_is_the_owner_and_users_do_so_for_themselves(
+    tmp_path: Path, site: str, tickets: Authorized
+) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store, stranger(site) as reader:
+        assert 'href="/ui/modules/tickets/sign-in"' not in reader.get("/ui/modules/tickets").text
+        assert reader.get(PAGE).status_code == 400
+        assert reader.post(f"{PAGE}/begin").status_code == 403
+
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+        with stranger(site) as ada, client(site) as owner:
+            ada.post("/ui/sign-in", data={"token": token})
+            assert "Only your own calls" in ada.get(PAGE).text
+            arrived = arrives_at(began(ada))
+            # Nobody else can end this sign-in.
+            assert "begin again" in send(owner, f"{PAGE}/paste", page=PAGE, address=arrived).text
+            send(ada, f"{PAGE}/paste", page=PAGE, address=arrived)
+            wait_until(lambda: "You are signed in" in ada.get(PAGE).text)
+            # The server itself still has no sign-in of its owner.
+            missing = "needs you to sign in"
+            wait_until(lambda: missing in owner.get("/ui/modules/tickets").text)
+
+
+def test_an_address_that_runs_a_script_is_no_link(site: str, tickets: Authorized) -> None:
+    def evil(metadata: dict[str, object]) -> None:
+        metadata["authorization_endpoint"] = "javascript:alert(1)//"
+
+    tickets.changed["/.well-known/oauth-authorization-server"] = evil
+    with client(site) as http:
+        text = send(http, f"{PAGE}/begin", page=PAGE).text
+        assert "javascript:" not in text
+        assert 'role="alert"' in text
