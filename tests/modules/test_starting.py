@@ -21,7 +21,9 @@ from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError
 from ideabridge.bridge.modules.module_call import ModuleCall
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import ToolChangedError
+from tests import preloaded
 
+from .conftest import SERVERS
 from .starting import Starting, tool
 
 pytestmark = pytest.mark.anyio
@@ -383,6 +385,30 @@ async def test_a_run_that_may_call_it_again_keeps_it(tmp_path: Path) -> None:
         state = bridge.modules["m"].state
         assert state == "up", "the call that a person decides about may need what it keeps"
         run.cancel("it is not needed")
+        await held.comes_to("idle")
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_an_open_question_keeps_it(tmp_path: Path, era: str) -> None:
+    options = ["--legacy"] if era == "legacy" else []
+    asks = preloaded.module(SERVERS / "asks.py", *options, idle=IDLE)
+    clock = Starting(tmp_path, "clock", idle=IDLE)
+    held = Watched(tmp_path, {"m": asks, "clock": clock.entry}, approval="allow_all")
+    async with held.bridge as bridge:
+        run = await bridge.run_plan(calls=[{"_tool": "book", "who": "ann", "_outputPath": "got"}])
+        with anyio.fail_after(20):
+            assert await run.wait() == "needs_approval"
+        assert bridge.modules["m"].era == era
+        await held.idle_seconds_pass()
+        assert bridge.modules["m"].state == "up"
+
+        [entry] = run.approvals()
+        assert isinstance(entry, dict)
+        answer: JSONObject = {"name": "Ann", "seats": 2}
+        run.decide(str(entry["approval"]), "value", value=answer, by="ann")
+        with anyio.fail_after(20):
+            assert await run.wait() == "done"
+        assert "Ann" in str(run.given())
         await held.comes_to("idle")
 
 

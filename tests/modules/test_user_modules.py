@@ -248,6 +248,41 @@ async def test_resources_are_those_of_the_user() -> None:
                     await module.offered("resources")
 
 
+async def test_a_run_that_needs_the_server_keeps_the_connection_of_a_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(user_modules, "IDLE_SECONDS", 0.01)
+    is_needed = True
+    looks = 0
+    looked_often = anyio.Event()
+
+    def need(module: str) -> bool:
+        nonlocal looks
+        assert module == "tickets"
+        looks += 1
+        if looks == 5:
+            looked_often.set()
+        return is_needed
+
+    async with authorized() as server:
+        await sign_in(server, "alice")
+        async with opened(server) as modules:
+            modules.is_needed = need
+            async with modules.using("tickets", "alice") as module:
+                assert await module.call("whoami", {}) == "you are alice"
+                connection = await module.reach()
+
+            with anyio.fail_after(20):
+                await looked_often.wait()
+            assert not connection.done.is_set()
+            async with modules.using("tickets", "alice") as same:
+                assert same is module
+
+            is_needed = False
+            with anyio.fail_after(20):
+                await connection.done.wait()
+
+
 async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     async with authorized() as server:
         for user in ("alice", "bob", "carol"):

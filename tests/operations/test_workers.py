@@ -27,7 +27,20 @@ from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.errors import LimitExceededError
 from tests import postgres, preloaded
-from tests.server.serving import BIN, Gate, call, listening, plain, served, structured, text
+from tests.modules.conftest import SERVERS
+from tests.modules.starting import Starting
+from tests.processes import processes_with
+from tests.server.serving import (
+    BIN,
+    Gate,
+    all_tools,
+    call,
+    listening,
+    plain,
+    served,
+    structured,
+    text,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -240,6 +253,30 @@ async def test_a_worker_follows_its_files(
             assert (await ran(client, "place"))["output"] == worker.pid
             left = await ran(client, "left_work", x="2")
             assert "left_work" in left["output"]
+
+
+async def test_a_lazy_server_starts_at_a_worker_and_stops_there(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    server = Starting(tmp_path, idle=0.05)
+    path = configuration(mcpServers={"m": server.entry}, expose=["modules"])
+    async with front(path) as client:
+        with anyio.fail_after(20):
+            while "tally" not in await all_tools(client):
+                pass
+
+    starts = server.starts
+    with working(path):
+        async with front(path) as client:
+            assert "tally" in await all_tools(client)
+            assert server.starts == starts
+            # The server of the client starts it to check the plan, and the worker for the call.
+            first = await ran(client, "tally")
+            assert (first["status"], first["output"]) == ("done", "1")
+            assert server.starts == starts + 2
+            await until(lambda: processes_with(str(SERVERS / "starting.py"), str(tmp_path)) == [])
+            again = await ran(client, "tally")
+            assert again["output"] == "1"
 
 
 async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Path]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import types
+from mcp import Client, types
 
 from tests.modules.starting import Starting, tool
 
@@ -45,9 +45,10 @@ USES: dict[str, tuple[str, dict[str, Any]]] = {
 """What calls the tool `tally`, and with which arguments."""
 
 
-def fresh(folder: Path, **members: Any) -> tuple[Starting, Path]:
+def fresh(folder: Path, *, idle: float | None = None, **members: Any) -> tuple[Starting, Path]:
     """A server, and the configuration of a gateway before it."""
-    server = Starting(folder)
+    keys: dict[str, Any] = {} if idle is None else {"idle": idle}
+    server = Starting(folder, **keys)
     server.change(
         prompts=[{"name": "greet"}], resources=[{"uri": "m://one", "name": "one"}], **members
     )
@@ -211,12 +212,58 @@ async def test_a_start_that_fails_names_the_log(tmp_path: Path) -> None:
             assert "server 'm'" in refusal
 
 
+@CLIENTS
+async def test_a_subscription_of_a_client_keeps_it(tmp_path: Path, mode: str) -> None:
+    server, configuration = fresh(tmp_path, idle=0.05)
+    clock = Starting(tmp_path, "clock", idle=0.05)
+    clock.change(tools=[tool("tick")])
+    configured(
+        tmp_path,
+        mcpServers={"m": server.entry, "clock": clock.entry},
+        expose=["modules"],
+        approval="allow_all",
+    )
+
+    async def idle_seconds_pass(client: Client) -> None:
+        """Wait until `clock`, which nobody else uses, was stopped and started again."""
+        starts = clock.starts
+        with anyio.fail_after(20):
+            while clock.starts < starts + 3:
+                assert not (await client.call_tool("tick", {})).is_error
+                await anyio.sleep(0.1)
+
+    async with over_stdio(configuration, mode) as client:
+        if mode == "legacy":
+            params = types.SubscribeRequestParams(uri="m://one")
+            await client.session.send_request(
+                types.SubscribeRequest(params=params), types.EmptyResult
+            )
+            starts = server.starts
+            await idle_seconds_pass(client)
+            assert server.starts == starts
+            assert text(await client.call_tool("tally", {})) == "1"
+            assert server.starts == starts
+            await client.session.send_request(
+                types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri="m://one")),
+                types.EmptyResult,
+            )
+        else:
+            async with client.listen(resource_subscriptions=["m://one"]):
+                starts = server.starts
+                await idle_seconds_pass(client)
+                assert text(await client.call_tool("tally", {})) == "1"
+                assert server.starts == starts
+
+        await idle_seconds_pass(client)
+        assert text(await client.call_tool("tally", {})) == "1"
+        assert server.starts == starts + 1
+
+
 async def test_sessions_over_http_share_the_start(tmp_path: Path) -> None:
     server, configuration = fresh(tmp_path)
     await first_session(configuration)
     answers: list[str] = []
     with http_process(configuration) as url:
-        from mcp import Client
 
         async def session() -> None:
             async with Client(url, mode="auto", read_timeout_seconds=20) as client:

@@ -287,7 +287,6 @@ class Module:
             authorize=authorize,
             on_change=_report_to_nobody,
             on_event=_report_to_nobody,
-            is_needed=_is_needed_by_nobody,
         )
         copy = Module(self.name, self.configuration, surroundings)
         copy.place = self.place
@@ -1545,10 +1544,6 @@ class _Attempts:
 
 def _report_to_nobody(*_report: object) -> None:
     """Ignore what a module reports. Used where nobody needs the report."""
-
-
-def _is_needed_by_nobody(_module: str) -> bool:
-    return False
 
 
 def _has_view(tool: Tool) -> bool:

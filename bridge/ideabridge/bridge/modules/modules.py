@@ -441,7 +441,9 @@ class Modules:
         if self._of_users is None:
             from ideabridge.bridge.modules.user_modules import UserModules
 
-            self._of_users = UserModules(self._authorize_with, self._start)
+            self._of_users = UserModules(
+                self._authorize_with, self._start, lambda module: self.is_needed(module)
+            )
 
         # The store's identity never changes once it exists.
         self._store_key = self._store_key or self.identify_store()

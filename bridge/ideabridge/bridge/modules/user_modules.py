@@ -6,8 +6,8 @@ A user's call goes over a connection that has this user's token, or no token at 
     the user has not          a connection to the module without a token, which all such users share
 
 A connection never uses another user's sign-in: after a refused request, it looks only for the
-sign-in of its own user. A connection ends when nobody has used it for a while, or when it has
-failed.
+sign-in of its own user. A connection ends when nobody has used it for a while and no run needs it,
+or when it has failed.
 """
 
 from __future__ import annotations
@@ -51,15 +51,19 @@ class UserModules:
         authorize: returns the object that gets tokens for a module, given the file with the
             sign-in.
         start: starts the task of a module.
+        is_needed: returns whether a run needs the module of this name although no call is running.
+            Connections to it then do not end.
     """
 
     def __init__(
         self,
         authorize: Callable[[SignInFile | None, str, Launch], Authorization | None],
         start: Callable[[Callable[[], Coroutine[object, object, None]], Module], None],
+        is_needed: Callable[[str], bool],
     ) -> None:
         self._authorize = authorize
         self._start = start
+        self._is_needed = is_needed
         # The connections, most recently used last.
         self._open: dict[_Key, _SharedModule] = {}
         # Connections to modules whose configuration has changed. They end with their last call.
@@ -164,7 +168,8 @@ class UserModules:
             await shared.idle.wait()
             with anyio.move_on_after(IDLE_SECONDS):
                 await shared.busy.wait()
-            if shared.is_idle:
+            module, _ = key
+            if shared.is_idle and not self._is_needed(module):
                 self._end(key, shared)
                 return
 
