@@ -11,6 +11,8 @@ pieces. At random moments N events happen to it:
 
 - `kill`: it is killed with SIGKILL, and the next process takes up what it left;
 - `module`: its module is killed with SIGKILL, once or twice in a row;
+- `reload`: its configuration changes, so that its module is replaced, and a second one is added or
+  removed;
 - `disk`: writes to the store fail with EIO or ENOSPC for up to 3 s;
 - `lock`: another program holds the write lock of the store, for up to 8 s;
 - `freeze`: it is stopped with SIGSTOP, in half of the cases for longer than its leases hold, while

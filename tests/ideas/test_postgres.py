@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 import anyio
@@ -118,6 +119,73 @@ def test_a_store_of_a_later_version_is_refused(address: str) -> None:
     run_sql(address, "UPDATE counters SET value = 99 WHERE key = 'schema'")
     with pytest.raises(StoreVersionError, match="store version 99"):
         Store.open(address)
+
+
+OLD_SCHEMA = Path(__file__).with_name("schema_postgres_5.sql")
+TOKEN = "0123456789ab"
+SECRET = "s" * 43
+
+
+def old_store(place: str) -> None:
+    """Create a store of version 5, made without our code, with a user and a token."""
+    import psycopg
+
+    from ideabridge.bridge.store.postgres.database import read_address
+
+    address, schema = read_address(place)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        connection.execute(f"SET search_path TO {schema}".encode())
+        connection.execute(OLD_SCHEMA.read_bytes())
+        connection.execute(
+            "INSERT INTO users(name, role, state, created) VALUES ('ann', 'member', 'active', %s)",
+            ("2026-11-28T00:00:00.000Z",),
+        )
+        digest = sha256(SECRET.encode()).digest()
+        connection.execute(
+            'INSERT INTO user_tokens(id, "user", hash, label, created) '
+            "VALUES (%s, 'ann', %s, 'laptop', %s)",
+            (TOKEN, digest, "2026-11-28T00:00:00.000Z"),
+        )
+
+
+SCHEMA_PARTS: tuple[str, ...] = (
+    """
+    SELECT table_name, column_name, data_type, is_nullable, collation_name
+    FROM information_schema.columns WHERE table_schema = current_schema()
+    """,
+    """
+    SELECT indexname, regexp_replace(indexdef, ' ON [^ ]+', '') FROM pg_indexes
+    WHERE schemaname = current_schema()
+    """,
+    "SELECT viewname, definition FROM pg_views WHERE schemaname = current_schema()",
+    "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = current_schema()::regnamespace",
+)
+"""Queries for everything that a store consists of."""
+
+
+def test_a_store_of_version_5_is_migrated(address: str) -> None:
+    old_store(address)
+    new = server().address()
+    Store.open(new).close()
+    with Store.open(address) as store:
+        [token] = store.users.tokens("ann")
+        assert (token.label, token.profile) == ("laptop", None)
+        bound, secret = store.users.add_token("ann", "for reviews", profile="review")
+        assert bound.profile == "review"
+        for text, profile in ((f"ibt_{TOKEN}_{SECRET}", None), (secret, "review")):
+            known = store.users.verify(text)
+            assert known is not None
+            user, token = known
+            assert (user.name, token.profile) == ("ann", profile)
+
+        assert store.configuration_log.newest(10) == []
+        assert store.ideas.save(idea_of("kept"), IdeaMeta())
+
+    for sql in SCHEMA_PARTS:
+        assert sorted(map(str, run_sql(address, sql))) == sorted(map(str, run_sql(new, sql))), sql
+
+    check_server(address)
 
 
 def test_processes_that_start_together_create_one_schema(address: str) -> None:
