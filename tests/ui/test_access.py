@@ -538,6 +538,8 @@ def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(
             ("servers/take", {"host": "cursor", "which": "evil"}),
             ("servers/change", {"name": "evil", "action": "enable"}),
             ("servers/undo", {"edit": "any"}),
+            ("connect/write", {"host": "cursor"}),
+            ("connect/undo", {"host": "cursor"}),
             ("modules/tools/sign-in/begin", {}),
             ("modules/tools/sign-in/paste", {"address": "http://127.0.0.1/"}),
             ("admin/users", {"name": "ann", "action": "add"}),

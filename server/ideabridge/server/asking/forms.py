@@ -57,6 +57,7 @@ class Commands:
     Attributes:
         link: creates a link that signs the owner in to the page.
         page: the address of this server's web page, if it has one. It does not sign anybody in.
+        serve: the arguments with which an assistant starts a server on the same store.
     """
 
     show: str = "ideabridge approvals list"
@@ -64,6 +65,7 @@ class Commands:
     publish: str = "ideabridge ideas publish"
     link: str = "ideabridge ui --link"
     page: str | None = None
+    serve: tuple[str, ...] = ("serve",)
 
     @property
     def places(self) -> str:

@@ -23,7 +23,6 @@ from ideabridge.tools.encoding import JSON, JSONObject
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ideabridge.server.hosts.editing.host_text import HostText
     from ideabridge.server.hosts.editing.undo import UndoneFile
     from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
     from ideabridge.server.hosts.table import AddressShape, Host
@@ -79,7 +78,7 @@ def install(
     from ideabridge.server.hosts.program import lasting_program
     from ideabridge.server.hosts.table import EntryShape, find_host
 
-    own_words = [*lasting_program(shared=False).words, "serve", *_arguments(options, "local")]
+    own_words = [*lasting_program(shared=False).words, "serve", *serve_arguments(options, "local")]
     others = block_for_others(SERVER_NAME, EntryShape().entry(own_words))
     chosen = find_host(host, otherwise=others)
     environment = HostEnvironment(project=options.folder())
@@ -93,7 +92,7 @@ def install(
         prepared = _service_entry(chosen, file, environment)
     else:
         program = lasting_program(shared=file.scope == "project")
-        words = [*program.words, "serve", *_arguments(options, file.scope, chosen.folder)]
+        words = [*program.words, "serve", *serve_arguments(options, file.scope, chosen.folder)]
         prepared = _Entry(chosen.entry(words), program.note, words)
     return _install(options, chosen, environment, file, prepared, write=write)
 
@@ -180,7 +179,7 @@ def _install(
     *,
     write: bool,
 ) -> int:
-    from ideabridge.server.hosts.block import paste_block
+    from ideabridge.server.hosts.block import paste_block, texts_with_entry
     from ideabridge.server.hosts.editing.undo import record_edit
     from ideabridge.server.hosts.host import SERVER_NAME, HostFileError
 
@@ -196,7 +195,7 @@ def _install(
         result["note"] = prepared.note
 
     try:
-        before, after = _with_ours(file, entry)
+        before, after = texts_with_entry(file, entry)
         is_there = before.content == after.content
         if write and not is_there:
             edit = after.edit(project=checked_project(file, environment))
@@ -226,24 +225,6 @@ def _install(
     return ExitCode.DONE
 
 
-def _with_ours(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
-    """Return the text of a file without and with the entry of ideabridge.
-
-    Raises:
-        HostFileError: the file cannot be read, or not be edited without changing more of it.
-    """
-    from ideabridge.server.hosts.editing.host_text import read_host_text
-    from ideabridge.server.hosts.host import SERVER_NAME
-
-    before = read_host_text(file.path, file.format)
-    after = before
-    if not before.exists:
-        for key, value in file.new_content.items():
-            after = after.with_entry((), key, value)
-
-    return before, after.with_entry(file.keys, SERVER_NAME, entry, listed=file.is_list)
-
-
 def _say_written(host: Host, file: HostFile, result: JSONObject, *, replaces: bool) -> None:
     say(f"{host.title}: written to {file.path}", "green")
     if replaces:
@@ -269,7 +250,7 @@ def _show_entry(host: Host, file: HostFile, entry: JSONObject, words: list[str])
         show_line(shlex.join(shell_command))
 
 
-def _arguments(options: Options, scope: Scope, folder: str = ".") -> list[str]:
+def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[str]:
     """Return the options that make `serve` find the same configuration.
 
     Args:

@@ -356,6 +356,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 def _commands(options: Options) -> Commands:
     """Return the commands that decide about this server's runs, for use in any folder."""
     from ideabridge.server.asking.forms import Commands
+    from ideabridge.server.cli.install import serve_arguments
 
     absolute = _absolute(options)
     asking = replace(absolute, allow_all=False)
@@ -365,6 +366,7 @@ def _commands(options: Options) -> Commands:
         f"ideabridge approvals decide{absolute.again}",
         f"ideabridge ideas publish{asking.again}",
         f"ideabridge ui --link{without_tools.again}",
+        serve=("serve", *serve_arguments(options, "user")),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ideabridge.server.hosts.editing.host_text import text_of_bytes
-from ideabridge.server.hosts.host import HostFile
+from ideabridge.server.hosts.editing.host_text import HostText, read_host_text, text_of_bytes
+from ideabridge.server.hosts.host import SERVER_NAME, HostFile
 from ideabridge.tools.encoding import JSONObject
 
 
@@ -15,6 +15,21 @@ def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
     """
     empty = text_of_bytes(file.path, file.format, None)
     return empty.with_entry(file.keys, name, entry, listed=file.is_list).text.rstrip("\n")
+
+
+def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
+    """Return the text of a host's file as it is, and with the entry of ideabridge.
+
+    Raises:
+        HostFileError: the file cannot be read, or not be edited without changing more of it.
+    """
+    before = read_host_text(file.path, file.format)
+    after = before
+    if not before.exists:
+        for key, value in file.new_content.items():
+            after = after.with_entry((), key, value)
+
+    return before, after.with_entry(file.keys, SERVER_NAME, entry, listed=file.is_list)
 
 
 def block_for_others(name: str, entry: JSONObject) -> str:

@@ -7,17 +7,16 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Final
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.bridge.store.run_record import RunRecord
-from ideabridge.server.hosts.block import paste_block
-from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment
-from ideabridge.server.hosts.program import lasting_program
-from ideabridge.server.hosts.table import HOSTS
 from ideabridge.server.ui.access import Visitor, visitor_of
+from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
+from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.records import listed_runs, run_status
 from ideabridge.tools.threads import compute_in_thread
@@ -75,29 +74,13 @@ class Chart:
     bar: int = _BAR_WIDTH
 
 
-@dataclass(frozen=True, slots=True)
-class ClientEntry:
-    """How to connect an assistant by hand.
-
-    Attributes:
-        title: the name of the assistant's program.
-        file: the file in which it lists MCP servers.
-        block: what to add to this file.
-        is_here: whether the file exists.
-    """
-
-    title: str
-    file: str
-    block: str
-    is_here: bool
-
-
 class HomePage:
     """The first page."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._connections = ClientEntries(site)
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -115,12 +98,17 @@ class HomePage:
         latest = store.runs.newest(visitor.scope, limit=_SHOWN_RUNS, rooms=False)
         is_new = not latest and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
+        connections: list[ClientEntry] = []
+        if is_new:
+            connections = await anyio.to_thread.run_sync(self._connections.all, visitor)
+
         return self._site.page(
             request,
             "home.html",
             unused_files=self._site.unused_files(visitor),
             is_new=is_new,
-            connections=self._connections(visitor) if is_new else [],
+            connections=connections,
+            example=EXAMPLE_PLAN,
             waiting_runs=_with_status(waiting),
             running=_with_status(running),
             latest=_with_status(latest),
@@ -158,25 +146,6 @@ class HomePage:
         days = store.daily_use.days(first, last, caller=visitor.scope)
         used = store.daily_use.most_used(first, _SHOWN_TOOLS, caller=visitor.scope)
         return days, [(tool.tool, tool.times) for tool in used]
-
-    def _connections(self, visitor: Visitor) -> list[ClientEntry]:
-        """Return how to connect each assistant, those that this machine has first. Only the owner
-        or an admin sees this, in a session, because it names files of this machine.
-        """
-        if not (visitor.manages and visitor.may_change):
-            return []
-
-        environment = HostEnvironment(project=self._bridge.configuration.folder)
-        words = [*lasting_program(shared=False).words, "serve"]
-        connections: list[ClientEntry] = []
-        for host in HOSTS:
-            if "user" in host.scopes():
-                file = host.target(environment, "user")
-                block = paste_block(file, SERVER_NAME, host.entry(words))
-                path = file.path
-                connections.append(ClientEntry(host.title, str(path), block, path.exists()))
-
-        return sorted(connections, key=lambda connection: not connection.is_here)
 
 
 def _with_status(records: list[RunRecord]) -> list[tuple[RunRecord, str]]:

@@ -9,6 +9,7 @@ from ideabridge.server.server import Front
 from ideabridge.server.ui.access import Access
 from ideabridge.server.ui.admin import AdminPages
 from ideabridge.server.ui.approvals import ApprovalPages
+from ideabridge.server.ui.connecting import ConnectPage
 from ideabridge.server.ui.home import HomePage
 from ideabridge.server.ui.ideas import IdeaPages
 from ideabridge.server.ui.modules import ModulePages
@@ -21,6 +22,7 @@ from ideabridge.server.ui.writing import WritingPage
 
 _PAGES = (
     HomePage,
+    ConnectPage,
     RunPages,
     ApprovalPages,
     IdeaPages,

@@ -31,7 +31,7 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.typed import read_as
 
-_PLAN: Final = """{
+EXAMPLE_PLAN: Final = """{
   "calls": [
     {"_tool": "compute", "code": "a + b", "a": 2, "b": 3, "_outputPath": "sum"},
     {"_tool": "compute", "code": "n * 2", "n": "†state.sum", "_outputPath": "double"}
@@ -51,7 +51,7 @@ _CONTEXT: Final = """[
   {"role": "user", "content": "Write into each state whether its text is positive or negative."}
 ]
 """
-_EXAMPLES: Final = {"plan": _PLAN, "program": _PROGRAM, "context": _CONTEXT}
+_EXAMPLES: Final = {"plan": EXAMPLE_PLAN, "program": _PROGRAM, "context": _CONTEXT}
 _MOST: Final = 60
 """Maximum number of characters of the description next to a completion."""
 

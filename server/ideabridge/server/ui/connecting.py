@@ -1,0 +1,210 @@
+"""Connecting: the page that connects assistants to ideabridge, as `ideabridge install` does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.server.hosts.block import paste_block, texts_with_entry
+from ideabridge.server.hosts.editing.undo import (
+    RecordedEdit,
+    record_edit,
+    recorded_edits,
+    undo_edit,
+)
+from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, HostFile, HostFileError
+from ideabridge.server.hosts.program import lasting_program
+from ideabridge.server.hosts.table import HOSTS, Host, find_host
+from ideabridge.server.ui.access import PREFIX, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.site import Site
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+
+class NothingToUndoError(IdeabridgeError):
+    """The file of this assistant was not written, or was undone already."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEntry:
+    """How to connect an assistant.
+
+    Attributes:
+        name: the name of the host.
+        title: the name of the assistant's program.
+        file: the file in which it lists MCP servers.
+        block: what to add to this file.
+        command: the host's own command that adds it, or "".
+        is_here: whether the file exists.
+        state: missing: the file has no entry `ideabridge`. other: it has another one. connected:
+            it has this one. unreadable: the file cannot be read or edited.
+        problem: why the file cannot be read or edited, or "".
+        can_undo: whether writing the file can be undone.
+    """
+
+    name: str
+    title: str
+    file: str
+    block: str
+    command: str
+    is_here: bool
+    state: Literal["missing", "other", "connected", "unreadable"]
+    problem: str
+    can_undo: bool
+
+
+class ClientEntries:
+    """The entries that connect assistants, in their own files of the user of this process."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    @property
+    def _environment(self) -> HostEnvironment:
+        return HostEnvironment(project=self._bridge.configuration.project.absolute())
+
+    def _words(self) -> list[str]:
+        commands = self._site.front.running.deciding.commands
+        return [*lasting_program(shared=False).words, *commands.serve]
+
+    def all(self, visitor: Visitor) -> list[ClientEntry]:
+        """Return how to connect each assistant, those that this machine has first. Only the owner
+        or an admin sees this, in a session, because it names files of this machine. Blocks.
+        """
+        if not (visitor.manages and visitor.may_change):
+            return []
+
+        words = self._words()
+        entries = [self._entry(host, words) for host in HOSTS if "user" in host.scopes()]
+        return sorted(entries, key=lambda entry: not entry.is_here)
+
+    def _entry(self, host: Host, words: list[str]) -> ClientEntry:
+        file = host.target(self._environment, "user")
+        entry = host.entry(words)
+        state: Literal["missing", "other", "connected", "unreadable"] = "missing"
+        problem = ""
+        is_here = file.path.exists()
+        if is_here:
+            try:
+                state = _state(file, entry)
+            except HostFileError as error:
+                state = "unreadable"
+                problem = str(error)
+
+        return ClientEntry(
+            name=host.name,
+            title=host.title,
+            file=str(file.path),
+            block=paste_block(file, SERVER_NAME, entry),
+            command=shlex.join(host.shell_command("user", words)),
+            is_here=is_here,
+            state=state,
+            problem=problem,
+            can_undo=_written(host, file) is not None,
+        )
+
+    def write(self, host: Host) -> str:
+        """Write the entry into the file of a host. Return what was done, for people. Blocks.
+
+        Raises:
+            HostFileError: the file cannot be written.
+        """
+        file = host.target(self._environment, "user")
+        before, after = texts_with_entry(file, host.entry(self._words()))
+        if before.content == after.content:
+            return f"{host.title} is connected already."
+
+        record_edit(_command(host), self._environment.project, [after.edit()])
+        return (
+            f"{host.title} is connected: written to {file.path}. Restart it, or reload its MCP "
+            "servers."
+        )
+
+    def undo(self, host: Host) -> str:
+        """Undo what was written last into the file of a host. Return what was done. Blocks.
+
+        Raises:
+            NothingToUndoError: nothing was written.
+            HostFileError: the file cannot be written.
+        """
+        edit = _written(host, host.target(self._environment, "user"))
+        if edit is None:
+            raise NothingToUndoError(f"there is nothing to undo for {host.title}")
+        undo_edit(edit)
+        return f"{host.title} is as it was before."
+
+
+class ConnectPage:
+    """The page that connects assistants."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._connections = ClientEntries(site)
+
+    def routes(self) -> list[Route]:
+        """Return the routes under `/ui`."""
+        changing = self._site.changing
+        return [
+            Route("/connect", self.show),
+            Route("/connect/write", changing(self.write), methods=["POST"]),
+            Route("/connect/undo", changing(self.undo), methods=["POST"]),
+        ]
+
+    async def show(self, request: Request) -> Response:
+        """Show how to connect each assistant."""
+        visitor = visitor_of(request)
+        entries = await anyio.to_thread.run_sync(self._connections.all, visitor)
+        return self._site.page(request, "connect.html", connections=entries)
+
+    async def write(self, request: Request) -> Response:
+        """Connect an assistant."""
+        return await self._change(request, self._connections.write)
+
+    async def undo(self, request: Request) -> Response:
+        """Disconnect an assistant that this page, or `ideabridge install`, has connected."""
+        return await self._change(request, self._connections.undo)
+
+    async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
+        # What an assistant starts is a command of the owner.
+        expect_owner(visitor_of(request))
+        host = find_host(form_of(request).get("host"))
+        told = await anyio.to_thread.run_sync(partial(work, host))
+        return self._site.back(request, f"{PREFIX}/connect", told)
+
+
+def _command(host: Host) -> str:
+    """Return the command under which a connection is noted, so that it can be undone there, too."""
+    return f"install {host.name}"
+
+
+def _written(host: Host, file: HostFile) -> RecordedEdit | None:
+    """Return the last edit that has connected a host, if it can be undone.
+
+    Raises:
+        HostFileError: the notes cannot be read.
+    """
+    for edit in recorded_edits(_command(host)):
+        if all(edited.path == file.path for edited in edit.files):
+            return edit
+    return None
+
+
+def _state(file: HostFile, entry: JSONObject) -> Literal["missing", "other", "connected"]:
+    """Return whether a file has the entry of ideabridge.
+
+    Raises:
+        HostFileError: the file cannot be read or edited.
+    """
+    before, after = texts_with_entry(file, entry)
+    if before.content == after.content:
+        return "connected"
+    return "other" if SERVER_NAME in before.entries(file.keys) else "missing"

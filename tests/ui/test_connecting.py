@@ -1,0 +1,84 @@
+"""Assistants are connected on the page, as `ideabridge install` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ideabridge.bridge.store.store import Store
+from tests.ui.serving import client, send, served, stranger
+
+CURSOR = '{\n  "mcpServers": {"mine": {"command": "mine"}}\n}\n'
+
+
+@pytest.fixture
+def cursor(tmp_path: Path) -> Path:
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(CURSOR, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def site(tmp_path: Path, cursor: Path) -> Generator[str]:
+    assert cursor.exists()
+    project = tmp_path / "project"
+    project.mkdir()
+    with served(tmp_path, "--project", str(project)) as url:
+        yield url
+
+
+def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
+    page: Page, tmp_path: Path, site: str, cursor: Path
+) -> None:
+    page.goto(f"{site}home")
+    page.get_by_role("button", name="Connect Cursor").click()
+    expect(page.get_by_role("status")).to_contain_text("Cursor is connected: written to")
+    entries = json.loads(cursor.read_text(encoding="utf-8"))["mcpServers"]
+    assert entries["mine"] == {"command": "mine"}
+    # The assistant uses the store of this page, so its runs appear here.
+    assert entries["ideabridge"]["args"][-2:] == ["--store", str(tmp_path / "ideas.sqlite")]
+
+    summary = page.locator("summary", has_text="Cursor")
+    expect(summary).to_contain_text("connected")
+    summary.click()
+    page.get_by_role("button", name="Undo: Cursor").click()
+    expect(page.get_by_role("status")).to_contain_text("Cursor is as it was before.")
+    assert cursor.read_text(encoding="utf-8") == CURSOR
+
+    page.goto(f"{site}home")
+    page.get_by_role("button", name="Run an example").click()
+    expect(page.get_by_label("The output of the run")).to_contain_text('"double": 10')
+
+
+def test_only_the_owner_writes_into_files_of_assistants(
+    tmp_path: Path, site: str, cursor: Path
+) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+
+    with stranger(site) as ada, client(site) as owner:
+        ada.post("/ui/sign-in", data={"token": token})
+        for path in ("connect/write", "connect/undo"):
+            answer = send(ada, f"/ui/{path}", host="cursor")
+            assert "only the owner" in answer.text
+
+        assert "Connect Cursor" not in ada.get("/ui/connect").text
+        assert 'role="alert"' in send(owner, "/ui/connect/write", host="nothing").text
+        assert cursor.read_text(encoding="utf-8") == CURSOR
+
+
+def test_a_damaged_file_is_named_and_left_alone(site: str, cursor: Path) -> None:
+    cursor.write_text('{"mcpServers": {', encoding="utf-8")
+    with client(site) as owner:
+        text = owner.get("/ui/connect").text
+        assert "is not JSON" in text
+        assert "Connect Cursor" not in text
+        answer = send(owner, "/ui/connect/write", host="cursor")
+        assert "is not JSON" in answer.text
+        assert cursor.read_text(encoding="utf-8") == '{"mcpServers": {'
