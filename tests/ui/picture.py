@@ -313,7 +313,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         page.goto(f"{site}runs")
         page.get_by_role("link", name="customer c1").click()
         expect(page.locator("#head .status")).to_have_text("done")
-        page.get_by_role("link", name="Publish as a tool").click()
+        page.get_by_role("link", name="Make it a tool").click()
         page.locator("input[name=name]").fill("refund_largest")
         page.get_by_role("button", name="Publish").click()
         expect(page.get_by_role("heading", name="refund_largest version 1")).to_be_visible()

@@ -13,12 +13,37 @@ from typing import Final, Literal
 import httpx
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from tests.ui.serving import CHROMIUM, ask, client, link_to, send, served
+from tests.ui.serving import CHROMIUM, ask, client, link_to, seal, send, served
+from tests.ui.test_shown import key_of
 
 WIDTHS: Final = {"desktop": 1280, "phone": 390}
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 REFUND: Final = {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"}
+REPORT: Final = """# Orders of c2
+
+- **2 orders**, the larger one of `50.0`
+- nothing is *open*
+
+| order | total |
+|---|---|
+| 2 | 20.0 |
+| 5 | 50.0 |
+"""
+NOTE: Final = "Dear customer,\nyour order was late.\nWe pay the price back.\n"
+REFUNDED: Final = {"_tool": "refund", "order": 1, "amount": 10.0, "note": NOTE}
+CHANGED: Final = {
+    "_tool": "refund",
+    "order": 1,
+    "amount": 25.0,
+    "note": NOTE.replace("was late", "was lost"),
+}
+SQL: Final = {
+    "_tool": "refund",
+    "order": 2,
+    "amount": 1.0,
+    "note": "UPDATE orders\nSET paid = false -- by mistake\nWHERE id = 2",
+}
 LARGEST: Final = {
     "_tool": "compute",
     "code": "max(orders, key=lambda order: order['total'])",
@@ -41,6 +66,21 @@ def use(http: httpx.Client) -> dict[str, str]:
 
     done = ask(http, *_find_largest("c0"), output="†state.largest")
     failed = ask(http, {"_tool": "find_customer", "id": "c9"})
+    table = ask(http, *_find_largest("c2"), output="†state.orders")
+    written = ask(http, *_find_largest("c2"), output=REPORT)
+    tree = ask(http, *_find_largest("c1"), output={"largest": "†state.largest", "of": "†state.who"})
+    approved = ask(http, REFUNDED)
+    key = key_of(http, approved)
+    send(
+        http,
+        "/ui/approvals/decide",
+        "/ui/approvals",
+        which=key,
+        decision="approve",
+        seal=seal(http, key),
+    )
+    ask(http, CHANGED)
+    ask(http, SQL)
     asking = ask(http, *_find_largest("c1"), REFUND, output="†results.3")
     picture = ask(http, {"_tool": "photograph", "order": 7})
     send(
@@ -58,6 +98,10 @@ def use(http: httpx.Client) -> dict[str, str]:
         "run": f"runs/{done}",
         "run-failed": f"runs/{failed}",
         "run-asking": f"runs/{asking}",
+        "run-table": f"runs/{table}",
+        "run-markdown": f"runs/{written}",
+        "run-tree": f"runs/{tree}",
+        "compare": f"runs/{table}/compare?with={done}",
         "call": f"runs/{done}/calls/0",
         "call-image": f"runs/{picture}/calls/0",
         "direct": "runs/direct",

@@ -311,7 +311,7 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
         for http in (eva, local):
             page = http.get(f"/ui/runs/{waits}").text
             assert "Fork the run" not in page
-            assert "Publish as a tool" not in page
+            assert "Make it a tool" not in page
             answer = send(http, f"/ui/runs/{waits}/fork", at="1", solution=other)
             assert f"run {waits} belongs to ann; only the owner can fork it" in answer.text
             answer = send(http, "/ui/ideas/publish", ref=waits, name="taken")

@@ -81,7 +81,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.get_by_text("approve by the person at the local page")).to_be_visible()
     page.go_back()
 
-    page.get_by_role("link", name="Publish as a tool").click()
+    page.get_by_role("link", name="Make it a tool").click()
     page.locator("input[name=name]").fill("refund_largest")
     expect(page.get_by_text("Self-consistent")).to_be_visible()
     page.get_by_role("button", name="Publish").click()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,8 +37,9 @@ from ideabridge.bridge.store.users import (
     sees_run_of,
 )
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
-from ideabridge.server.ui.showing import answered, in_one_line
+from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
@@ -436,6 +438,8 @@ class IdeaPages:
             "choices": [],
             "fields": [],
             "settled": _settled(decided.choices, []),
+            "runs_plan": "",
+            "runs_program": False,
         }
         if draft is not None:
             # Reading the literals of many calls takes a long time.
@@ -447,6 +451,8 @@ class IdeaPages:
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters),
                 "settled": _settled(decided.choices, copied),
+                "runs_plan": await compute_in_thread(_written_plan, draft.plan),
+                "runs_program": "program" in draft.plan,
             }
 
         return self._site.page(
@@ -751,9 +757,23 @@ def _runs(publication: Publication) -> JSONObject | None:
     a program, return the other members of its plan.
     """
     plan = publication.present_plan
-    if plan is None:
-        return None
+    return None if plan is None else _readable_plan(plan)
+
+
+def _readable_plan(plan: JSONObject) -> JSONObject:
+    """Return what a call of a plan runs, without a program and without what is about its origin."""
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
     return plan_without_ids(
         {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
     )
+
+
+def _written_plan(plan: JSONObject) -> Markup | str:
+    """Return the program or the plan that a call runs, coloured unless it is long."""
+    program = plan.get("program")
+    if isinstance(program, str):
+        text = source_text(program)
+        return coloured(text, "python") or bounded(text)
+
+    text = as_json(_readable_plan(plan))
+    return coloured(text, "json") or bounded(text)

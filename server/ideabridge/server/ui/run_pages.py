@@ -24,6 +24,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.histories import KeptJournal, read_until
+from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
@@ -120,7 +121,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "events_page": _EVENTS,
         "input": input_of(store, record.id),
         "is_own": about.is_own,
-        **(_UNFOLDED if history is None else _folded_values(history, trace, about, href)),
+        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record.id)),
     }
 
 
@@ -136,10 +137,12 @@ _UNFOLDED: Final = {
     "events_total": 0,
     "has_output": False,
     "output": None,
+    "shown_output": None,
+    "images": (),
 }
 
 
-def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -> dict[str, Any]:
+def _folded_values(history: RunHistory, trace: Trace, about: About, run_id: str) -> dict[str, Any]:
     """Return those values for the page of a run that come from its folded journal."""
     machine = history.machine
     errors = machine.errors
@@ -148,6 +151,7 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -
     if start is None:
         start = max(0, len(events) - _EVENTS)
 
+    output = without_payloads(machine.output)
     return {
         "reason": machine.reason or about.reason,
         "machine": machine,
@@ -155,17 +159,24 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -
         "errors": errors[:_MOST_ERRORS],
         "more_errors": len(errors[_MOST_ERRORS:]),
         "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
-        "graph": drawing.of_run(machine, trace, href),
+        "graph": drawing.of_run(machine, trace, f"{about.ui}/runs/{run_id}/calls/"),
         "events": events[start : start + _EVENTS],
         "events_from": start,
         "events_total": len(events),
         "has_output": machine.has_output,
-        "output": without_payloads(machine.output),
+        "output": output,
+        "shown_output": shown_output(output),
+        "images": [
+            f"{about.ui}/runs/{run_id}/images/{place}"
+            for place in range(len(_images(machine.output)))
+        ],
     }
 
 
-def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int) -> dict[str, Any]:
-    """Return the values for the page of a call.
+def call_values(
+    store: Store, record: RunRecord, read: KeptJournal, number: int, ui: str
+) -> dict[str, Any]:
+    """Return the values for the page of a call. The addresses of all pages begin with `ui`.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -182,6 +193,7 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
         if other < len(calls)
     ]
     readers = [other.call.index for other in calls if number in suppliers(other)]
+    value = without_payloads(about.get("value"))
     rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
     return {
         "record": record,
@@ -191,11 +203,15 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
         "status": progress.status.value,
         "written": call_without_ids(bar.call),
         "resolved": about.get("parameters"),
-        "value": without_payloads(about.get("value")),
+        "value": value,
+        "shown_value": shown_output(value),
         "sent": without_payloads((progress.error or {}).get("sent")),
         "has_value": "value" in about,
         "error": progress.error,
-        "images": range(len(_images(_answered(about)))),
+        "image_addresses": [
+            f"{ui}/runs/{record.id}/calls/{number}/images/{place}"
+            for place in range(len(_images(_answered(about))))
+        ],
         "events": events,
         "begun": trace.begun,
         "waits": waits,
@@ -230,6 +246,23 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
     images = _images(_answered(call_json(number, progress)))
     if place >= len(images):
         raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
+    return [images[place].kind, base64.b64encode(images[place].data).decode()]
+
+
+def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JSON]:
+    """Return an image in the output of a run: its MIME type, and its data in base64.
+
+    Raises:
+        UnknownRunError: the output has no such image.
+    """
+    history = read.history
+    if history is None:
+        raise LimitExceededError(f"run {record.id} is too large to show its output")
+
+    machine = history.machine
+    images = _images(machine.output) if machine.has_output else []
+    if place >= len(images):
+        raise UnknownRunError(f"the output of {record.id} has no image {place}")
     return [images[place].kind, base64.b64encode(images[place].data).decode()]
 
 
@@ -281,7 +314,8 @@ def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str
 def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any]) -> str:
     """Return the page of a call."""
     record = store.runs.find(run_id, caller=SEES_ALL)
-    return render("call.html", **frame, **call_values(store, record, _whole(store, run_id), number))
+    values = call_values(store, record, _whole(store, run_id), number, frame["ui"])
+    return render("call.html", **frame, **values)
 
 
 def result(store: Store, run_id: str, number: int) -> list[JSON]:
@@ -292,6 +326,12 @@ def result(store: Store, run_id: str, number: int) -> list[JSON]:
 def image(store: Store, run_id: str, number: int, place: int) -> list[JSON]:
     """See `image_of`."""
     return image_of(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id), number, place)
+
+
+def output_image(store: Store, run_id: str, place: int) -> list[JSON]:
+    """See `output_image_of`."""
+    record = store.runs.find(run_id, caller=SEES_ALL)
+    return output_image_of(record, _whole(store, run_id), place)
 
 
 def picture(store: Store, run_id: str) -> str:

@@ -28,6 +28,13 @@ from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
+from ideabridge.server.ui.run_comparison import (
+    MOST_OFFERED,
+    ComparedRun,
+    compared_in_worker,
+    compared_run,
+    comparison_of,
+)
 from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
@@ -77,6 +84,8 @@ class RunPages:
             Route("/runs/direct", self.direct),
             Route("/runs/{run}", self.show),
             Route("/runs/{run}/picture.svg", self.picture),
+            Route("/runs/{run}/images/{image}", self.output_image),
+            Route("/runs/{run}/compare", self.compare),
             Route("/runs/{run}/calls/{call}", self.call),
             Route("/runs/{run}/calls/{call}/result", self.result),
             Route("/runs/{run}/calls/{call}/images/{image}", self.image),
@@ -241,6 +250,61 @@ class RunPages:
             text = await self._read(run_pages.picture, record)
         return Response(str(text), media_type="image/svg+xml")
 
+    async def output_image(self, request: Request) -> Response:
+        """Return an image in the output of a run."""
+        record = self._site.record(request, request.path_params["run"])
+        place = _number_in(request, "image")
+        image: JSON = None
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            if read.history is not None:
+                image = await compute_in_thread(run_pages.output_image_of, record, read, place)
+
+        if image is None:
+            image = await self._read(run_pages.output_image, record, place)
+        kind, data = cast("list[str]", image)
+        return Response(base64.b64decode(data), media_type=kind)
+
+    async def compare(self, request: Request) -> Response:
+        """Show a run beside an earlier one: the calls that differ, and the output."""
+        record = self._site.record(request, request.path_params["run"])
+        earlier = await compute_in_thread(self._earlier_runs, record)
+        chosen = request.query_params.get("with", "") or (earlier[0].id if earlier else "")
+        comparison = None
+        other = None
+        if chosen:
+            other = self._site.record(request, chosen)
+            before = await self._compared(other)
+            now = await self._compared(record)
+            comparison = await compute_in_thread(comparison_of, before, now)
+
+        return await self._site.page_beside(
+            request,
+            "compare.html",
+            record=record,
+            other=other,
+            earlier=earlier,
+            comparison=comparison,
+        )
+
+    def _earlier_runs(self, record: RunRecord) -> list[RunRecord]:
+        """Return earlier runs of the same owner with the same title, newest first."""
+        runs = self._bridge.store.runs
+        chosen = RunFilter(words=record.title or None)
+        page = runs.newest(
+            record.caller, ENDED, limit=MOST_OFFERED, after=record.id, rooms=False, chosen=chosen
+        )
+        return [run for run in page if run.title == record.title]
+
+    async def _compared(self, record: RunRecord) -> ComparedRun:
+        """Return what a comparison needs of a run."""
+        compared: JSON = None
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            if read.history is not None:
+                return await compute_in_thread(compared_run, record, read)
+
+        compared = await self._read(compared_in_worker, record)
+        return ComparedRun.from_json(compared)
+
     async def cancel(self, request: Request) -> Response:
         """End a run."""
         record = self._site.record(request, request.path_params["run"])
@@ -322,7 +386,7 @@ class RunPages:
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
                 values = await compute_in_thread(
-                    run_pages.call_values, self._bridge.store, record, read, number
+                    run_pages.call_values, self._bridge.store, record, read, number, PREFIX
                 )
                 return self._site.page(request, "call.html", **values)
 

@@ -1,0 +1,229 @@
+"""Outputs: a value as people read it: a list of objects as a table, nested values as a tree, and
+Markdown as formatted text. The page shows the exact value as JSON below it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from markupsafe import Markup
+
+from ideabridge.server.ui.showing import LONGEST, in_one_line
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import visible
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+Kind: TypeAlias = Literal["text", "markdown", "table", "tree"]
+
+_MOST_ROWS: Final = 200
+_MOST_COLUMNS: Final = 12
+_MOST_MEMBERS: Final = 400
+"""Maximum number of members of a tree, counted over all levels."""
+
+_MOST_CHARACTERS: Final = 40_000
+"""Maximum number of characters of a table or tree."""
+
+_DEEPEST: Final = 8
+_CELL: Final = 160
+"""Maximum number of characters of a cell, and of a short text in a tree."""
+
+_MARKS: Final = re.compile(
+    r"(?m)^(?:#{1,6} \S|[-*+] \S|\d{1,3}[.)] \S|> \S|```|\|.+\|$)|\*\*\S[^*\n]{0,200}\*\*"
+)
+"""What Markdown has and other texts seldom have."""
+
+_CERTAIN: Final = re.compile(r"(?m)^(?:#{1,6} \S|```)")
+_RULES: Final = (
+    "heading",
+    "lheading",
+    "list",
+    "blockquote",
+    "fence",
+    "code",
+    "hr",
+    "table",
+    "emphasis",
+    "backticks",
+    "newline",
+    "escape",
+)
+"""The rules of Markdown that a page applies. HTML and entities could hide what a text says, images
+would be loaded, and a link could hide its address: all of these stay as they are written.
+"""
+
+
+_NO_HTML: Final = Markup("")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainValue:
+    """A value without members, on one line or as a text of several lines."""
+
+    text: str
+    is_long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValueTree:
+    """A value with members.
+
+    Attributes:
+        summary: what it is, such as `3 members`.
+        members: the name and the value of each member that is shown.
+        omitted: how many members are not shown.
+    """
+
+    summary: str
+    members: tuple[tuple[str, ShownPart], ...]
+    omitted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A list of objects.
+
+    Attributes:
+        columns: the names of the members, in the order in which they occur first.
+        rows: the cells of each row; empty for a member that an object does not have.
+        omitted_rows, omitted_columns: how many are not shown.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    omitted_rows: int = 0
+    omitted_columns: int = 0
+
+
+ShownPart: TypeAlias = PlainValue | ValueTree | ShownTable
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutput:
+    """A value as a page shows it.
+
+    Attributes:
+        kind: what it is shown as.
+        part: the content of a text, table or tree.
+        html: the content of formatted Markdown.
+    """
+
+    kind: Kind
+    part: ShownPart
+    html: Markup = _NO_HTML
+
+
+def shown_output(value: JSON) -> ShownOutput:
+    """Return a value as a page shows it. What exceeds the bounds of a page is left out."""
+    if isinstance(value, str):
+        text = visible(value[:LONGEST], "\n\t")
+        if _is_markdown(value):
+            return ShownOutput("markdown", PlainValue(text, True), _formatted(text))
+        return ShownOutput("text", PlainValue(text, "\n" in value or len(value) > _CELL))
+
+    part = _part(value, _Room(), 0)
+    if isinstance(part, ShownTable):
+        return ShownOutput("table", part)
+    if isinstance(part, ValueTree):
+        return ShownOutput("tree", part)
+    return ShownOutput("text", part)
+
+
+def _is_markdown(text: str) -> bool:
+    """Return whether a text of several lines has at least two marks of Markdown, one of which is a
+    heading or a block of code, or four of any kind.
+    """
+    beginning = text[:LONGEST]
+    if "\n" not in beginning or len(text) > LONGEST:
+        return False
+    marks = sum(1 for _ in islice(_MARKS.finditer(beginning), 4))
+    return marks >= 4 or (marks >= 2 and _CERTAIN.search(beginning) is not None)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    # It takes a while to import, and few pages need it.
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("zero", {"html": False, "linkify": False}).enable(list(_RULES))
+
+
+def _formatted(text: str) -> Markup:
+    markdown = _markdown()
+    tokens = markdown.parse(text)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            # The headings of the page are above those of the text.
+            token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
+
+    # The renderer escapes the text, and none of the rules passes HTML on.
+    return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many members and characters a page can still show."""
+
+    members: int = _MOST_MEMBERS
+    characters: int = _MOST_CHARACTERS
+
+    def take(self, number: int) -> int:
+        """Return how many of a number of members fit."""
+        taken = min(number, self.members)
+        self.members -= taken
+        return taken
+
+    def take_text(self, text: str) -> str:
+        """Return the part of a text that fits."""
+        taken = text if len(text) <= self.characters else f"{text[: self.characters]}…"
+        self.characters = max(0, self.characters - len(text))
+        return taken
+
+
+def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
+    if isinstance(value, str):
+        is_long = "\n" in value or len(value) > _CELL
+        return PlainValue(room.take_text(visible(value[:LONGEST], "\n\t")), is_long)
+    if not isinstance(value, (dict, list)) or not value or depth >= _DEEPEST:
+        return PlainValue(room.take_text(in_one_line(value, _CELL)))
+    if isinstance(value, list):
+        if all(isinstance(row, dict) for row in value):
+            return _table(cast("list[JSONObject]", value), room)
+        shown = value[: room.take(len(value))]
+        members = tuple((str(n), _part(item, room, depth + 1)) for n, item in enumerate(shown))
+        return ValueTree(_counted(len(value), "value"), members, len(value) - len(shown))
+
+    number = room.take(len(value))
+    members = tuple(
+        (visible(name[:_CELL]), _part(member, room, depth + 1))
+        for name, member in islice(value.items(), number)
+    )
+    return ValueTree(_counted(len(value), "member"), members, len(value) - number)
+
+
+def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
+    shown = objects[: room.take(min(len(objects), _MOST_ROWS))]
+    names = dict.fromkeys(name for row in shown for name in row)
+    columns = list(islice(names, _MOST_COLUMNS))
+    rows: list[tuple[str, ...]] = []
+    for row in shown:
+        cells = [in_one_line(row[name], _CELL) if name in row else "" for name in columns]
+        if sum(map(len, cells)) > room.characters:
+            break
+        rows.append(tuple(map(room.take_text, cells)))
+
+    return ShownTable(
+        tuple(visible(name[:_CELL]) for name in columns),
+        tuple(rows),
+        len(objects) - len(rows),
+        len(names) - len(columns),
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,211 @@
+"""Run comparison: a run beside an earlier one. Calls are aligned by their tools, in the order of
+listing; what differs is shown as lines.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.context.payloads import without_payloads
+from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.ui.histories import KeptJournal, read_until
+from ideabridge.server.ui.showing import as_json
+from ideabridge.server.views.history import call_json
+from ideabridge.server.views.text import Beginning
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.typed import read_as
+
+MOST_OFFERED: Final = 20
+"""Maximum number of earlier runs that a page offers for a comparison."""
+
+MOST_CALLS: Final = 100
+"""Maximum number of calls of a run that are compared."""
+
+_MOST_BYTES: Final = 2**30
+_WHOLE: Final = 2**48
+_TEXT: Final = 4000
+"""Maximum number of characters of a value whose lines are compared."""
+
+_MOST_LINES: Final = 60
+"""Maximum number of lines of one difference that a page shows."""
+
+Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCall:
+    """A call of a run, as a comparison needs it.
+
+    Attributes:
+        sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
+        sent_digest, result_digest: the hashes of the whole values.
+    """
+
+    number: int = 0
+    name: str = ""
+    status: str = ""
+    seconds: float | None = None
+    sent: str = ""
+    result: str = ""
+    sent_digest: str = ""
+    result_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run, as a comparison needs it.
+
+    Attributes:
+        calls: its first calls.
+        omitted: how many further calls it has.
+        output: the beginning of its output as indented JSON, or "" if it has none.
+        output_digest: the hash of the whole output.
+    """
+
+    calls: tuple[ComparedCall, ...] = ()
+    omitted: int = 0
+    output: str = ""
+    output_digest: str = ""
+
+    @classmethod
+    def from_json(cls, value: JSON) -> ComparedRun:
+        """Read what `to_json` returned in a worker."""
+        return read_as(cls, value)
+
+    def to_json(self) -> JSONObject:
+        """Return the members as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """A call of the earlier run beside a call of the run; one of them may be missing.
+
+    Attributes:
+        sent, result: the lines that differ, as a unified diff without its header.
+    """
+
+    before: ComparedCall | None
+    now: ComparedCall | None
+    difference: Difference
+    sent: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run beside an earlier one.
+
+    Attributes:
+        pairs: the calls.
+        output: the lines of the output that differ.
+        is_output_same: whether the outputs are the same.
+        omitted: how many calls of both runs are not compared.
+    """
+
+    pairs: tuple[ComparedPair, ...]
+    output: tuple[str, ...]
+    is_output_same: bool
+    omitted: int
+
+    @property
+    def changes(self) -> int:
+        """How many pairs differ."""
+        return sum(pair.difference != "same" for pair in self.pairs)
+
+
+def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
+    """Return what a comparison needs of a run whose journal is folded."""
+    history = read.history
+    if history is None:
+        raise LimitExceededError(f"run {record.id} is too large to be compared")
+
+    machine = history.machine
+    calls: list[ComparedCall] = []
+    for progress, bar in islice(zip(machine.history, read.trace.bars, strict=False), MOST_CALLS):
+        about = call_json(bar.number, progress)
+        seconds = None
+        if bar.started is not None and bar.finished is not None:
+            seconds = bar.finished - bar.started
+        sent = about.get("parameters")
+        result = about.get("error", about.get("value"))
+        calls.append(
+            ComparedCall(
+                bar.number,
+                bar.name,
+                progress.status.value,
+                seconds,
+                _beginning(sent),
+                _beginning(result),
+                content_hash(sent),
+                content_hash(result),
+            )
+        )
+
+    output = machine.output if machine.has_output else None
+    text = _beginning(output) if machine.has_output else ""
+    return ComparedRun(
+        tuple(calls), max(0, len(machine.history) - MOST_CALLS), text, content_hash(output)
+    )
+
+
+def compared_in_worker(store: Store, run_id: str) -> JSONObject:
+    """Return the `compared_run` of a run as JSON, in a worker process."""
+    record = store.runs.find(run_id, caller=SEES_ALL)
+    return compared_run(record, read_until(store, run_id, _WHOLE, _MOST_BYTES)).to_json()
+
+
+def _beginning(value: JSON) -> str:
+    return as_json(Beginning(without_payloads(value), _TEXT).value)[:_TEXT]
+
+
+def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
+    """Compare a run with an earlier one."""
+    old_names = [call.name for call in before.calls]
+    new_names = [call.name for call in now.calls]
+    matcher = difflib.SequenceMatcher(None, old_names, new_names, autojunk=False)
+    pairs: list[ComparedPair] = []
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        old = before.calls[old_start:old_end]
+        new = now.calls[new_start:new_end]
+        if tag == "equal":
+            pairs += map(_pair, old, new)
+        else:
+            pairs += [ComparedPair(call, None, "only then") for call in old]
+            pairs += [ComparedPair(None, call, "only now") for call in new]
+
+    is_output_same = before.output_digest == now.output_digest
+    output = () if is_output_same else _differing_lines(before.output, now.output)
+    return Comparison(tuple(pairs), output, is_output_same, before.omitted + now.omitted)
+
+
+def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
+    sent: tuple[str, ...] = ()
+    if before.sent_digest != now.sent_digest:
+        sent = _differing_lines(before.sent, now.sent)
+
+    result: tuple[str, ...] = ()
+    if before.result_digest != now.result_digest:
+        result = _differing_lines(before.result, now.result)
+
+    is_same = before.status == now.status and not sent and not result
+    return ComparedPair(before, now, "same" if is_same else "changed", sent, result)
+
+
+def _differing_lines(before: str, now: str) -> tuple[str, ...]:
+    """Return a unified diff of two texts without its header, or a line that says that they differ
+    only beyond their beginnings.
+    """
+    compared = difflib.unified_diff(before.splitlines(), now.splitlines(), lineterm="", n=2)
+    lines = list(islice(compared, 2, 3 + _MOST_LINES))
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = ["…"]
+    if not lines:
+        lines = ["… they differ beyond the beginning that is compared here"]
+    return tuple(lines)

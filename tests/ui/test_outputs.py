@@ -1,0 +1,174 @@
+"""The output of a run, as a table, tree, Markdown or image, and a run beside an earlier one."""
+
+from __future__ import annotations
+
+import re
+import time
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.outputs import ShownTable, ValueTree, shown_output
+from ideabridge.tools.encoding import JSON
+from tests.ui.serving import ask, served, stranger
+
+ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
+MARKDOWN = "# Report\n\n- one **bold**\n- <b>two</b> [a](javascript:x) ![i](//e.org/i.png) &zwj;\n"
+
+
+def ended(http: httpx.Client, run_id: str) -> str:
+    """The page of a run that has ended."""
+    while True:
+        page = http.get(f"/ui/runs/{run_id}").text
+        if re.search(r'<p class="facts">\s*<span class="status s-done">', page):
+            return page
+
+
+def result_in(page: str) -> str:
+    return page.partition('<section id="result"')[2].partition("</section>")[0]
+
+
+def test_a_list_of_objects_is_a_table_with_its_json(http: httpx.Client) -> None:
+    result = result_in(ended(http, ask(http, ORDERS, output="†state.orders")))
+    assert re.findall('<th scope="col">(.*?)</th>', result) == ["id", "customer", "total"]
+    assert re.findall('data-label="total">(.*?)<', result) == ["10.0", "40.0"]
+    assert "As JSON" in result
+    assert "&#34;customer&#34;: &#34;c1&#34;" in result
+
+
+def test_nested_values_are_a_tree(http: httpx.Client) -> None:
+    output: dict[str, Any] = {"of": {"who": "<i>", "orders": "†state.orders"}, "count": 2}
+    result = result_in(ended(http, ask(http, ORDERS, output=output)))
+    assert '<dl class="tree"><dt>of</dt>' in result
+    assert '<span class="leaf">&lt;i&gt;</span>' in result
+    assert '<table class="list output">' in result
+
+
+def test_markdown_is_formatted_and_hides_nothing(http: httpx.Client) -> None:
+    result = result_in(ended(http, ask(http, ORDERS, output=MARKDOWN)))
+    formatted = result.partition('class="card written-text">')[2].partition("</div>")[0]
+    assert "<h3>Report</h3>" in formatted
+    assert "<strong>bold</strong>" in formatted
+    for tag in ("<b>", "<a ", "<img", 'javascript:x"'):
+        assert tag not in formatted
+    assert "[a](javascript:x) ![i](//e.org/i.png) &amp;zwj;" in formatted
+    assert "As it is written" in result
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (MARKDOWN, "markdown"),
+        ("one\ntwo", "text"),
+        ("# one line", "text"),
+        ("- a\n- b\n- c\n- d", "markdown"),
+        ("- a\n- b", "text"),
+        (12, "text"),
+        ([], "text"),
+        ([{"a": 1}], "table"),
+        ([{"a": 1}, 2], "tree"),
+        ({"a": None}, "tree"),
+    ],
+)
+def test_a_value_is_shown_by_its_kind(value: Any, kind: str) -> None:
+    assert shown_output(value).kind == kind
+
+
+def test_hostile_values_make_small_pages_in_little_time() -> None:
+    begun = time.process_time()
+    objects: list[JSON] = [{f"m{n}": "x" * 1000 for n in range(1000)}] * 1000
+    wide = shown_output(objects).part
+    assert isinstance(wide, ShownTable)
+    assert len(wide.columns) == 12
+    assert len(str(wide.rows)) < 100_000
+    assert wide.omitted_rows == 1000 - len(wide.rows)
+
+    nested: Any = 1
+    for _ in range(100):
+        nested = {"a": nested, "rows": [{"b": "x" * 500}] * 500}
+    tree = shown_output(nested).part
+    assert isinstance(tree, ValueTree)
+    assert len(str(tree)) < 200_000
+    for unit in ("*", "**a", "> ", "|a|b|\n|-|-|\n", "[", "\u202e\n# a\n"):
+        shown = shown_output("# a\n```\n```\n" + unit * 5000)
+        assert "\u202e" not in shown.html
+    assert time.process_time() - begun < 10
+
+
+def test_an_image_in_the_output_is_shown_to_whom_may_see_the_run(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens = {
+            name: store.users.add_token(store.users.add(name, "member").name)[1]
+            for name in ("ann", "bob")
+        }
+    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob:
+        ann.post("/ui/sign-in", data={"token": tokens["ann"]})
+        bob.post("/ui/sign-in", data={"token": tokens["bob"]})
+        run_id = ask(ann, {"_tool": "photograph", "order": 1}, output={"photo": "†results.0"})
+        [address] = re.findall('src="(/ui/runs/[^"]+/images/0)"', result_in(ended(ann, run_id)))
+        image = ann.get(address)
+        assert image.headers["content-type"] == "image/png"
+        assert image.content.startswith(b"\x89PNG")
+        assert ann.get(address.replace("/0", "/1")).status_code == 404
+        assert ann.get(address.replace("/0", "/x")).status_code == 404
+
+        # Nobody else learns that the run exists.
+        own = ask(bob, ORDERS, output="†state.orders")
+        ended(bob, own)
+        for path in (
+            address,
+            f"/ui/runs/{run_id}/compare",
+            f"/ui/runs/{own}/compare?with={run_id}",
+        ):
+            refused = bob.get(path)
+            absent = bob.get(path.replace(run_id, "run_0000000000000000"))
+            assert refused.status_code == absent.status_code == 404, path
+            assert refused.text.replace(run_id, "") == absent.text.replace(
+                "run_0000000000000000", ""
+            )
+
+
+def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
+    person = {"_tool": "find_customer", "id": "c1", "_outputPath": "who"}
+    before = ask(http, ORDERS, person, output="†state.orders", name="look")
+    ended(http, before)
+    now = ask(http, ORDERS | {"customer": "c2"}, person, output="†state.orders", name="look")
+    assert f'href="/ui/runs/{now}/compare"' in ended(http, now)
+
+    page = unescape(http.get(f"/ui/runs/{now}/compare").text)
+    assert f'<option value="{before}" selected>' in page
+    assert "1 call differs" in page
+    assert "another output" in page
+    assert '<span class="minus">-  "customer": "c1"</span>' in page
+    assert '<span class="plus">+  "customer": "c2"</span>' in page
+    assert page.count('<tr class="is-same">') == 1
+
+    third = ask(http, ORDERS | {"customer": "c2"}, output="†state.orders", name="look")
+    ended(http, third)
+    page = http.get(f"/ui/runs/{third}/compare?with={now}").text
+    assert "1 call differs" in page
+    assert "the same output" in page
+    assert "only then" in page
+
+    alone = ask(http, ORDERS, name="another title")
+    ended(http, alone)
+    assert "No earlier run has this title" in http.get(f"/ui/runs/{alone}/compare").text
+
+
+def test_large_runs_are_compared_in_a_worker(http: httpx.Client) -> None:
+    def plan(first: int) -> list[dict[str, Any]]:
+        return [
+            {"_tool": "compute", "code": "a + 1", "a": first if n == 0 else n} for n in range(120)
+        ]
+
+    before = ask(http, *plan(0), name="many")
+    ended(http, before)
+    now = ask(http, *plan(5), name="many")
+    ended(http, now)
+    page = http.get(f"/ui/runs/{now}/compare").text
+    assert "1 call differs" in page
+    assert "40 more calls not compared" in page
