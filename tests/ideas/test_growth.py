@@ -252,9 +252,7 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(
 def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
     journal(store, "run", started("tool"))
     run_sql(store.path, "DELETE FROM contents WHERE body LIKE '%tool%'")
-    with pytest.raises(
-        StoreFormatError, match="it is damaged: it names a message or schema that does not exist"
-    ):
+    with pytest.raises(StoreFormatError, match="refers to a message or schema that does not exist"):
         list(store.runs.events("run"))
 
 

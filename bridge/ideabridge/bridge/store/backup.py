@@ -1,4 +1,4 @@
-"""Write the file of a backup, so that it is either complete or does not exist.
+"""Backup: writes the file of a backup so that it is either complete or does not exist.
 
 The backup is written under another name and then renamed. The next backup to the same name removes
 the incomplete files that killed processes left behind.
@@ -19,8 +19,8 @@ from ideabridge.bridge.store.errors import StoreAccessError
 try:
     import fcntl
 except ImportError:
-    # On Windows, an open file cannot be deleted, so `_sweep` needs no lock to tell which files are
-    # in use.
+    # Windows does not allow deleting an open file, so `_sweep` needs no lock there to tell which
+    # files are in use.
     fcntl = None
 
 PARTIAL: Final = ".partial-"
@@ -102,7 +102,7 @@ def _sweep(target: Path) -> None:
             if fcntl is not None:
                 descriptor = os.open(part, os.O_RDWR)
                 try:
-                    # This fails if another process still writes it.
+                    # This fails if another process is still writing the file.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 finally:
                     os.close(descriptor)

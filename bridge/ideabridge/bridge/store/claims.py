@@ -1,5 +1,5 @@
-"""Claims: what an imported publication says about how it answers and how it was checked. This store
-has not verified any of it.
+"""Claims: marks what an imported publication says about its answers and checks as unverified,
+because this store has not checked any of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ConfigurationLog: what changed in configurations while servers ran."""
+"""ConfigurationLog: records how configurations changed while servers ran."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.tools.encoding import decode_trusted, encode_text
 
 MOST_CHANGES: Final = 1000
-"""How many changes are stored. The oldest are deleted first."""
+"""Maximum number of stored changes. The oldest are deleted first."""
 
 _SAME_SECONDS: Final = 10.0
-"""Changes with the same content within this many seconds are those of several processes that follow
-one file. They are stored once.
+"""If several processes follow one file, each reports the same change. Equal changes within this
+many seconds are stored once.
 """
 
 ChangeStatus = Literal["followed", "withheld"]
@@ -86,7 +86,7 @@ class ConfigurationLog:
         """Return the newest changes, the latest first.
 
         Args:
-            limit: how many.
+            limit: the maximum number of changes.
             project: the project folder whose changes are wanted, or None for all.
         """
         columns = "at, project, process, status, lines, trusted_by, trusted_at"

@@ -37,7 +37,7 @@ from ideabridge.bridge.store.ropes import LONG, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
-"""Up to this number of entries, a context is not cut."""
+"""Maximum number of entries of a context that is not cut."""
 
 LONGEST: Final = 128
 """Maximum number of entries in a stretch, which is then cut in any case."""
@@ -46,7 +46,7 @@ LAG: Final = 1024
 """Approximate maximum number of rows that are not yet in `content_keys`."""
 
 CACHED: Final = 16_384
-"""How many row numbers a process remembers at most."""
+"""Maximum number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
 """Key of the counter of transactions that deleted contents. Each one invalidates the
@@ -136,8 +136,8 @@ class Contents:
         self._swept: int = -1
 
     def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
-        """Store the parts of a Request. Return the number of its schema, the number of `shown`, and
-        the entries of its context as JSON text. Call this inside a transaction.
+        """Store the parts of a Request. Return the row of its schema, the row of `shown`, and the
+        entries of its context as JSON text. Call this inside a transaction.
         """
         self._look()
         new: list[StoredContent] = []
@@ -281,8 +281,8 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Read the rows that other processes stored, and forget those that a rollback or a sweep
-        removed.
+        """Read the rows that other processes have stored, and forget those that a rollback or a
+        sweep has removed.
         """
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
@@ -392,8 +392,8 @@ class Contents:
         ).fetchall()
         if len(rows) != len(numbers):
             raise StoreFormatError(
-                f"{self._database.path}: it is damaged: it names a message or "
-                "schema that does not exist"
+                f"{self._database.path}: it is damaged: it refers to a message or schema "
+                "that does not exist"
             )
         return [row[0] for row in rows]
 
@@ -410,7 +410,7 @@ class Contents:
             ).fetchone()
             if row is None:
                 raise StoreFormatError(
-                    f"{self._database.path}: it is damaged: it names a list that does not exist"
+                    f"{self._database.path}: it is damaged: it refers to a list that does not exist"
                 )
 
             numbers += self.unfold(row[0])

@@ -29,7 +29,7 @@ location.
 """
 
 _BATCH: Final = 500
-"""How many rows one transaction copies."""
+"""Number of rows that one transaction copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ _TABLES: Final = (*_ADDED, *_CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy contains: how many runs, events, ideas and published names."""
+    """The contents of a copy: the numbers of runs, events, ideas and published names."""
 
     runs: int
     events: int

@@ -1,4 +1,4 @@
-"""DailyUse: how much a store was used, by day."""
+"""DailyUse: reports how much a store was used on each day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MOST_DAYS: Final = 92
-"""Maximum number of days that one question covers."""
+"""Maximum number of days that one request covers."""
 
 _FAILED: Final = ("failed", "stalled", "limit")
 _FAILED_DIRECTLY: Final = ("error", "denied", "unknown")
@@ -61,13 +61,16 @@ class UsedTool:
 
 
 class DailyUse:
-    """What was used, by day and by tool. Each method reads all rows of the days it covers."""
+    """Counts what was used, by day and by tool. Each method reads all rows of the days that it
+    covers.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def days(self, first: date, last: date, *, caller: Viewer) -> list[DayOfUse]:
-        """Return the use of each day from `first` to `last`, in order, also of days without any.
+        """Return the use of each day from `first` to `last`, in order, including days without any
+        use.
 
         Args:
             first: the first day.
@@ -169,11 +172,11 @@ class DailyUse:
 
 
 class _Counts:
-    """How many things happened on each day, and how many of them failed.
+    """The numbers of things that happened on each day, and of those that failed.
 
     Attributes:
-        all: all of them, by day; 0 for a day that is not in it.
-        failed: those that failed.
+        all: the number of all things, by day; 0 for a day that is not in it.
+        failed: the number of things that failed, by day.
     """
 
     def __init__(self, failures: Sequence[str]) -> None:
@@ -182,7 +185,7 @@ class _Counts:
         self.failed = Counter[date]()
 
     def add(self, day: date, outcome: str, count: int) -> None:
-        """Add things with the same outcome that happened on one day."""
+        """Count things with the same outcome that happened on one day."""
         self.all[day] += count
         if outcome in self._failures:
             self.failed[day] += count

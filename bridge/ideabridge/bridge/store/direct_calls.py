@@ -12,7 +12,7 @@ from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MAX_ROWS: Final = 200_000
-"""Maximum number of stored calls, of all callers together. The oldest are deleted first."""
+"""Maximum number of stored calls of all callers. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
 """How long, in seconds, a call is stored."""

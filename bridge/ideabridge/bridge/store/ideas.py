@@ -69,8 +69,8 @@ LAG: Final = 2048
 """When about this many ideas are waiting to be indexed, a save indexes a batch."""
 
 _MOST_ALIKE: Final = 1000
-"""How many ideas that share an id prefix are checked for whether the caller sees them. A prefix of
-6 digits reaches this limit only in a store of billions of ideas.
+"""Maximum number of ideas with the same id prefix that are checked for whether the caller sees
+them. A prefix of 6 digits reaches this limit only in a store with billions of ideas.
 """
 
 FEW: Final = 5000
@@ -85,7 +85,7 @@ _NAMES: Final = (
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
-"""Metadata that are stored in columns, and left out of the stored JSON."""
+"""Metadata that is stored in columns, and left out of the stored JSON."""
 
 _RECORD: Final = (
     f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
@@ -457,7 +457,7 @@ class Ideas:
         return any(sees_run_of(caller, owner) for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """Return the context that an idea's run began with, or None if the run's journal is not in
+        """Return the context with which an idea's run began, or None if the run's journal is not in
         this store. Call this inside a guard or transaction.
         """
         rows = self._database.execute(
@@ -474,10 +474,9 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return the metadata of an idea for a caller. They come from its first save, unless
-        another caller's run made that save: then they come from the caller's first run that made
-        the same idea. If there is no such run, the idea is published to the caller, and the
-        metadata name no run.
+        """Return an idea's metadata for a caller. It comes from the idea's first save. If another
+        caller's run made that save, it comes from the caller's first run that made the same idea.
+        If there is no such run, the idea is published to the caller, and the metadata names no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first
@@ -712,7 +711,7 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return the rows among these that a caller sees: a run of the caller made the idea, or it
+        """Return those of these rows that a caller sees: a run of the caller made the idea, or it
         is published to the caller.
 
         The owner of the store imported the ideas that no run of this store made. Users, except
@@ -744,7 +743,7 @@ class Ideas:
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Return the rows among these that pass a filter."""
+        """Return those of these rows that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],
@@ -775,8 +774,8 @@ class Ideas:
         if not uses or (
             counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)
         ):
-            # Even the rarest use belongs to many ideas, so a scan of the index of an outcome or
-            # mind soon finds some of them.
+            # Even the rarest use belongs to many ideas, so scanning the index of an outcome or mind
+            # soon finds some of them.
             return self._select(_EVERY, own, uses, limit)
 
         using = SQL(

@@ -104,8 +104,8 @@ class Journal:
         parent: str | None = None,
         began: float | None = None,
     ) -> None:
-        """Create a run with the status `running` and no driver. It begins now, or began at a time
-        in seconds since 1970.
+        """Create a run with the status `running` and no driver. `began`, in seconds since 1970,
+        says when the run began; by default, it begins now.
 
         Raises:
             RunExistsError: the id is taken.
@@ -129,8 +129,8 @@ class Journal:
         times: Sequence[float] | None = None,
     ) -> int:
         """Append events to a run's journal, either all or none. Return the sequence number of the
-        last one; numbers start at 1. They happen now, or happened at these times, in seconds since
-        1970.
+        last one; numbers start at 1. `times`, in seconds since 1970, says when they happened; by
+        default, they happen now.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or was released. Nothing is
@@ -451,8 +451,8 @@ class Journal:
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """Return the run with an id, or None. This is for code that drives runs; `find` looks up
-        the runs that a caller asks for.
+        """Return the run with an id, or None. Code that drives runs uses this; `find` looks up the
+        runs that a caller asks for.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
@@ -472,7 +472,7 @@ class Journal:
         return record
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Return the ids that begin with `prefix` of runs, including rooms, newest first."""
+        """Return the ids of runs, including rooms, that begin with `prefix`, newest first."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 "
@@ -577,7 +577,7 @@ class Journal:
 
 
 _DECIDED_RUNS: Final = 1000
-"""How many of the newest runs `Journal.decisions` covers. It reads their whole journals."""
+"""Number of the newest runs that `Journal.decisions` covers. It reads their whole journals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Leaks: secrets in documents that leave the store.
+"""Leaks: finds secrets in documents that leave the store.
 
-Secrets are recognised by their form, anywhere in a document. Issuers give many tokens a
+Secrets are recognised by their form anywhere in a document, because issuers give many tokens a
 recognisable form. A secret without such a form is found only if it is configured here.
 """
 
@@ -17,7 +17,7 @@ FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
 """A function that returns the names of the configured secrets that occur in a text."""
 
 _LISTED: Final = 10
-"""How many places an error lists at most."""
+"""Maximum number of places that an error lists."""
 
 _SHAPES: Final = {
     "a GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}",
@@ -66,7 +66,7 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         SecretInIdeaError: the message says where each secret is and of which kind, but does not
             contain it.
     """
-    # A key that may itself be a secret is not named, so two places may get the same name.
+    # A key that may itself be a secret is not named, so two places may share a name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)

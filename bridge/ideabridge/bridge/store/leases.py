@@ -114,7 +114,7 @@ class Leases:
         return self._change_lease(longer, now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
-        """Release the lease, so that this epoch can no longer write. Return False if the epoch was
+        """Release the lease, so that this epoch can no longer write. Return False if the epoch is
         not the current one.
 
         Raises:
@@ -135,8 +135,8 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs that have a status, newest run first, without runs that
-        were set aside. With `fingerprint`, only runs with this configuration count.
+        """Return the leases of the runs that have a status, newest run first, except runs that were
+        set aside. With `fingerprint`, include only runs with this configuration.
         """
         with self._database.guard:
             rows = self._database.execute(

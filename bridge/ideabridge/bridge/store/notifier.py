@@ -1,4 +1,4 @@
-"""Notifier: how a store notifies other processes of changes that they wait for."""
+"""Notifier: notifies other processes of changes that they wait for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Notifier:
 
     @property
     def can_notify(self) -> bool:
-        """Whether other processes can be notified."""
+        """True if other processes can be notified."""
         return False
 
     def notify(self, notice: str) -> None:

@@ -1,4 +1,4 @@
-"""Portable ideas: one idea as a JSON document that anybody can check."""
+"""Portable ideas: exports one idea as a JSON document that anybody can check."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Document:
         members["plan"] = unchecked(members["plan"])
         recorded = cast("JSON", members["recorded"])
         if isinstance(recorded, dict):
-            # Nobody checked that the publication does what this text says.
+            # Nobody has checked that the publication does what this text says.
             members["recorded"] = {
                 key: value for key, value in recorded.items() if key != "written"
             }

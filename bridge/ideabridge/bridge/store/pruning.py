@@ -3,8 +3,8 @@
 1. `Families` groups what must be kept or deleted together: a run, the rooms that answered its
    calls, its forks, and their ideas. An idea that no run of this store made is a family of its own,
    but ideas that name the same run of another store form one family.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to
-   need them in the meantime. Then it deletes the events of the deleted runs.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or tag needs them by
+   then. Then it deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
 Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
@@ -144,7 +144,7 @@ def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
     """Yield `(member, reason)` for everything that publications and tags need. For an idea, this is
-    the run that it was lifted from and the runs that confirmed it. If there are none, it is the
+    the run from which it was lifted and the runs that confirmed it. If there are none, it is the
     latest run that ended with the idea, otherwise any of its runs, otherwise the idea itself.
 
     Args:
@@ -209,7 +209,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 _READ: Final = 1024
 _DELETED: Final = 500
-"""How many rows one transaction deletes, which takes about 10 ms."""
+"""Number of rows that one transaction deletes, which takes about 10 ms."""
 
 
 class Reach:
@@ -412,15 +412,15 @@ class Sweep:
 # -- pruning ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 8
-"""How many families one transaction deletes, which takes a few milliseconds."""
+"""Number of families that one transaction deletes, which takes a few milliseconds."""
 
 _EVENTS: Final = 2000
-"""How many events one transaction deletes."""
+"""Number of events that one transaction deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """What a pruning would delete.
+    """The runs and ideas that a pruning would delete.
 
     Attributes:
         runs: how many runs it would delete.
@@ -513,7 +513,7 @@ class Pruning:
             )
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete the families that `prunable` found, except those that have come to be needed."""
+        """Delete the families that `prunable` found, except those that something now needs."""
         before = self._database.upkeep.used_bytes()
         runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
@@ -526,7 +526,7 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that have come to be needed. Return how many runs and ideas
+        """Delete families, except those that something now needs. Return how many runs and ideas
         were deleted.
 
         Args:
@@ -565,8 +565,8 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes that wait for the lock can get it, because they try only from
-        time to time.
+        """Pause, so that processes waiting for the lock can get it: they try only from time to
+        time.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
@@ -576,7 +576,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family may be deleted, because nothing has come to need it. Call this
+        """Return whether a family may be deleted, because nothing has started to need it. Call this
         inside the transaction that deletes it.
         """
         runs = encode_text([*family.runs()])
@@ -721,8 +721,8 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """Return how many runs and ideas some families have. An idea that also belongs to another
-    family does not count.
+    """Return the number of runs and the number of ideas in these families. An idea that also
+    belongs to another family does not count.
     """
     of_those = {id(family) for family in going}
     runs = sum(
@@ -771,8 +771,8 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which runs to keep. All others are deleted, except that a run which only exceeds the number
-    is kept until it is older than `YOUNG`.
+    """The runs to keep. All others are deleted, but a run that only exceeds the number is kept
+    until it is older than `YOUNG`.
 
     Attributes:
         days: keep runs for this many days after they end; None to keep runs of any age.
@@ -785,7 +785,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What the next round of retention will do.
+    """The plan for the next round of retention.
 
     Attributes:
         runs: an upper bound on the number of runs to delete. Some of them may be published, tagged
@@ -889,8 +889,8 @@ class Retention:
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time that ages are counted from. It is limited, so that a clock that is
-        temporarily years ahead deletes nothing.
+        """Return the time from which ages are counted. It is limited, so that a clock that is
+        temporarily years ahead causes no deletions.
         """
         return min(now, state.get("clock", now) + 2 * EVERY)
 

@@ -199,7 +199,9 @@ class Publications:
         return profile is None or self.admits(profile, name, version)
 
     def _admitted(self, viewer: Viewer, publications: Iterable[Publication]) -> list[Publication]:
-        """Return the publications that the profile of a viewer has, if it has one."""
+        """Return the publications that the profile of a viewer contains, or all of them if it has
+        no profile.
+        """
         return [
             publication
             for publication in publications
@@ -207,7 +209,9 @@ class Publications:
         ]
 
     def _admitted_names(self, viewer: Viewer, rows: Iterable[tuple[str, int]]) -> list[str]:
-        """The same for rows of names and the versions that they refer to."""
+        """Return the names that the profile of a viewer contains. Each row is a name and the
+        version that it refers to.
+        """
         return [name for name, version in rows if self._admits(viewer, name, version)]
 
     def publish(
@@ -302,7 +306,7 @@ class Publications:
         """
         plan = _text(new.plan)
         if plan is not None:
-            # The text is about to be read again.
+            # The text will soon be read again.
             self._decoded.keep(plan, new.plan)
 
         version = 1 + self._database.number(
@@ -443,7 +447,7 @@ class Publications:
             latest = self._database.number(
                 "SELECT max(version) FROM publications WHERE name = ?", (name,)
             )
-            # Versions after the one that the name refers to were withdrawn.
+            # The versions after the one that the name refers to were withdrawn.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
@@ -518,8 +522,8 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return those of the rows whose ideas were made by a run of the caller or are published to
-        it.
+        """Return those of these rows whose ideas were made by a run of the caller or are published
+        to it.
 
         Args:
             numbers: rows of ideas.
@@ -789,7 +793,7 @@ class Publications:
             return Page(entries[:limit], following)
 
     def _widened(self, limit: int, viewer: Viewer, sql: str, *parameters: str) -> list[Publication]:
-        """Return the first `limit` rows of a statement that the viewer's profile has.
+        """Return the first `limit` rows of a statement that the viewer's profile contains.
 
         Args:
             limit: the maximum number of rows.
@@ -824,7 +828,9 @@ class Publications:
             )
 
     def newest(self, limit: int, *, caller: str) -> list[Publication]:
-        """Return the `limit` publications to a caller whose names are newest, newest first."""
+        """Return the `limit` publications with the newest names that are published to a caller,
+        newest first.
+        """
         with self._database.guard:
             return self._widened(
                 limit, caller, f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2"
@@ -842,7 +848,8 @@ class Publications:
         return self._admitted_names(caller, rows)
 
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
-        """Search the publications to a caller by words in names and descriptions, best first.
+        """Search the publications that a caller sees by words in names and descriptions, best
+        first.
 
         Raises:
             CursorError: the limit is out of bounds.

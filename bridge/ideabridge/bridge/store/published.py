@@ -1,4 +1,4 @@
-"""The documents of a version of a published name. The code reads them through these types.
+"""Published: types through which the code reads the documents of a version of a published name.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions of earlier releases stay readable.
@@ -50,7 +50,7 @@ class PlanOrigin:
         words_of: `assistant` if an assistant wrote its program and the names and descriptions of
             its parameters.
         checked: who checked the plan: `claims.UNCHECKED` if it was imported.
-        claimed: what the document of an imported plan said here.
+        claimed: the `lifting` that the document of an imported plan contained.
     """
 
     run: str | None = None
@@ -84,8 +84,8 @@ class PublishedGuide:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """What runs of a published plan, `Publication.plan`. `PlanOrigin` says how it was made,
-    `context/plan_literals.py` how it finds values that a run copied.
+    """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
+    how it was made, `context/plan_literals.py` how it finds values that a run copied.
 
     Attributes:
         calls: the calls. Those of a program name only the tools that the program may call.

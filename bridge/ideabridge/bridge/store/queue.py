@@ -1,4 +1,4 @@
-"""RunQueue: the runs that wait for a worker. They are rows of the table of runs (`Journal`)."""
+"""RunQueue: the runs that wait for a worker, which are rows of the table of runs (`Journal`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUED: Final = "queued"
 """The status, in the table of runs, of a run that waits for a worker."""
 
 _CLAIMED_OF: Final = 1000
-"""How many of the oldest runs in the queue `RunQueue.claim` chooses from."""
+"""Number of the oldest queued runs from which `RunQueue.claim` chooses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Removed kinds in stored plans: each explanation of a removed kind becomes a call of `compute`.
+"""Removed kinds: converts each explanation of a removed kind in a stored plan into a call of
+`compute`.
 
 `converted` inserts a call of `compute` with the expression from `python_of` before the call whose
 literal is explained. The path to its result replaces the explanation. So the plan reads and
@@ -34,7 +35,9 @@ from ideabridge.tools.errors import IdeabridgeError
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
 NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
-"""The reason why a literal is never determined if its explanation did not become an expression."""
+"""The reason why a literal is never determined if its explanation could not be converted into an
+expression.
+"""
 
 _KEPT_AS_WRITTEN: Final = (
     "_outputPath",

@@ -1,14 +1,14 @@
-"""Results: which parts of an idea come from results of its run, and the idea without these parts.
+"""Results: finds the parts of an idea that come from results of its run, and removes them.
 
-The context of the first Request comes from its author. Each later context also has what was added
-since: the state that calls wrote, the results of calls, the output of programs, errors,
+The context of the first Request comes from its author. Each later context also contains what was
+added since then: the state that calls wrote, the results of calls, the output of programs, errors,
 corrections, and messages that activities returned. Someone who exports or shares an idea does not
-intend to disclose these: they may be the content of private files and mailboxes. So they are left
-out unless a person asks for them, and the document lists what is missing.
+intend to disclose this material, which may be the content of private files and mailboxes. It is
+left out unless a person asks for it, and the document lists what is missing.
 
-The Solution stays, because it is the essence of the idea. But a mind that has seen results copies
-from them. So the output and the free text of the Solution are left out, and so is each literal of
-its calls that also occurs in a value that is left out.
+The Solution stays, because it is the essence of the idea. A mind that has seen results copies from
+them, however. The output and the free text of the Solution are therefore left out, as is each
+literal of its calls that also occurs in a value that is left out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def type_of(value: JSON) -> str:
 
 @dataclass(slots=True)
 class _Left:
-    """The parts that are left out: the list of them for the document, and their values."""
+    """Collects the parts that are left out: their list for the document, and their values."""
 
     listed: list[JSON] = field(default_factory=list[JSON])
     values: list[JSON] = field(default_factory=list[JSON])

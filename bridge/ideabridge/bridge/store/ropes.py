@@ -1,5 +1,5 @@
-"""Ropes: cuts long texts into pieces in such a way that two texts that differ in one place have
-almost all pieces in common.
+"""Ropes: cuts long texts into pieces so that two texts that differ in one place share almost all of
+their pieces.
 
 A state of 2 MB that grows by 1 KB with each step is a new text at each step. Each piece is stored
 once by content, and the text is stored as the list of its pieces' numbers. Where a text is cut
@@ -23,12 +23,12 @@ LONGEST: Final = 2048
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
 """A cut is possible only between a byte of the first class and a byte of the second. In most texts
-this is one place in 30 to 100, and `bytes.find` finds it faster than Python could look at each
+this is one place in 30 to 100, and `bytes.find` finds it faster than Python code could examine each
 byte. The first class contains the comma, the second the digits 1 and 9.
 """
 
 _WINDOW: Final = 24
-"""How many bytes before a position go into the checksum that decides whether to cut there."""
+"""Number of bytes before a position that the checksum covers which decides whether to cut there."""
 
 _ONE_IN: Final = 8
 """The average number of candidates for each cut, which is a power of 2."""

@@ -1,4 +1,4 @@
-"""RunFilter: which runs a list shows."""
+"""RunFilter: the conditions that select the runs of a list."""
 
 from __future__ import annotations
 

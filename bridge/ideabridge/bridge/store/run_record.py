@@ -24,9 +24,10 @@ class StoredSummary:
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
         needs: the modules that a run needs while it waits for a worker.
-        taken_up: how often a process has taken up the run since `events` last changed. A process
-            that takes up the run writes this, `events` and `set_aside`.
-        events: how many events the journals of the run and its rooms had when it was last taken up.
+        taken_up: how many times a process has taken up the run since `events` last changed. A
+            process that takes up the run writes `taken_up`, `events` and `set_aside`.
+        events: the number of events in the journals of the run and its rooms when it was last taken
+            up.
         reason: why the run ended or was interrupted.
         set_aside: True if the run is taken up only on a person's request, because it made no
             progress the last few times.

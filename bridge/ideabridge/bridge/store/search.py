@@ -23,19 +23,19 @@ MAX_PAGE: Final = 1000
 """Maximum number of items on a page."""
 
 OF_RUN: Final = 1
-"""A string that represents the run's own fingerprint in stored metadata."""
+"""A string that stands for the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
-"""How many ideas are indexed in one transaction, which takes about 10 ms."""
+"""Number of ideas that are indexed in one transaction, which takes about 10 ms."""
 
 INDEXED: Final = "indexed"
 """Key of the counter that holds the row of the last indexed idea."""
 
 MAX_TEXT: Final = 4000
-"""How many characters of an idea's task text are indexed."""
+"""Maximum number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""How many words of a query are used."""
+"""Maximum number of words of a query that are used."""
 
 SCORED: Final = 6000
 """Approximate maximum number of matches that are scored for a query. Rarer words are scored
@@ -92,7 +92,7 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """Read metadata from their stored text and from the columns that the text leaves out: the run,
+    """Read metadata from its stored text and from the columns that the text leaves out: the run,
     the step, and the run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
@@ -178,8 +178,8 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the start of a context, which contains the task, and the end of the context. The
-    results of calls in between are left out.
+    """Return the start of a context, which contains the task, and its end. The results of calls in
+    between are left out.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
@@ -207,7 +207,7 @@ def widen(
         fetch: returns the given number of best rows. It is called with growing numbers, up to
             `SCORED`.
         keep: selects or converts rows.
-        first: how many rows to fetch first, if not `limit`.
+        first: the number of rows to fetch first; by default `limit`.
     """
     size = first or limit
     while True:
@@ -276,7 +276,7 @@ class Search:
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
         """Index all existing ideas again, in a new table. Searches use the old table until the new
-        one replaces it. Other processes can write in the meantime.
+        one replaces it, and other processes can write in the meantime.
 
         Args:
             breathe: called between transactions.
@@ -300,7 +300,7 @@ class Search:
 
                 mark = self._database.counter(INDEXED)
                 # Other processes may index more than a batch in the meantime, so use growing
-                # batches to catch up with them.
+                # batches to catch up.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:

@@ -1,7 +1,7 @@
-"""Shapes: the tools that ideas call, and the shapes of their calls, which show that work is
-repeated.
+"""Shapes: indexes the tools that ideas call, and the shapes of their calls, which reveal repeated
+work.
 
-Saving an idea does not index these; `Ideas.index` does, as for the words for searches.
+Saving an idea does not index these; `Ideas.index` does, as it does for the words of searches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 def shape_of(solution: JSON) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
     calls. References, tools, modules, paths and keys count. Strings, numbers and lists of these do
-    not count. Neither do references to the input, because they replace literals.
+    not count, nor do references to the input, because they replace literals.
     """
     calls = _calls_of(solution)
     if not calls or not isinstance(solution, dict):

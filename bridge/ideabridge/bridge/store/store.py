@@ -57,7 +57,7 @@ CAUTIOUS: Final[JSONObject] = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""The annotations of a tool that nothing is known about."""
+"""The annotations of a tool about which nothing is known."""
 
 _READS: Final[JSONObject] = {
     "readOnlyHint": True,
@@ -307,7 +307,7 @@ class Store:
         return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except what has come to be needed. Others can use the store
+        """Delete what `prunable` found, except what something now needs. Others can use the store
         in the meantime. If the process is killed, the store stays consistent and the next pruning
         continues. `vacuum` makes the file smaller.
         """

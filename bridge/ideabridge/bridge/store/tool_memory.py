@@ -11,16 +11,16 @@ from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""How many modules have their lists stored, over all configurations that use the store. The oldest
-lists are deleted first.
+"""Maximum number of modules whose lists are stored, over all configurations that use the store. The
+oldest lists are deleted first.
 """
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of a stored list, in bytes of JSON."""
 
 MAX_SHAPES: Final = 4096
-"""How many tools have their result shapes stored, over all owners. The oldest shapes are deleted
-first.
+"""Maximum number of tools whose result shapes are stored, over all owners. The oldest shapes are
+deleted first.
 """
 
 MAX_APPROVED: Final = 4096
@@ -29,7 +29,7 @@ first.
 """
 
 _SAME_SECONDS: Final = 60.0
-"""How old, in seconds, the time of a list is before it is set anew although the list is the same."""
+"""Minimum age, in seconds, of the stored time of an unchanged list before it is updated."""
 
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"
@@ -127,7 +127,7 @@ class ToolMemory:
         return [str(row[0]) for row in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Store the list of a module, or note that it is still the same. A list that is too large
+        """Store the list of a module, or record that it is still the same. A list that is too large
         is not stored.
 
         Args:

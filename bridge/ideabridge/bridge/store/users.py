@@ -1,5 +1,5 @@
-"""Users: who may use a server on this store over HTTP, and the tokens that authenticate these
-users.
+"""Users: the people who may use a server on this store over HTTP, and the tokens that authenticate
+them.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
 refer to people by name, and nobody may inherit the data of another person.
@@ -39,14 +39,14 @@ EVERYBODY: Final = ""
 
 
 class Sight(Enum):
-    """What a viewer that is not a caller sees; see `SEES_ALL`."""
+    """What a viewer that is not a caller can see; see `SEES_ALL`."""
 
     ALL = "all"
 
 
 SEES_ALL: Final = Sight.ALL
-"""The value that is used instead of a caller for viewers that see everything in a store: its owner
-on this machine, ideabridge itself, and admins on the page.
+"""The value used in place of a caller for viewers that see everything in a store: its owner on this
+machine, ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
@@ -116,7 +116,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A user's token, without its secret, which is not stored. Times are ISO 8601 in UTC, or None
+    """A user's token without its secret, which is not stored. Times are ISO 8601 in UTC, or None
     for never.
 
     Attributes:
@@ -184,7 +184,7 @@ OWN_RUN: Final = "(runs.caller = ?1 OR substr(runs.caller, 1, length(?1) + 9) = 
 
 
 def publisher_of(caller: str) -> str | None:
-    """Return the owner of what a caller publishes, or None for the owner of the store, who
+    """Return the owner of whatever a caller publishes, or None for the owner of the store, who
     publishes to everybody.
     """
     owner = owner_of(caller)
@@ -383,7 +383,7 @@ class Users:
         if caller == LOCAL:
             return True
         if profile_of(caller) is not None:
-            # A profile restricts, whoever works in it.
+            # A profile restricts everyone who works in it.
             return False
 
         name = user_of(caller)
@@ -445,7 +445,7 @@ class Users:
                 raise self._unknown(name)
             if user.issuer is not None:
                 raise UserError(
-                    f"{name} signs in with tokens of {user.issuer}, and has none of this store"
+                    f"{name} signs in with tokens of {user.issuer}, so this store has none"
                 )
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(

@@ -1,4 +1,4 @@
-"""Versions: the changes between two ideas, and which of these changes break callers."""
+"""Versions: finds the changes between two ideas, and those that break callers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     """Return what changes for callers of a name when `new` replaces `old`, one line each, with
     complete values: description, way of answering, schemas, plan or program, recording.
     """
-    # Compare copied values by what would be sent for them.
+    # Compare copied values by the values that would be sent.
     before = as_it_runs(old.plan or {})
     after = as_it_runs(new.plan or {})
 
@@ -127,7 +127,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """Yield the differences between the tools that two plans or guides pin. An import adds pins to
-    a document that has none, so pins on one side only do not count as a difference.
+    a document that has none, so pins on only one side do not count as a difference.
     """
     if "pins" in old and "pins" in new:
         yield from _lines("tools", _pinned_in(old), _pinned_in(new), None)
@@ -140,7 +140,7 @@ def _pinned_in(plan: JSONObject) -> list[JSON]:
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    """Return the recording without pins, and without what a hand-written document added to it."""
+    """Return the recording without pins, and without the additions of a hand-written document."""
     if not isinstance(recorded, dict):
         return recorded
 
@@ -261,7 +261,7 @@ def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """Return the types that a schema and its alternatives name, or nothing if every type is
+    """Return the types that a schema and its alternatives name, or an empty set if every type is
     allowed.
     """
     if not isinstance(schema, dict):

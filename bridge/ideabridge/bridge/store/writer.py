@@ -135,7 +135,9 @@ class Writer:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """Why writes are currently waiting, or None if none waits because of an error."""
+        """The reason why writes are currently waiting, or None if no write is waiting because of an
+        error.
+        """
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -243,7 +245,7 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """Take from the queue the jobs that are committed together. A large job is committed
+        """Remove from the queue the jobs that are committed together. A large job is committed
         alone.
         """
         batch: list[_Queued] = []

@@ -1,4 +1,4 @@
-"""PostgresContents: the table `contents`. Several processes insert into it at the same time.
+"""PostgresContents: the table `contents`, into which several processes insert at the same time.
 
 A row is found by the unique index on its hash, and the database numbers the rows. The numbers that
 this process remembers are valid until a sweep deletes contents: each transaction reads the number
@@ -29,7 +29,7 @@ class PostgresContents(Contents):
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         cached = self._cached
         # Insert rows in the order of their hashes, so that two processes that insert the same rows
-        # do not deadlock.
+        # cannot deadlock.
         missing = sorted({body for body in bodies if body[0] not in cached})
         if missing:
             missing = self._stored_forms(missing)

@@ -399,7 +399,7 @@ MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {
     5: (f"ALTER TABLE user_tokens ADD COLUMN profile {_TEXT}",),
     6: (_CONFIGURATION_CHANGES,),
 }
-"""Maps the version of a store to the statements that migrate it to the next version."""
+"""The statements that migrate a store to the next version, keyed by its present version."""
 
 KINDS: Final = 5
 """The first version in which no published plan has explanations of removed kinds."""

@@ -1,4 +1,4 @@
-"""sqlite: the one SQLite library through which this process opens stores.
+"""sqlite: chooses the SQLite library with which this process opens all stores.
 
 SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): if a
 checkpoint begins when the whole log has already been moved, while another connection commits,
@@ -79,7 +79,7 @@ def checkpoint_locked(address: str) -> None:
                 if time.monotonic() > deadline:
                     raise
                 # If commits never pause, the lock is free only for microseconds. SQLite's own
-                # waiting, which sleeps longer and longer, would miss these moments.
+                # waiting, which sleeps for longer and longer, would miss these moments.
                 time.sleep(0.0005)
         try:
             mover.execute("PRAGMA wal_checkpoint(PASSIVE)")

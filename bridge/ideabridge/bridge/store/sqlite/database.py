@@ -396,9 +396,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        # To check foreign keys, SQLite would search whole tables at each deletion. A transaction
-        # that waits releases the lock once. `alone` holds it a second time, so that no other thread
-        # runs while the checks are switched off.
+        # To check foreign keys, SQLite would search whole tables at each deletion. A waiting
+        # transaction releases the lock once; `alone` holds it a second time, so that no other
+        # thread runs while the checks are off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -423,7 +423,7 @@ class SqliteDatabase(Database):
                     self._write("PRAGMA busy_timeout=0")
 
     def close(self) -> None:
-        # `guard` and `alone` would raise an error if the files are gone.
+        # `guard` and `alone` would raise an error if the files were gone.
         with self.lock, self._reading:
             if self._reader is not self.connection:
                 self._reader.close()

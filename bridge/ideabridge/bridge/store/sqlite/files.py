@@ -83,8 +83,8 @@ class StoreFiles:
 
     @property
     def address(self) -> str:
-        """The URI for `connect(..., uri=True)`. Connecting with it does not create the file if it
-        is gone.
+        """The URI for `connect(..., uri=True)`. Connecting with it does not create a file that is
+        gone.
         """
         return f"{self.path.as_uri()}?mode=rw"
 

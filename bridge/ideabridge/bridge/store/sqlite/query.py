@@ -33,7 +33,7 @@ cannot raise this limit again.
 """
 
 _STEPS: Final = 10_000
-"""How many SQLite instructions run between two checks of the clock: about a tenth of a
+"""Number of SQLite instructions that run between two checks of the clock: about a tenth of a
 millisecond.
 """
 
@@ -92,8 +92,8 @@ class QueryResult:
     Attributes:
         columns: the names of the columns, made unique: a second `id` is `id_2`.
         rows: the rows; each has its values in the order of the columns.
-        bound: the limit because of which not all rows were read, such as `10,000 rows`; "" if all
-            were read.
+        bound: the limit that ended the reading early, such as `10,000 rows`; "" if all rows were
+            read.
     """
 
     columns: list[str]

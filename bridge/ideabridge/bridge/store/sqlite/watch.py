@@ -19,7 +19,7 @@ from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy_committed
 
 COMMITS: Final = 256
-"""How many commits lie between two checkpoints if SQLite has the WAL-reset bug. Otherwise, SQLite
+"""Number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise, SQLite
 decides when to make a checkpoint.
 """
 
@@ -29,7 +29,7 @@ class FileWatch:
 
     Args:
         path: the path of the store as the user wrote it, for messages.
-        files: its files, or None if the store is in memory, so that there is nothing to watch.
+        files: its files, or None if the store is in memory and there is nothing to watch.
     """
 
     def __init__(self, path: str, files: StoreFiles | None) -> None:
