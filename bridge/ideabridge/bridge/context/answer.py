@@ -96,7 +96,7 @@ class AnswerReader:
         self._in_calls = False
         self._length = 0
         self._ended = False
-        # Whether there has been a call or an output.
+        # True once there has been a call or an output.
         self._has_begun = False
         # The current value: its text so far, the depth of its brackets, and whether a string or an
         # escape is open.
@@ -136,7 +136,7 @@ class AnswerReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the object is complete."""
+        """True if the object is complete."""
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
@@ -171,8 +171,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the program of the answer, if there is one, and why it is malformed, if it is. A
-        malformed program remains in `extra`.
+        """Return the answer's program, if it has one, and the reason why it is malformed, if it is.
+        A malformed program remains in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))

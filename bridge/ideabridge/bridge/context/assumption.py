@@ -1,5 +1,5 @@
-"""Assumptions: the values that a replay used although their explanations differ, as text to read
-and as choices to make.
+"""Assumptions: presents the values that a replay used although their explanations differ, as text
+to read and as choices to make.
 
 The description of a tool names the values that are open (`evidence_sentence`), an answer names what
 it assumed (`assumption_lines`), and a person who is asked can choose another value
@@ -50,7 +50,7 @@ _AT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value that a literal has or could have.
+    """A value that a literal has or may have.
 
     Attributes:
         source: the explanation that gives it.
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The first part of the value, and where it comes from, in one line."""
+        """The first part of the value, and where it comes from, on one line."""
         return self._with_source(self.shown)
 
     @property
@@ -104,7 +104,7 @@ class Assumption:
 
     @property
     def line(self) -> str:
-        """The assumption in one line that people and models can read."""
+        """The assumption on one line that people and models can read."""
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"

@@ -1,5 +1,5 @@
-"""Body: a part of a Request, such as a message or a schema, in canonical JSON. Also the encoded
-parts of a whole Request.
+"""Body: encodes a part of a Request, such as a message or a schema, in canonical JSON, and combines
+the encoded parts of a whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
 of a Request are the same as in the previous one, so each part is encoded only once, and the next

@@ -24,7 +24,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 @dataclass(slots=True)
 class Doubts:
-    """What is uncertain about one call or about an output.
+    """The uncertainties about one call or about an output.
 
     Attributes:
         assumed: assumptions as in `Settled.assumed`; and `{"at": "calls.PLACE", "why"}` for each
@@ -32,8 +32,8 @@ class Doubts:
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
             anything else that is uncertain but hardly ever wrong. A note that is not mild is a
             reason to ask before a change.
-        approved: what someone was asked about and approved, in the form of `assumed`. The member
-            `approved` names who did. It may still be wrong.
+        approved: the assumptions that someone was asked about and approved, in the form of
+            `assumed`. The member `approved` says who approved them. They may still be wrong.
         strict: whether a person is also asked before a call that only reads.
 
     With instances, each entry has its `instance`.

@@ -38,7 +38,7 @@ _TRIED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What a plan records about its values besides their explanations.
+    """The information that a plan records about its values besides their explanations.
 
     Attributes:
         seen: profiles of the values that earlier runs read, keyed by reference; see
@@ -55,7 +55,7 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What a plan records about one of its calls.
+    """The information that a plan records about one of its calls.
 
     Attributes:
         place: the place of the call.
@@ -96,7 +96,7 @@ class CopiedLiterals:
 
     @property
     def shared_reason(self) -> str | None:
-        """Always None, because an output shares no reason to ask with calls."""
+        """Always None, because an output shares no reasons with calls."""
         return None
 
     def _read_by_literals(self) -> list[str]:
@@ -142,7 +142,7 @@ class CopiedLiterals:
         return computed
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
-        """Evaluate the explanations of a literal."""
+        """Evaluate the explanations of one literal."""
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
@@ -250,8 +250,8 @@ class CopiedInCall(CopiedLiterals):
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Note the words that a mind wrote around a copied value, if only one run shows them. They
-        may depend on the data of that run, even if the copied value is the same again.
+        """Return notes on the words that a mind wrote around a copied value, if only one run shows
+        them. They may depend on the data of that run, even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -266,8 +266,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Assume everything that is new about a value that the call does not read, because its
-        author can only have used that value to decide.
+        """Record everything new about a value that the call does not read as an assumption, because
+        the author of the call can only have used that value to decide.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:

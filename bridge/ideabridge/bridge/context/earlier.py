@@ -1,5 +1,5 @@
-"""Earlier plans: the rules for folding journals whose plans were proposed under version 0 or 1 of
-the rules for calls. Only such journals need this module.
+"""Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
+calls. Only such journals need this module.
 
 Their plans differ in four ways:
 

@@ -1,4 +1,4 @@
-"""Explanations: where a value that a run copied may have come from, and which value to use when the
+"""Explanations: the possible origins of a value that a run copied, and the value to use when the
 run is repeated.
 
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
@@ -15,10 +15,10 @@ data, `settle` evaluates all of them. If they agree, the value is determined. If
 | text | `{"join": [EXPLANATION...]}` | one value between constant texts |
 | constant | `{"constant": VALUE}` | the value |
 
-FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the
-value of an explanation depends only on what `read` returns. The work is linear in the data
-that an explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound an
-explanation has no value.
+FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value
+of an explanation depends only on what `read` returns. The work is linear in the data that an
+explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound an explanation has no
+value.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ITEMS: Final = 20_000
 """The maximum number of items of one list that an explanation searches."""
 
 RUNS_FOR_POSITION: Final = 3
-"""How many runs must agree on a position in a list before the value counts as determined."""
+"""Number of runs that must agree on a position in a list before the value counts as determined."""
 
 _DEPTH: Final = 6
 _PARTS: Final = 64
@@ -119,7 +119,7 @@ class Explanation:
 
     @property
     def shown(self) -> str:
-        """The explanation in one readable line."""
+        """The explanation as one readable line."""
         raise NotImplementedError
 
     @property
@@ -217,7 +217,7 @@ class PathTo(Explanation):
 
     @property
     def has_positions(self) -> bool:
-        """Whether any key of the path may be a position in a list."""
+        """True if any key of the path may be a position in a list."""
         return bool(self._numbers)
 
     @property
@@ -417,7 +417,7 @@ class Joined(Explanation):
 
     @property
     def shown(self) -> str:
-        """The joined texts in one line, such as `"Report for " + †input.city`."""
+        """The joined texts on one line, such as `"Report for " + †input.city`."""
         return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:
@@ -691,10 +691,10 @@ class Settled:
 
     Attributes:
         value: the value, or MISSING if no explanation has one.
-        assumed: what may make the value wrong, or None if nothing does: `{"at", "taken", "from",
-            "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other values. An
-            entry without a value stands for an explanation that has none. A long value is cut, and
-            marked by `"shortened": true` next to it.
+        assumed: the reasons why the value may be wrong, or None if there are none: `{"at", "taken",
+            "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other
+            values. An entry without a value stands for an explanation that has none. A long value
+            is truncated, and marked by `"shortened": true` next to it.
         note: why the value is not determined, if this reason alone does not make it doubtful; see
             `NOTED`.
     """
@@ -848,7 +848,7 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """Return an object that shows a value under a key. A long value is cut, and marked by
+    """Return an object that shows a value under a key. A long value is truncated, and marked by
     `"shortened": true` next to it.
     """
     cut = _cut(value)

@@ -1,4 +1,4 @@
-"""Failures: the errors of a Solution as documents."""
+"""Failures: reads the errors of a Solution as documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ideabridge.tools.typed import read_whole
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a call failed.
+    """The reason why a call failed.
 
     Attributes:
         message: what failed, and what was expected.

@@ -343,12 +343,12 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """Whether any value is not shown in full to the mind."""
+        """True if any value is not shown to the mind in full."""
         return self.showing.is_shortened or self.has_shortened
 
     @property
     def how_to_read(self) -> str:
-        """How to read shortened values, as the end of a sentence."""
+        """The end of a sentence that says how to read shortened values."""
         reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
         return f"{reads}a reference passes the whole value on"
 
@@ -432,7 +432,7 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 def handle_plan(message: Message, draft: Draft) -> None:
     """Show a plan: its calls, which the mind follows if they still fit, and which of them are
-    done.
+    already done.
     """
     plan = message.value
     standing = None
@@ -527,8 +527,8 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; read their values at the references"
-"""How the text about the calls of a run begins. Each call takes up one or more lines, and its first
-line begins with its place.
+"""The beginning of the text about the calls of a run. Each call takes up one or more lines, and its
+first line begins with its place.
 """
 
 
@@ -653,7 +653,7 @@ class Handlers:
 
     @property
     def are_built_in(self) -> bool:
-        """Whether every handler is built in."""
+        """True if every handler is built in."""
         return self._by_kind == BUILT_IN
 
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
@@ -663,7 +663,7 @@ class Handlers:
                 self.register(kind, handler)
 
     def replace(self, before: Mapping[str, Handler], now: Mapping[str, Handler]) -> None:
-        """Replace the handlers that tool files have defined by those that they define now."""
+        """Replace the handlers that tool files defined before by those that they define now."""
         for kind, handler in before.items():
             if self._by_kind.get(kind) is not handler:
                 continue

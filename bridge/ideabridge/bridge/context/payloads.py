@@ -1,7 +1,7 @@
-"""Payloads: the base64 of images, sounds and files, and the texts of resources, in content blocks
-inside values.
+"""Payloads: finds and replaces the base64 of images, sounds and files, and the texts of resources,
+in content blocks inside values.
 
-A reader of text, whether a person or a mind, learns nothing from base64.
+Whoever reads a value as text, whether a person or a mind, learns nothing from base64.
 """
 
 from __future__ import annotations

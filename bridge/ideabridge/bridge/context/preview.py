@@ -1,5 +1,5 @@
-"""Previews: shortened values for minds and hosts, with references to the rest, so that a mind
-writes `†state.log` instead of the log.
+"""Previews: shortens values for minds and hosts, with references to the rest, so that a mind writes
+`†state.log` instead of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def line_of(value: JSON) -> str:
-    """Return the JSON of a value for minds: in one line, with spaces after commas and colons."""
+    """Return the JSON of a value for minds, on one line, with spaces after commas and colons."""
     # Starting the encoder is slow, and a state may contain many strings and numbers.
     kind = type(value)
     if kind is str:
@@ -51,7 +51,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """How many characters may still be shown, in total and of one string."""
+    """The number of characters that may still be shown, in total and of one string."""
 
     __slots__ = ("left", "text")
 

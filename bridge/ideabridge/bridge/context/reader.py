@@ -55,7 +55,7 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # The calls of this tool wait for other calls only because of data that they read.
+    # The calls of this tool wait for other calls only because of the data that they read.
     reaches=(),
 )
 """The reading tool. Like every parameter that is a reference, `reference` is replaced by the
@@ -67,7 +67,7 @@ READERS: Final = (READ, replace(READ, name="read_shortened"))
 NAMES: Final = tuple(reader.name for reader in READERS)
 
 _AROUND: Final = 100
-"""How many characters are shown on each side of a match."""
+"""Number of characters that are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
 """The room, in bytes of JSON, for everything in a result besides the part and the reference."""

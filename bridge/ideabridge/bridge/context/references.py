@@ -90,17 +90,17 @@ class Expression:
 
     @property
     def uses_item(self) -> bool:
-        """Whether any operand is `†item`."""
+        """True if any operand is `†item`."""
         return _ITEM in self.text and any(operand.kind == "item" for operand in self.operands())
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Return text from outside for a message, cut if it is long."""
+    """Return text from outside for a message, truncated if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Return text from outside for a message, in quotes, and cut if it is long."""
+    """Return text from outside for a message, in quotes and truncated if it is long."""
     if len(text) <= limit:
         return repr(text)
     return f"{text[:limit]!r}... ({len(text):,} characters)"
@@ -380,7 +380,7 @@ def _target_path(text: str) -> Path:
         )
 
     if keys[0] in KINDS and len(keys) > 1:
-        # Read literally, `state.x` would mean †state.state.x, which nobody intends.
+        # Read literally, `state.x` would refer to †state.state.x, which nobody intends.
         without_kind = format_path(keys[1:]).lstrip(".")
         if len(without_kind) <= 100:
             hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"

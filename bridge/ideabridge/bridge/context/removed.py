@@ -1,8 +1,8 @@
-"""Removed kinds of explanations: what they meant, and which Python expression replaces each of
-them.
+"""Removed kinds: evaluates explanations of kinds that no longer exist, and converts them into
+Python expressions.
 
-Before version 2 of the rules for calls, a plan also explained literals by guessed functions: parts
-of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with
+Before version 2 of the rules for calls, a plan could also explain literals by guessed functions:
+parts of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with
 tests. A program now expresses these directly. Two tasks still need the old forms, which only this
 module knows:
 
@@ -448,8 +448,9 @@ def _keys(take: JSON) -> Path:
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
-"""Expression for a value that may be a string: the JSON inside the string, or else the value
-itself. Text that only looks like JSON makes the expression fail."""
+"""Expression that replaces a string by the JSON inside it, and leaves any other value unchanged.
+Text that only looks like JSON makes the expression fail.
+"""
 
 
 def _python_at(reference: str, name: Name) -> str:

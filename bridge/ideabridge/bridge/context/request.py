@@ -1,4 +1,4 @@
-"""Request: a question to a mind."""
+"""Request: the question that a run puts to a mind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Seen: which kinds of values a published plan has read so far, and what is new about a value.
+"""Seen: records which kinds of values a published plan has read so far, and finds what is new about
+a value.
 
 No number of runs can prove that a task treats all kinds of values alike: it may transfer only
 positive amounts, or stop at an empty list. A plan therefore keeps a profile of each value that it
@@ -26,7 +27,7 @@ MEMBERS: Final = 200
 present is not tracked."""
 
 _LONGEST: Final = 1_000
-"""The maximum number of characters of a string that is compared with its conversions."""
+"""Maximum number of characters of a string that is compared with its conversions."""
 
 _NAMED: Final = 5
 """The maximum number of members that a novelty names."""

@@ -1,4 +1,4 @@
-"""Shown: how much of the results of calls a Request shows to its mind.
+"""Shown: decides how much of the results of calls a Request shows to its mind.
 
 Everything that the author of a context wrote is shown in full. A *result* is a value that a call
 returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
@@ -31,7 +31,7 @@ MOST: Final = 64 * 1024 * 1024
 """The largest value that a limit can have, in bytes."""
 
 _LISTED: Final = 50
-"""How many of the last calls are always listed."""
+"""Number of the last calls that are always listed."""
 
 _PREVIEWS: Final = 8
 """The previews in states may take up `Shown.request` divided by this number, or 2 KB if that is
@@ -47,7 +47,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How many bytes of results a Request shows.
+    """The limits, in bytes, on the results that a Request shows.
 
     Attributes:
         value: the maximum size, in bytes of JSON, of one result that is shown in full.
@@ -134,8 +134,8 @@ class Sizes:
 
 
 class Measures:
-    """What the last Request learned about values and calls, so that a long run measures only what
-    is new.
+    """The measurements of values and calls for the last Request. With them, a long run measures
+    only what is new.
     """
 
     def __init__(self) -> None:
@@ -149,8 +149,8 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request. Sizes and lines that this Request does not ask for are forgotten when
-        the next one begins.
+        """Begin a Request. Sizes and lines that it does not use are forgotten when the next one
+        begins.
         """
         self._last = self._now
         self._now = {}
@@ -158,7 +158,7 @@ class Measures:
         self._lines = {}
 
     def line(self, value: JSON) -> str:
-        """Return the JSON of a value in one line. For an object or array that has not changed, it
+        """Return the JSON of a value on one line. For an object or array that has not changed, it
         is computed only once.
         """
         if not isinstance(value, dict | list):
@@ -210,8 +210,9 @@ class Measures:
 
 
 Place: TypeAlias = tuple[str, Path]
-"""Where a document is: (instance or "", path) of a state, or of data of one kind, in the documents
-that references read."""
+"""The place of a document among the documents that references read: (instance or "", path) of a
+state, or of data of one kind.
+"""
 
 
 @dataclass(slots=True)
@@ -640,7 +641,7 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """Return references for use in a sentence. If there are many, only the first ones are named."""
+    """Return references for use in a sentence. If there are many, only the first few are named."""
     more = len(references) - _NAMED
     listed = ", ".join(references[:_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed

@@ -38,8 +38,8 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Only one string with more characters than this is cached at a time, because its value takes much
-memory.
+"""If a string has more characters than this, only one such string is cached at a time, because its
+value takes much memory.
 """
 
 
@@ -372,8 +372,8 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     """Return the part of a schema that a growing state must satisfy at all times. `values` are the
-    initial values of this part. If `closes`, objects that declare properties accept no others,
-    except those they initially have.
+    initial values of this part. With `closes`, objects that declare properties accept only these
+    and the properties that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

@@ -1,7 +1,7 @@
-"""Steps: conversions of one value into another notation.
+"""Steps: converts a value into another notation.
 
-Everything here is pure. If a step cannot be applied to a value, or the value is too long, there is
-no conversion.
+Everything here is pure. The result is MISSING if a step does not apply to a value, or if the value
+is too long.
 """
 
 from __future__ import annotations

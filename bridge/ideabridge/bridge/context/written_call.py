@@ -1,8 +1,8 @@
-"""WrittenCall: a call as its author wrote it, before anybody looks its tool up.
+"""WrittenCall: a call as its author wrote it, before its tool is looked up.
 
-Plans, Solutions and published ideas list calls as JSON. What needs only the names in a call reads
-it as a `WrittenCall`. `read_call` in `loop/call.py` reads the rest, checks it, and says what is
-wrong.
+Plans, Solutions and published ideas list calls as JSON. Code that needs only the names in a call
+reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads the rest, checks it, and reports
+what is wrong.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Lifting runs into plans."""
+"""Lifting: turns runs into plans."""

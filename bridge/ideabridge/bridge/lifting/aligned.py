@@ -1,5 +1,5 @@
-"""Aligned: the calls of a run, matched to the places of a plan, so that runs of the same task can
-be compared place by place.
+"""Aligned: matches the calls of a run to the places of a plan, so that runs of the same task can be
+compared place by place.
 
 Theory of operation. A plan lists its calls in places 0, 1, 2. The original run made these calls
 under other numbers, because the plan leaves failed calls out and moves others. Another run of the
@@ -56,8 +56,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value comes from: the input (`place` is None), or the result of the call at that
-    place of the plan.
+    """The origin of a value: the input (`place` is None), or the result of the call at that place
+    of the plan.
     """
 
     place: int | None
@@ -275,7 +275,7 @@ def _number_of(operand: Reference) -> int | None:
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
 _KEYS: Final = 20
-"""How many keys of an object are examined at most."""
+"""Maximum number of keys of an object that are examined."""
 
 
 def has_field_names(value: JSONObject) -> bool:

@@ -1,8 +1,8 @@
 """Alike: finds other runs of a task, and aligns their calls with those of the lifted run.
 
 Only the calls that lead to a change or to the output are compared, because a mind may look around
-in one run and not in the other. Two runs that differ in these calls have different shapes. Then the
-other run is not evidence for this tool. It can become a tool of its own.
+in one run but not in the other. Two runs that differ in these calls have different shapes. In that
+case the other run is not evidence for this tool, but it can become a tool of its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED: Final = 200
-"""How many runs, latest first, are searched for runs of the same shape."""
+"""Number of the latest runs that are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""How many runs are read from the store at a time."""
+"""Number of runs that are read from the store at a time."""
 
 _EXAMINED: Final = 5
-"""How many runs that used the same tools are read, at most, to find runs of the same shape to
+"""Maximum number of runs with the same tools that are read to find runs of the same shape to
 offer.
 """
 

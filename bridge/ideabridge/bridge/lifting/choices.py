@@ -18,7 +18,7 @@ MIND: Final = "mind"
 """The choice to ask a mind each time for an `_output` that a mind wrote."""
 
 KEEP: Final = "keep"
-"""The choice to keep a literal the same for every input, so that it is not a parameter. For a call
+"""The choice to use the same literal for every input, so that it is not a parameter. For a call
 that may have been a decision (`calls.2`), it means that the call is always made.
 """
 
@@ -28,7 +28,7 @@ class Choices:
     """A person's choices about a draft.
 
     Attributes:
-        take: what replaces each literal, by the literal's path: a reference, an explanation,
+        take: the replacement for each literal, by the literal's path: a reference, an explanation,
             `keep`, or `mind` for an `_output`.
         runs: other runs of the same task.
     """

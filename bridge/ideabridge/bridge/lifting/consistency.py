@@ -113,8 +113,8 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """Return the members that decide about the values of a plan. Members that only make it ask are
-    left out if they are well formed.
+    """Return the members that decide about the values of a plan. Well-formed members that only make
+    the plan ask are left out.
     """
     if explained is None:
         return None
@@ -208,7 +208,7 @@ class _Comparison:
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as the run did. Return None, or the reason why that is impossible."""
+        """Answer a call as the run did. Return None, or the reason why this is impossible."""
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))

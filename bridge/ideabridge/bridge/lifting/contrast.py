@@ -1,4 +1,4 @@
-"""Contrast: describes the difference between two values in one line."""
+"""Contrast: describes the difference between two values on one line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ideabridge.tools.encoding import JSON, encode_text
 
 
 def short(value: JSON, limit: int = 60) -> str:
-    """Return a value as one line."""
+    """Return a value on one line."""
     text = encode_text(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
-    """Describe the difference between two values in one line: `NOW instead of BEFORE` if both are
+    """Describe the difference between two values on one line: `NOW instead of BEFORE` if both are
     short, otherwise the first difference with its path.
     """
     if len(encode_text(now)) <= limit and len(encode_text(before)) <= limit:

@@ -58,7 +58,7 @@ from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
 _WATCHED: Final = 200
-"""How many parts of the input and of results the calls of a plan watch at most."""
+"""Maximum number of parts of the input and of results that the calls of a plan watch."""
 
 _EXPLANATIONS: Final = 40_000
 """Maximum number of explanations in one plan."""
@@ -119,8 +119,8 @@ class PlanDraft:
         """Parts of the input and of results that were seen before a call was made, but that nothing
         reads. The keys are the places of the calls.
 
-        Such a part may be why the call was made. The first call after a value watches its parts,
-        and so does each later call that may change something.
+        Such a part may be the reason why the call was made. The first call after a value watches
+        its parts, and so does each later call that may change something.
         """
         if not self.lifted.requests:
             # The author of a plan wrote it for any input, before there were results to see.
@@ -434,7 +434,7 @@ class _Making:
 
     Attributes:
         explained: the literals with their explanations.
-        chosen: what a person chose, by the literal's path.
+        chosen: the replacements that a person chose, by the literal's path.
         parameters: the parameters that literals became.
     """
 
@@ -498,7 +498,8 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote this output for this input, so another input needs a mind again.
+                # A mind wrote this output for this input, so with another input a mind must write
+                # it again.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -597,7 +598,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote its output before any result was seen.
+            # The author of a plan wrote its output before seeing any result.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -620,8 +621,8 @@ class _Making:
         None unless exactly one call produced it. The number may also be a string of digits.
 
         Results of read-only calls do not count: an equal number there, such as a page number, may
-        be a coincidence. Neither do Booleans: they are equal by chance in half of all cases, so
-        they may be a mind's judgement.
+        be a coincidence. Nor do Booleans: they are equal by chance in half of all cases, so they
+        may be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None

@@ -61,7 +61,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     # the values.
     "assistant": "not confirmed by a person",
 }
-"""What each kind of record means, worded for users."""
+"""The meaning of each kind of record, worded for users."""
 
 VIEW: Final = 65_536
 """Maximum size of a view, in bytes of JSON."""
@@ -97,7 +97,7 @@ class Record:
 
     @property
     def teaches(self) -> bool:
-        """Whether the record can remove explanations."""
+        """True if the record can remove explanations."""
         return self.kind != "assistant" and self.view is not None
 
     def read(self, reference: str) -> JSON | Missing:
@@ -294,7 +294,7 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         new: the new record.
 
     Returns:
-        The record, and what all records together teach. None if the record adds nothing, or the
+        The record, and what all records together teach, or None if the record adds nothing, or the
         version has no explained values.
     """
     explained = explained_in(published.plan)

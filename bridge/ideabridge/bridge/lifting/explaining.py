@@ -1,9 +1,9 @@
 """Explaining: finds the explanations of every literal of a lifted run that fit all named runs.
 
-Theory of operation. The author of a call had seen the input, and the results of all earlier
-Requests. Only these, and earlier literals, can explain a literal of the call. So the calls are
-examined in the order in which they were written, while an index of values (index.py) grows. For
-each call:
+Theory of operation. The author of a call had seen the input and the results of all earlier
+Requests. Only these, and earlier literals, can explain a literal of the call. The calls are
+therefore examined in the order in which they were written, while an index of values (index.py)
+grows. For each call:
 
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
@@ -88,7 +88,7 @@ class _Explaining:
         self._calls = lifted.aligned.calls
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
-        # The author of a plan had seen no results.
+        # The author of a plan had not seen any results.
         self._unseen = list(range(len(self._calls))) if lifted.requests else []
         # Reversed order: calls are popped from the end, so the calls of the last Request come
         # first.
@@ -172,7 +172,7 @@ class _Explaining:
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
-        """For each other run that has a value at the same place, yield that value and the function
+        """For each other run that has a value at the same place, yield this value and the function
         that reads the run's values.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):

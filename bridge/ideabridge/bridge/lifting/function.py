@@ -250,8 +250,8 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Describe what a run did that a plan with its calls would not do: groups, cancelled steps,
-    replaced calls.
+    """Describe the actions of a run that a plan with its calls would not repeat: groups, cancelled
+    steps, replaced calls.
     """
     differences: list[str] = []
     steps = 0
@@ -288,7 +288,7 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
-"""How many values of one result are examined at most."""
+"""Maximum number of values of one result that are examined."""
 
 _DEPTH = 40
 
@@ -533,8 +533,8 @@ class _FailedCalls:
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """Yield what identifies the repetitions of a call: its tool with the parameters as written,
-        and its tool with the parameters as run.
+        """Yield the marks by which repetitions of a call are recognised: its tool with the
+        parameters as written, and its tool with the parameters as run.
         """
         tool = call.call.tool
         if tool is None:

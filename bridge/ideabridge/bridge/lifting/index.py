@@ -1,4 +1,4 @@
-"""Index: where to find the values that existed when a literal was written.
+"""Index: finds the places of the values that existed when a literal was written.
 
 A search goes through the calls of a run in the order in which they were written. `Values.add` adds
 each document (the input, a result, an earlier literal) once the author of the next call had seen
@@ -30,7 +30,7 @@ from ideabridge.tools.encoding import JSON, list_or_empty, object_or_empty
 INPUT: Final = "†input"
 
 PLACES: Final = 60
-"""How many places of one value are stored at most."""
+"""Maximum number of stored places of one value."""
 
 LONGEST: Final = 2_000
 """Maximum length, in characters, of a string that is also searched for in other notations, or as a
@@ -38,13 +38,13 @@ text that contains a value.
 """
 
 _NODES: Final = 800_000
-"""How many values of one run are indexed at most."""
+"""Maximum number of values of one run that are indexed."""
 
 _DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""How many members of an object are examined to see whether its keys are data."""
+"""Number of members of an object that are examined to tell whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")
@@ -110,7 +110,7 @@ class Node:
 
     @cached_property
     def holds_data_keys(self) -> bool:
-        """Whether the value is an object whose keys are data; see `is_like_a_map`."""
+        """True if the value is an object whose keys are data; see `is_like_a_map`."""
         return is_like_a_map(self.inner)
 
 

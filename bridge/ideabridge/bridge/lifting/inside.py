@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED: Final = 4_000_000
-"""How many characters of the texts of one run are split into words for the lists."""
+"""Number of characters of one run's texts that are split into words for the lists."""
 
 _SEARCHED: Final = 20_000_000
-"""How many characters are searched in one run at most."""
+"""Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
-"""How many characters each searched text counts in addition to its length."""
+"""Number of characters that each searched text counts for, in addition to its length."""
 
 _SHORTEST: Final = 3
 """Minimum number of characters of a part that can identify its text."""
 
 _TRIES: Final = 50
-"""How many places in one text are compared with a part at most."""
+"""Maximum number of places in one text that are compared with a part."""
 
 _WORD = re.compile(r"\w+")
 

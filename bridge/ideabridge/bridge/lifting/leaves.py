@@ -1,5 +1,5 @@
-"""Leaves: the parts of a plan that are individually explained or made into parameters. They come
-from the parameters of its calls, and from its output.
+"""Leaves: the parts of a plan, from the parameters of its calls and from its output, that are
+individually explained or made into parameters.
 """
 
 from __future__ import annotations

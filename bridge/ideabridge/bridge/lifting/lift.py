@@ -2,14 +2,14 @@
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it
 calls `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the
-literal is right for one input only. One run cannot show why a literal has its value, so the plan
+literal is correct only for that input. One run cannot show why a literal has its value, so the plan
 keeps every explanation (`context/explanations.py`).
 
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and
    its output.
 2. `arranged` (lifted.py) puts the calls of all Requests into one list, sorted by data dependency,
-and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
-Requests may have effects or write to the same path.
+   and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
+   Requests may have effects or write to the same path.
 3. `aligned_run` (alike.py) reads each other run of the same task that a person names.
 4. `explain_run` (explaining.py) goes through the calls in the order in which they were written. It
    lists the leaves (leaves.py): every part of the parameters and of the output. It looks up each

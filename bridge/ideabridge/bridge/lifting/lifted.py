@@ -43,7 +43,8 @@ RECORDED: Final = "recorded text"
 """The reason why a string in the output is never determined if only its constant explains it."""
 
 JUDGED: Final = "recorded value"
-"""The same reason for a number, a Boolean, or another value that a mind may have judged or counted.
+"""The corresponding reason for a number, a Boolean, or another value that a mind may have judged or
+counted.
 """
 
 
@@ -204,8 +205,8 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """For each module and source reference, the Request of the first call of that module that
-        may have changed something and took a value from that source.
+        """Return, for each module and source reference, the Request of the first call of that
+        module that may have changed something and took a value from that source.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):
@@ -249,7 +250,9 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """For each place (None for the output), the calls whose results it reads or may read."""
+        """Return, for each place (None for the output), the calls whose results it reads or may
+        read.
+        """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
             for operand in self._operands(leaf):

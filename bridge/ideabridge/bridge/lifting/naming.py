@@ -66,7 +66,7 @@ _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a parameter fills. Its name is chosen from this.
+    """The values that a parameter fills. The parameter's name is chosen from them.
 
     Attributes:
         tool: the tool of the first call that it fills.
@@ -303,8 +303,8 @@ def _without_accents(text: str) -> str:
 
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return a name for calls that were made repeatedly: the first and the last of their tools, and
-    the first parameter if that name is taken. What someone asked for in words gives no name,
+    """Return a name for calls that were made repeatedly. It consists of the first and the last of
+    their tools and, if that name is taken, the first parameter. The text of a task is not used,
     because few of its words say what was done.
 
     Args:
@@ -317,7 +317,7 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
     """
     names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
     if not names:
-        # Names in other scripts than the Latin one, or of single letters.
+        # Names that are in a non-Latin script, or consist of single letters, have no such words.
         names = [words for words in map(_words_of_tool, parameters) if words][:1]
 
     first = names[0] if names else ["repeated", "calls"]
@@ -332,7 +332,9 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
 
 
 def has_word(name: str) -> bool:
-    """Return whether a name has a word of two letters, so that it says something to people."""
+    """Return whether a name contains a word of at least two letters, so that it means something to
+    people.
+    """
     return any(_LETTERS.search(word) for word in _words_with_digits(name))
 
 
@@ -346,8 +348,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Return words without prepositions and articles at their end, which lead to words that were
-    left out.
+    """Return words without the prepositions and articles at their end, which would lead to words
+    that were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]
@@ -362,8 +364,8 @@ def _words_with_digits(name: str) -> list[str]:
 
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
-    """Return words without those with which others begin, too: `git_add` and `git_commit` become
-    `git_add_and_commit`. If the others have no further words, return all words.
+    """Return words without the words that the others also begin with: `git_add` and `git_commit`
+    become `git_add_and_commit`. If the others have no further words, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):
@@ -375,7 +377,7 @@ def _without_beginning(words: list[str], others: list[str]) -> list[str]:
 
 def _joined(first: list[str], last: list[str], between: str = "and") -> str:
     """Join words to a name of at most 48 characters. If they are too long, leave out the last words
-    of the longer half, and prepositions that would be left at its end.
+    of the longer half, and any prepositions that would then stand at its end.
     """
     while True:
         name = f"_{between}_".join("_".join(words) for words in (first, last) if words)

@@ -32,8 +32,8 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""How many calls with effects from one Request the plan may run at once. If there are more, each
-waits for the previous one.
+"""Maximum number of calls with effects from one Request that the plan may run at once. If there are
+more, each waits for the previous one.
 """
 
 _AS_WRITTEN: Final = frozenset(
@@ -254,7 +254,7 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
     """Return the calls that write what an expression reads. An alternative that certainly exists
-    hides those after it: they are never read.
+    hides the later ones, which are never read.
     """
     places: set[int] = set()
     for operands in expression.alternatives:

@@ -54,8 +54,8 @@ ALSO: Final = "also"
 """The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""How many followed values are direct members of the input, unless the publisher decides about
-more.
+"""Number of followed values that are direct members of the input, unless the publisher decides
+about more.
 """
 
 _ABOUT_ALSO: Final = (
@@ -227,8 +227,8 @@ class Parameter:
     @property
     def schema(self) -> JSONObject:
         """The JSON Schema of the parameter. It copies what it can from the schema of the tool's
-        parameter, and adds the recorded value as default, or names the source that is followed if
-        the caller leaves it out.
+        parameter, and adds the recorded value as default or, for a followed value, names its
+        source.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}

@@ -68,7 +68,7 @@ OpenKind: TypeAlias = Literal[
 """
 
 REPEATED: Final = 3
-"""From this number of calls on, the calls of one tool may have been a loop."""
+"""If one tool is called at least this many times, its calls may have been a loop."""
 
 LONG_TEXT: Final = 40
 """A string with more characters than this counts as a mind's own words, even without a space."""
@@ -384,7 +384,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _where(draft: PlanDraft, inside: Inside) -> str:
-    """Say where a part of a literal appeared earlier."""
+    """Return words that say where a part of a literal appeared earlier."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:

@@ -44,7 +44,7 @@ _LINE: Final = 240
 _EXAMPLE: Final = 60
 _ALTERNATIVES: Final = 3
 _CALLS: Final = 8
-"""How many calls or runs one line names at most."""
+"""Maximum number of calls or runs that one line names."""
 
 _WIDE: Final = 100
 """Minimum width, in terminal columns, of a table that includes descriptions."""

@@ -35,10 +35,10 @@ _SHOWN: Final = 200
 """Maximum length, in characters, of an example."""
 
 _READ: Final = 5
-"""How many sources a note about the kinds of values names at most."""
+"""Maximum number of sources that a note about the kinds of values names."""
 
 _OTHERS: Final = 2
-"""How many alternative explanations a row names at most."""
+"""Maximum number of alternative explanations that a row names."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
 
@@ -51,8 +51,8 @@ class ReportRow:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
         example: the recorded value as JSON, or an empty string if there is none.
-        otherwise: what is used if the caller leaves it out: `required`, `may be left out`, `always
-            the same`, `taken from ...`.
+        otherwise: the value that is used if the caller leaves it out: `required`, `may be left
+            out`, `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value may be wrong for other data.
         description: the description of the parameter.
@@ -185,7 +185,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Say where a copied value comes from when the data differ, and what else may explain it.
+    """Return words that say where a copied value comes from when the data differ, and what else may
+    explain it.
 
     Args:
         literal: the value with its explanations.
@@ -203,7 +204,9 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """Say what else may explain a value: `; or from owner of result 0 (get_issue); or the same`."""
+    """Return words that name the other possible explanations of a value: `; or from owner of result
+    0 (get_issue); or the same`.
+    """
     text = ""
     for other in others[:_OTHERS]:
         if isinstance(other, Constant):
@@ -217,7 +220,7 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Say where a value comes from, for people: `owner of result 1 (get_issue)` for
+    """Return words that say where a value comes from: `owner of result 1 (get_issue)` for
     `†results.1.owner`.
 
     Args:

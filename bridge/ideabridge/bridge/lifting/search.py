@@ -57,16 +57,18 @@ _WORDS: Final = 12
 """Maximum number of words in a value that is found within a text."""
 
 _MARKED_WORDS: Final = 300
-"""How many words of a text are tried as the start of a value."""
+"""Number of words of a text that are tried as the start of a value."""
 
 _PIECES: Final = 8
-"""How many values within one text are explained at most."""
+"""Maximum number of values within one text that are explained."""
 
 _SOURCES: Final = 4
-"""How many places are considered for a value within a text, or for a value that selects an item."""
+"""Number of places that are considered for a value within a text, or for a value that selects an
+item.
+"""
 
 _WEAK: Final = 1_000
-"""Added to the cost of an explanation so that it comes after the constant."""
+"""Amount that is added to the cost of an explanation to place it after the constant."""
 
 _OWN_NAME: Final = 4
 """The likeness score of a key that equals the name of the parameter."""
@@ -400,8 +402,8 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how similar the keys of a path are to the name of a parameter: from 4 if the last key
-    is this name to 0 if they have no word in common.
+    """Return how similar the keys of a path are to the name of a parameter, from 4 (the last key is
+    this name) to 0 (they have no word in common).
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
