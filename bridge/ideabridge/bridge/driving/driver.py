@@ -1,5 +1,5 @@
-"""Driver: the lease under which this process drives a run, the run's journal, and the leases
-of other drivers.
+"""Driver: holds the lease under which this process drives a run, writes the run's journal, and
+watches the leases of other drivers.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
 heartbeat, and releases it when the run waits for someone or has ended. Each acquisition begins a
@@ -194,7 +194,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class SaveIdea:
-    """How the idea of a step is saved.
+    """The saving of a step's idea.
 
     Attributes:
         save: saves it. Called inside the transaction that journals what follows the step.
@@ -381,7 +381,7 @@ class Driver:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why the store currently cannot be written, or None if no write has failed."""
+        """The reason why the store currently cannot be written, or None if no write has failed."""
         return None if self._writer is None else self._writer.trouble
 
     @property
@@ -455,8 +455,8 @@ class Driver:
         return self._write(job, done, later, is_large=is_large)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events to the journal in the transaction of the calling code, which holds the
-        lease; see `whole`.
+        """Append events to the journal inside the caller's transaction, which holds the lease; see
+        `whole`.
 
         Raises:
             StaleDriverError: this process does not hold the lease.

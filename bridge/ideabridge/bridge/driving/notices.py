@@ -1,11 +1,11 @@
-"""Notices: what other processes on the same store report, so that polling is needed only if the
-store cannot notify.
+"""Notices: receives the reports of other processes on the same store, so that polling is needed
+only if the store cannot notify.
 
-A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
-`ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something
-was published). It contains no data: a process that hears it reads the store. A connection that
-breaks may lose notices, so a process that waits looks into the store after some seconds anyway. A
-SQLite file cannot notify: there, waiting is polling.
+A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
+(a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something was
+published). It contains no data: a process that hears it reads the store. A connection that breaks
+may lose notices, so a waiting process also checks the store every few seconds. An SQLite file
+cannot notify, so its processes poll.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """Return what the notices are about, and forget them. None means to check everything."""
+        """Return the subjects of the notices, and forget them. None means that everything must be
+        checked.
+        """
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
             about = None

@@ -41,9 +41,8 @@ MOST_OF_ONE: Final = 500
 """Limit on the waiting runs of one caller. The remaining places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
-"""What a process does with runs. `alone`: it drives the runs that it creates and those that others
-leave behind. `front`: it leaves them to workers. `worker`: it drives those that it takes from the
-queue.
+"""The role of a process. `alone`: it drives the runs that it creates and those that others leave
+behind. `front`: it leaves them to workers. `worker`: it drives those that it takes from the queue.
 """
 
 

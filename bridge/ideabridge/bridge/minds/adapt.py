@@ -13,7 +13,7 @@ from ideabridge.tools.compose import EITHER
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty
 
 MAX_DEPTH: Final = 12
-"""How many levels of schemas below the root are kept. Deeper schemas accept anything."""
+"""Number of levels of schemas below the root that are kept. Deeper schemas accept anything."""
 
 _MENTIONED: Final = frozenset(
     {
@@ -27,8 +27,9 @@ _MENTIONED: Final = frozenset(
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. All other keywords whose value is not a schema mean nothing to a model, or
-providers refuse them."""
+"""Keywords that stay. Other keywords whose value is not a schema mean nothing to a model, or are
+refused by providers.
+"""
 
 _LONGEST_NOTE: Final = 200
 
@@ -150,7 +151,7 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
-        # Beside a reference, a type is redundant, and providers refuse it.
+        # Next to a reference, a type is redundant, and providers refuse it.
         del result["type"]
 
 

@@ -1,4 +1,4 @@
-"""Choice: chooses the mind that answers the Requests of a run, and gives the reason."""
+"""Choice: chooses the mind that answers the Requests of a run, and states the reason."""
 
 from __future__ import annotations
 

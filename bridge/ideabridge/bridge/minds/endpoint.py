@@ -127,7 +127,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model that speaks OpenAI's protocol: chat completions, unless `kind` asks for
+    """Return a model that uses OpenAI's protocol: chat completions, unless `kind` asks for
     responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
@@ -289,7 +289,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return why the model stopped early, in words, or None if it finished or gives no
+        """Return words that say why the model stopped early, or None if it finished or gives no
         reason.
         """
         reason = self._response.finish_reason

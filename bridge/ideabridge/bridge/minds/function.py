@@ -1,4 +1,4 @@
-"""A function as a mind: it takes a Request and returns the Solution."""
+"""Function: lets a function that takes a Request and returns the Solution act as a mind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FunctionMind:
 
     @property
     def title(self) -> str:
-        """The name of the function, which people see."""
+        """The name of the function, as people see it."""
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:

@@ -41,8 +41,9 @@ from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""How many of the newest ideas are searched for one that can answer a Request with a different
-id."""
+"""Number of the newest ideas that are searched for one that can answer a Request with a different
+id.
+"""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100

@@ -46,7 +46,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a setting, or None if the name is valid."""
+    """Return the problem of a setting's name, or None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -56,8 +56,8 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """How much of the results of calls is shown in full to a mind. The rest is shortened, and the
-    mind can read it separately.
+    """The limits on how much of the results of calls is shown in full to a mind. The rest is
+    shortened, and the mind can read it separately.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -179,7 +179,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with the address of an endpoint, or None if the address is valid."""
+    """Return the problem of an endpoint's address, or None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -243,8 +243,9 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that mean a provider when they come before a colon. Any other name with a colon is the name
-of a model."""
+"""Names that stand for a provider when they come before a colon. Any other name with a colon is the
+name of a model.
+"""
 
 
 def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
@@ -305,8 +306,8 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """How a Request asks for JSON, strictest form first. If an endpoint refuses a form, the next
-    one is tried.
+    """The ways in which a Request asks for JSON, strictest first. If an endpoint refuses one form,
+    the next one is tried.
     """
 
     NATIVE = "native"
@@ -337,7 +338,7 @@ _KEYS: Final = {
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """Return the environment variables that a provider's key is looked up in."""
+    """Return the environment variables in which a provider's key is looked up."""
     return _KEYS.get(provider, (f"{provider.upper().replace('-', '_').replace('/', '_')}_API_KEY",))
 
 

@@ -1,11 +1,11 @@
-"""The HTTP answers of model endpoints: limits their size, and translates failures into errors of
-minds.
+"""Wire: limits the size of the HTTP answers of model endpoints, and translates failures into errors
+of minds.
 
-The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
-long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit every
-answer, refuse compressed answers and web pages, and accept a chat completion that arrives in one
-piece although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into errors
-of minds, whose classes determine how the exchange continues.
+The HTTP libraries read the whole body of an error, and each line of a stream up to its end, no
+matter how long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit
+every answer, refuse compressed answers and web pages, and accept a chat completion that arrives in
+one piece although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into
+errors of minds, whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations

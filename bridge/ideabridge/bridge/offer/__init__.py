@@ -1,3 +1,3 @@
-"""The offer: everything that a run of this bridge could call now, and the catalogues taken from
-it.
+"""The offer: everything that a run of this bridge could call now, and the catalogues that are taken
+from it.
 """

@@ -24,7 +24,7 @@ unknown tool.
 """
 
 _REFUSED: Final = 5
-"""How many reasons why tools cannot be called an error about a program lists."""
+"""Maximum number of reasons that an error about a program lists for tools that cannot be called."""
 
 
 class MissingTools:
@@ -35,9 +35,9 @@ class MissingTools:
             ignored.
         modules: know the state of each module.
         own: the names of the tools of this process.
-        profile: the profile whose offer it is, or None. Servers that it does not have are never
+        profile: the profile whose offer it is, or None. Servers outside the profile are never
             named, unless a call names them.
-        hidden: returns the known tools that the profile does not have.
+        hidden: returns the known tools that are outside the profile.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class MissingTools:
         self._hidden = hidden
 
     def follow(self, configuration: Configuration) -> None:
-        """Use another configuration of the same process."""
+        """Switch to another configuration of the same process."""
         self._configuration = configuration
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
-        """Return why tools may be missing, for errors about unknown tools: the project file is not
-        used, or modules are not up. Each sentence begins with a space; the result is "" if there is
-        no such reason. The modules in `named` come first.
+        """Return the reasons why tools may be missing, for errors about unknown tools: the project
+        file is not used, or modules are not up. Each sentence begins with a space, and the result
+        is "" if there is no such reason. The modules in `named` come first.
         """
         return f"{self.unused_file()}{self.away(named)}"
 
@@ -91,7 +91,7 @@ class MissingTools:
         return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what a call of a tool lacks here, whichever modules are up; see the function
+        """Return what a call of a tool lacks here, no matter which modules are up; see the function
         `lacking`.
         """
         lack = lacking(self._configuration, key, self._own)
@@ -101,8 +101,8 @@ class MissingTools:
         return self._profile.lack(*hidden)
 
     def hides(self, key: ToolKey) -> str | None:
-        """Return why the profile does not have a tool, or None if it has it or there is no
-        profile.
+        """Return the reason why the profile does not contain a tool, or None if it does or there is
+        no profile.
         """
         hidden = self._hidden_part(key[1], key[0])
         if hidden is None or self._profile is None:
@@ -114,7 +114,7 @@ class MissingTools:
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
         """Return what the profile lacks of a tool that exists, as its kind and its name. Return
-        None if the profile has the tool.
+        None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
@@ -147,7 +147,7 @@ class MissingTools:
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
-        """Return why a module that a program imports may not be here."""
+        """Return the reasons why a module that a program imports may be missing here."""
         servers: dict[str, str] = {}
         for name in self._modules.names:
             why = self.why_away(name)
@@ -186,8 +186,8 @@ class MissingTools:
         return str(why)
 
     def why_hidden(self, name: str) -> str | None:
-        """Return why the profile does not have a tool of this name, whichever server has it. Return
-        None if no tool that it does not have has this name.
+        """Return the reason why the profile does not contain a tool of this name, from any server.
+        Return None if no tool outside the profile has this name.
         """
         for tool in self._hidden():
             if name in (tool.name, tool.label, f"{tool.module}.{tool.name}") and self._profile:

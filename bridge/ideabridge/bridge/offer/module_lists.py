@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _LOGGED_TOOLS: Final = 5
-"""How many tools a log line names at most."""
+"""Maximum number of tools that a log line names."""
 
 
 class ModuleLists:
@@ -41,7 +41,9 @@ class ModuleLists:
         self._fingerprints = _fingerprints(configuration)
 
     def follow(self, configuration: Configuration, created: Iterable[str]) -> None:
-        """Use another configuration, and pass the stored lists to the modules that it created."""
+        """Switch to another configuration, and pass the stored lists to the modules that it has
+        created.
+        """
         self._fingerprints = _fingerprints(configuration)
         self.recall(created)
 

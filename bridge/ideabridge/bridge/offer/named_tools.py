@@ -1,5 +1,5 @@
-"""Named tools: the tools of this process and of the modules, as servers list them and as they are
-shown, all under names that do not collide.
+"""Named tools: gives the tools of this process and of the modules names that do not collide, both
+as servers list the tools and as the configuration shows them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
     """Return the tools of a toolbox and of the modules.
 
     A name that the configuration gives to a tool competes with all other names, as if the server
-    listed a tool with that name as well. So neither takes the place of another tool.
+    also listed a tool with that name. Neither name can therefore take the place of another tool.
     """
     listed = modules.known_tools()
     changes = [_change_of(tool, modules) for tool in listed]

@@ -6,9 +6,10 @@ was last up, so that names do not depend on which modules are up.
 
 The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
 program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
-explains why a tool is not here.
+explains why a tool is missing.
 
-`Offer.to` returns the offer that a caller's profile has. Everything that takes a caller uses it.
+`Offer.to` returns the part of the offer that a caller's profile allows. Everything that takes a
+caller uses it.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ module.
 class Offer:
     """The tools of a toolbox and of the modules, and published ideas.
 
-    `settle`, `know_names` and `reach` wait as the table in `modules.py` says; `until` waits for a
-    condition.
+    `settle`, `know_names` and `reach` wait as described by the table in `modules.py`; `until` waits
+    for a condition.
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
@@ -91,7 +92,7 @@ class Offer:
 
     Attributes:
         modules, idea, idea_names, configuration, profile: the arguments.
-        missing: explains why tools are not here.
+        missing: explains why tools are missing.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Offer:
             self._report_unoffered()
 
     def follow(self, configuration: Configuration) -> None:
-        """Use another configuration, after the toolbox and the modules have followed it."""
+        """Switch to another configuration, after the toolbox and the modules have done so."""
         self.configuration = configuration
         self.missing.follow(configuration)
         self._by_name = allows_by_name(configuration.approval_setting)
@@ -154,8 +155,8 @@ class Offer:
     # -- profiles ----------------------------------------------------------------------------------
 
     def to(self, caller: str) -> Offer:
-        """Return the part of this offer that a caller's profile has: this offer itself if the
-        caller has no profile.
+        """Return the part of this offer that a caller's profile allows. If the caller has no
+        profile, return this offer itself.
         """
         if self._whole is not None:
             return self._whole.to(caller)
@@ -187,7 +188,7 @@ class Offer:
         return self.profile is None or self.profile.admits_tool(tool)
 
     def _hidden(self) -> list[Tool]:
-        """Return the known tools that the profile does not have."""
+        """Return the known tools that are outside the profile."""
         if self._whole is None:
             return []
         named = self._whole._all
@@ -208,8 +209,8 @@ class Offer:
         return dataclasses.replace(settings, activities=self.activities)
 
     def _tool_of_activity(self, name: str) -> Tool:
-        """Return the tool whose code an activity is. If there is none, return one without hints, so
-        that calls ask a person.
+        """Return the tool whose code an activity is. If there is no such tool, return one without
+        hints, so that calls ask a person.
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
@@ -219,8 +220,8 @@ class Offer:
     def known(self) -> list[Tool]:
         """Every tool of the toolbox and of the modules. Each module counts with its latest list,
         which may come from an earlier process, so that names do not depend on which modules are up.
-        A tool that the configuration changes is as it is shown, and one that it hides is left out.
-        The list is the same object until something changes.
+        A changed tool appears as the configuration shows it, and a hidden one is left out. The list
+        is the same object until something changes.
         """
         return self._all.shown
 
@@ -246,7 +247,7 @@ class Offer:
 
     @property
     def known_catalogue(self) -> Catalogue:
-        """The compiled tools of `known`, which serve to describe tools, not to run them."""
+        """The compiled tools of `known`. They are used to describe tools, not to run them."""
         if self._known_catalogue is None:
             known = self.known
             self._known_catalogue = Catalogue(known, self.latent(known), unlisted=self._all.hidden)
@@ -254,8 +255,8 @@ class Offer:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The compiled tools for new runs: the toolbox, what modules have listed in this process,
-        and the latest lists of modules that start when one of their tools is called.
+        """The compiled tools for new runs: the toolbox, the tools that modules have listed in this
+        process, and the latest lists of modules that start when one of their tools is called.
         """
         if self._catalogue is None:
             self._catalogue = self.compiled(self._present(self.known))
@@ -263,7 +264,9 @@ class Offer:
 
     @property
     def real_catalogue(self) -> Catalogue:
-        """As `catalogue`, with every tool as its server lists it: for plans of published ideas."""
+        """Like `catalogue`, but with every tool as its server lists it, for plans of published
+        ideas.
+        """
         if self._real_catalogue is None:
             self._real_catalogue = self.compiled(self._present(self._all.real))
         return self._real_catalogue
@@ -300,7 +303,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """Return the tools of the clean rooms and ideas among these modules."""
+        """Return the tools of those of these modules that are clean rooms or ideas."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -361,7 +364,8 @@ class Offer:
         with the same name.
 
         Raises:
-            PlanError: the tool or idea that should answer the calls of a definition is not here.
+            PlanError: the tool or idea that should answer the calls of a definition does not exist
+                here.
         """
         own = {tool.name: self._completed(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
@@ -370,8 +374,8 @@ class Offer:
     def _completed(self, tool: Tool, caller: str) -> Tool:
         """Return a tool that a context defines, completed with the tool that answers its calls.
 
-        A context may come from a mind, so its definitions run only what already exists here, under
-        the rules for what runs.
+        A context may come from a mind, so its definitions can run only tools that already exist
+        here, under the rules for these tools.
 
         Raises:
             PlanError: there is no such tool or idea here.

@@ -1,4 +1,4 @@
-"""The catalogue of a plan: the tools that its calls name."""
+"""PlanTools: the catalogue of a plan, which holds the tools that its calls name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class PlanTools:
         offer: everything that a run could call now.
         plan: the plan.
         caller: who runs it; ideas must be published to it.
-        published: whether it is the plan of an idea, whose calls name tools as servers list them.
+        published: whether it is the plan of an idea. The calls of such a plan name tools as servers
+            list them.
 
     Attributes:
         calls: the calls of the plan.
@@ -53,7 +54,8 @@ class PlanTools:
                 their name.
 
         Raises:
-            PlanError: the tool or idea that should answer the calls of a definition is not here.
+            PlanError: the tool or idea that should answer the calls of a definition does not exist
+                here.
         """
         offer = self._offer
         modules = (call.module for call in self.calls if not _is_step(call))
@@ -234,8 +236,8 @@ class PlanTools:
                 raise PlanError(f"calls[{place}]: {call.tool[:100]}: {why}")
 
     def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
-        """(place, call) for each call whose tool is not in a catalogue. A call that names no tool
-        is left out, because the check of the plan refuses it.
+        """Return (place, call) for each call whose tool is not in a catalogue. A call that names no
+        tool is left out, because the check of the plan refuses it.
         """
         return [
             (place, call)

@@ -1,4 +1,4 @@
-"""The tools that programs may call, under the names that they have in a program."""
+"""Program tools: the tools that programs may call, under the names that they have in a program."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[T
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:
-                # Even a server that the program imports but does not call must be here.
+                # Even a server that the program imports without calling it must be available here.
                 tools.extend(names.tools[name].values())
 
     return tools

@@ -1,4 +1,4 @@
-"""The catalogue of a task: the tools that its patterns choose."""
+"""TaskTools: the catalogue of a task, which holds the tools that its patterns choose."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MAX_PATTERNS: Final = 100
 """Limit on the patterns with wildcards, each of which is compared with every tool's name."""
 
 MAX_IDEAS: Final = 100
-"""How many published ideas a pattern such as `idea:*` may offer. Each adds its schema to every
-Request.
+"""Maximum number of published ideas that a pattern such as `idea:*` may offer. Each adds its schema
+to every Request.
 """
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
-"""How many patterns an error repeats, and how many characters of each."""
+"""Maximum number of patterns that an error repeats, and of characters of each."""
 
 
 class TaskTools:
@@ -114,7 +114,8 @@ class TaskTools:
         defines.
 
         Raises:
-            PlanError: the tool or idea that a definition names to answer its calls is not here.
+            PlanError: the tool or idea that a definition names to answer its calls does not exist
+                here.
         """
         offer = self._offer
         passing_to_ideas = offer.passing_to_ideas(self._caller)
@@ -143,8 +144,8 @@ class TaskTools:
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _may_name_idea(self, name: str) -> bool:
-        """Return whether a name can mean an idea, because no tool has it, neither in the toolbox
-        nor at any module, up or not.
+        """Return whether a name can refer to an idea, because no tool in the toolbox or of any
+        module has it.
         """
         if not is_safe_name(name):
             return False
@@ -175,7 +176,7 @@ class TaskTools:
         """Check that a catalogue has a tool that the context names.
 
         Raises:
-            PlanError: it does not. The message suggests the nearest names.
+            PlanError: it has no such tool. The message suggests the nearest names.
         """
         if chosen_tools(catalogue.tools, [name]):
             return

@@ -76,7 +76,7 @@ class _Owners:
         self._of_beginnings[f"{shape}/"] = module
 
     def is_doubtful(self, tool: Tool) -> bool:
-        """Return whether a tool's name could be mistaken for another's."""
+        """Return whether a tool's name could be mistaken for the name of another tool."""
         shape = skeleton(tool.name)
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True

@@ -1,3 +1,3 @@
-"""Programs: Python text in place of a list of calls. A sandboxed interpreter runs it in a worker
+"""Programs: runs Python text in place of a list of calls, with a sandboxed interpreter in a worker
 process.
 """

@@ -299,8 +299,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Return whether a called function may await its arguments itself: a function of `asyncio`,
-        or one that the program defines.
+        """Return whether a called function may await its arguments: a function of `asyncio`, or one
+        that the program defines.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):

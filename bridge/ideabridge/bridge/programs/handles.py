@@ -1,4 +1,4 @@
-"""Handles: objects that a program receives in place of large results.
+"""Handles: gives a program objects in place of large results.
 
 A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes long,
 and it may not fit into a program's memory. The program receives a `Handle` instead. It can read a
@@ -11,7 +11,8 @@ A handle is an object of this process, and the interpreter refers to it by an id
 Results of tools are JSON, so no result can be a handle or imitate one. A class of the same name in
 a program is a different class. A session has handles of its own results only.
 
-    rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000, bytes=5200000)
+    rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000,
+        bytes=5200000)
     await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
     await files.write(path="rows.json", content=rows)
 """

@@ -35,7 +35,7 @@ IDEAS: Final = "ideas"
 """The module that contains the published ideas."""
 
 SERVERS: Final = "servers"
-"""The module that every server can be imported from under its own name."""
+"""The module from which every server can be imported under its own name."""
 
 LONGEST: Final = 100
 """Maximum number of characters in a name."""
@@ -89,8 +89,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """Return the identifier of a parameter. It may be in any script, because it can only be
-    mistaken for another parameter of the same tool.
+    """Return the identifier of a parameter. It may be in any script, because it can be confused
+    only with another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
     # Some Unicode letters and digits are not allowed in identifiers.
@@ -440,7 +440,7 @@ def _key_of(tool: Tool) -> ToolKey:
 
 
 def _journaled(tool: Tool) -> list[JSON]:
-    """Return what a journal stores for the tool that a function calls; see `used_by`."""
+    """Return the entry that a journal stores for the tool that a function calls; see `used_by`."""
     if tool.is_changed:
         return [*tool.origin, tool.defaults]
     return list[JSON](_key_of(tool))

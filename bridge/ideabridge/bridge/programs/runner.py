@@ -54,8 +54,9 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""How many times the worker of a program may die at the same place before the program is given
-up."""
+"""Number of times that the worker of a program may die at the same place before the program is
+given up.
+"""
 
 _MESSAGE: Final = 2_000
 """Maximum number of characters of an error that a program receives."""
@@ -135,21 +136,22 @@ class ProgramRunner:
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
-        # How many calls the program has made in this session, and which calls' results it has
-        # received.
+        # The number of calls that the program has made in this session, and the calls whose results
+        # it has received.
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
-        # How many printed characters the journal already contains.
+        # The number of printed characters that the journal already contains.
         self._printed = 0
-        # How many results the program had received when another program got its worker.
+        # The number of results that the program had received when another program took over its
+        # worker.
         self._parked: int | None = None
         self._crashes = 0
         self._crashed_at = -1
 
     @property
     def computes(self) -> bool:
-        """Whether the program may take a step without a result."""
+        """True if the program may take a step without a result."""
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
@@ -164,7 +166,8 @@ class ProgramRunner:
 
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
-                # Another program got this one's worker, and there is no new result for this one.
+                # Another program has taken over this program's worker, and there is no new result
+                # for this one.
                 return
             self._start(program)
 

@@ -86,15 +86,16 @@ call."""
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
-"""How many sessions may hold a worker at once. The remaining workers are reserved for checking
-programs."""
+"""Maximum number of sessions that hold a worker at once. The remaining workers are reserved for
+checking programs.
+"""
 
 _AGAIN: Final = 0.002
 """The approximate time, in seconds, that each call of a program adds when the program runs again.
 """
 
 _CHECKED: Final = 256
-"""How many programs the sandbox remembers check results for."""
+"""Number of programs whose check results the sandbox remembers."""
 
 _MESSAGE: Final = 4_000
 """Maximum number of characters in an error."""
@@ -105,8 +106,8 @@ ASK: Final = "ask"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
-    """Where a call is in the text of a program: the line, from 1, and the number of bytes before
-    the call in that line. Line 0 means that the interpreter does not say.
+    """The place of a call in the text of a program: the line, from 1, and the number of bytes
+    before the call in that line. Line 0 means that the interpreter does not report the place.
     """
 
     line: int
@@ -224,7 +225,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class AbsentServers:
-    """Why a module that a program imports may be missing.
+    """The reasons why a module that a program imports may be missing.
 
     Attributes:
         servers: sentences that say why configured servers are not up, keyed by the names that
@@ -269,7 +270,7 @@ def interpreter() -> str:
 class Sandbox:
     """The worker processes that run programs. The first one starts with the first program.
 
-    `absent` says why a module may be missing for a caller, for the error about an import.
+    `absent` returns the reasons why modules may be missing for a caller, for errors about imports.
     """
 
     def __init__(
@@ -477,7 +478,7 @@ def _handle_class() -> Any:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     async def function(**_: Any) -> Any:
-        """Do nothing. The interpreter needs this function only for its name: the session makes the
+        """Do nothing. The interpreter needs only the name of this function: the session makes the
         call.
         """
 
@@ -490,7 +491,7 @@ def _start(
     session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
 ) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
-        """Do nothing. The interpreter needs this function only for its name: the session asks the
+        """Do nothing. The interpreter needs only the name of this function: the session asks the
         mind.
         """
 
@@ -719,9 +720,9 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 def _about_member(name: str, member: str, setting: Setting) -> str:
     """Return an addition to the finding that a module lacks a member.
 
-    The addition says that the server of this name is another module, because Python has a module of
-    the same name, or that the run has other tools of the module. Empty if the module is not one
-    with tools.
+    The addition says that the server of this name is another module, because Python has a module
+    with the same name, or that the run has other tools of the module. It is empty if the module has
+    no tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -878,7 +879,7 @@ class ProgramSession:
         # Parts of results that were read but not yet awaited, each with the id of its call.
         self._parts: deque[tuple[int, Any]] = deque()
         self._reads = 0
-        # How many seconds reads have taken since the program last waited for a call.
+        # The number of seconds that reads have taken since the program last waited for a call.
         self._reading = 0.0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
@@ -912,7 +913,7 @@ class ProgramSession:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session has been closed."""
+        """True if the session has been closed."""
         return self._closed
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT, "input":
-{...}}`.
+"""Steps: handles programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT,
+"input": {...}}`.
 
 Such a call is answered by a separate run (a room), which begins as a plan that is a program. The
 run of the plan includes the tools that its programs may call, so the room uses the definitions in
-the journal of that run, whatever servers list later. The program text is part of the plan itself,
-so the result of a tool never becomes a program.
+the journal of that run, no matter what servers list later. The program text is part of the plan
+itself, so the result of a tool never becomes a program.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""How many different programs the calls of one plan may contain, because each is checked before
-anything runs."""
+"""Maximum number of different programs among the calls of one plan. Each is checked before anything
+runs.
+"""
 
 RUN_PROGRAM: Final = Tool(
     PROGRAM_STEP[1],
@@ -52,8 +53,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
-    """Return whether a call means `run_program`. A call without `_module` does not mean it if
-    another tool has that name.
+    """Return whether a call refers to `run_program`. A call without `_module` does not if another
+    tool has that name.
     """
     if call.tool != RUN_PROGRAM.name:
         return False

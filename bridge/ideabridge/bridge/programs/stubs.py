@@ -1,4 +1,4 @@
-"""Stubs: the signatures of tools as Python types, derived from their JSON Schemas.
+"""Stubs: derives the signatures of tools as Python types from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
 schema that is too rich for Python's types becomes `Any`. A stub may accept too much, because the
@@ -76,13 +76,14 @@ _TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 Form: TypeAlias = Literal["result", "parameter", "brief"]
-"""What a type is for. In a `result`, objects become classes. A `parameter` accepts any mapping or
-sequence. A `brief` type is one line of text, in which an object is written `{name: str, size?:
-int}`."""
+"""The purpose of a type. In a `result`, objects become classes. A `parameter` accepts any mapping
+or sequence. A `brief` type is one line of text, in which an object is written `{name: str, size?:
+int}`.
+"""
 
 
 def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
-    """Return the text of the `.pyi` file of a module.
+    """Return the text of a module's `.pyi` file.
 
     Args:
         functions: for each function, (name, tool, its real parameter names keyed by their names in
@@ -499,7 +500,7 @@ class _Types:
         if self.any in types:
             return self.any
 
-        # None comes last, as people write it.
+        # None comes last, as people usually write it.
         parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
         return " | ".join(
             [

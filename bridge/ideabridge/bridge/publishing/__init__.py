@@ -1,1 +1,1 @@
-"""Publishing: ideas become tools."""
+"""Publishing: turns ideas into tools."""

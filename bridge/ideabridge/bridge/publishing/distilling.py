@@ -1,7 +1,7 @@
-"""Distilling: a mind writes a program that does what recorded runs did.
+"""Distilling: lets a mind write a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
-program, a description of the tool, and the input that runs without one would have had.
+program, a description of the tool, and the input that runs without an input would have had.
 `Publisher.publish` judges the answer: with the recorded results, the program must do what every run
 did. `distill` tells the mind the differences and lets it try again, three times in total. So the
 mind proposes how to generalise the runs, and the recordings decide.
@@ -29,7 +29,7 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
-"""How many times a mind may write a program."""
+"""Maximum number of programs that a mind may write."""
 
 
 class _Solver(Protocol):
@@ -117,7 +117,7 @@ async def distill(
         if run.turns.mind == TURNS:
             run.cancel("no mind can be asked")
             raise PublicationError(
-                "no mind is configured; write the program yourself, and publish with it"
+                "no mind is configured; write the program yourself, and publish the run with it"
             )
 
         answer = await answer_of(run)

@@ -50,9 +50,9 @@ class Drafted:
         places: for each call, its number in the run, several numbers, or null. None for a run over
             instances.
         difference: why the plan is not self-consistent, or None if it is.
-        fault: why it is unknown whether the plan is self-consistent, or None if it is known.
+        fault: why nobody knows whether the plan is self-consistent, or None if that is known.
         confirmed: the named runs that the plan reproduces.
-        records: what the named runs show about the plan.
+        records: the evidence of the named runs.
         report: see `report_of`.
         open: the points that the plan leaves open; see `lifting/plain.py`. Empty if the plan is
             plain.
@@ -76,10 +76,10 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class OutlinedRun:
-    """A run that is to be published.
+    """A run to publish.
 
     Attributes:
-        outline: what publishing must know about the run.
+        outline: the facts that publishing needs to know about the run.
         draft: its plan, or None if it has no plan, or needs none because it is solved again or is a
             program.
         no_plan: why it has no plan, or "" if it has one or needs none.

@@ -1,4 +1,6 @@
-"""Guides: the context, the tools and the plan for a mind that solves a published idea again."""
+"""Guides: composes the context, the tools and the plan for a mind that solves a published idea
+again.
+"""
 
 from __future__ import annotations
 
@@ -131,8 +133,8 @@ def _tools_of(
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
-    """Return the plan without the values that a mind copied from results: results are private, but
-    the minds of other users who call the tool read the plan.
+    """Return the plan without the values that a mind copied from results. Results are private, but
+    the plan is read by the minds of other users who call the tool.
     """
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]

@@ -1,5 +1,5 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, with behaviour hints that follow
-from the current tools.
+"""Idea tools: offers published ideas as tools of `_module: "idea:NAME"`, with behaviour hints
+derived from the current tools.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     """Return the tool of a published idea, or None if nothing is published to this caller under
     that name.
 
-    The tool names the current version. A run that has begun keeps this version, whatever is
+    The tool names the current version. A run that has begun keeps this version, no matter what is
     published later.
 
     Args:
@@ -77,14 +77,17 @@ def evidence_of(publication: Publication) -> str:
 
 
 _DEEPEST: Final = 50
-"""How deep ideas that call ideas are followed. No settings let a run go deeper."""
+"""Maximum depth to which ideas that call ideas are followed. No settings allow a run to go
+deeper.
+"""
 
 
 def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
     """Return the behaviour hints of a published idea, given the current tools: it is read-only if
-    all tools that it calls are. If one of them is not here, the hints are the most cautious ones.
+    all tools that it calls are. If one of them is missing here, the hints are the most cautious
+    ones.
 
     Args:
         store: holds the publications.
@@ -144,8 +147,8 @@ class _PresentHints:
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
-        """Return the tools that an idea may call, without latent ones, which only ask a mind.
-        Return None if one of them is not here.
+        """Return the tools that an idea may call, except latent ones, which only ask a mind. Return
+        None if one of them is missing here.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -326,7 +329,7 @@ def _reaches(
     `Tool.reaches`.
 
     The result is `EVERY_MODULE` if the modules are unknown, because a mind or a room chooses the
-    calls, or a tool is not here.
+    calls, or because a tool is missing here.
     """
     reached: dict[str, None] = {}
     visited: set[str] = set()

@@ -44,7 +44,7 @@ from ideabridge.tools.typed import read_as
 
 @dataclass(frozen=True, slots=True)
 class SavedIdea:
-    """What saving or importing an idea did.
+    """The result of saving or importing an idea.
 
     Attributes:
         idea_id: the saved idea.
@@ -65,7 +65,7 @@ class SavedIdea:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether exactly this idea was published under this name before."""
+        """True if exactly this idea had already been published under this name."""
         return self.publication is not None and self.publication is self.before
 
 
@@ -120,8 +120,9 @@ def _check_program(plan: JSONObject) -> None:
 
 
 def check_explained(document: Document) -> None:
-    """Check that a document's plan sends the literals that it shows: for the recorded input, each
-    explanation must yield its literal. Explanations that depend on results cannot be checked here.
+    """Check that a document's plan sends the literals that it contains: for the recorded input,
+    each explanation must yield its literal. Explanations that depend on results cannot be checked
+    here.
 
     Raises:
         PublicationError: an explanation yields another value. The message says where, and what was
@@ -270,14 +271,14 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 
 def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown
-    tool, which may be added later, the hints are the most cautious ones.
+    """Return the behaviour hints of a plan, given the tools available here. If the plan calls an
+    unknown tool, which may be added later, the hints are the most cautious ones.
 
     Args:
         plan: the plan, or None if the idea has none, so that its effects are unknown.
-        present: the tools that are here, and the tools of the rooms that the plan names.
-        offered: the same tools, and the tools that the plan itself defines. What the plan claims
-            about the effects of other tools is ignored.
+        present: the tools available here, and the tools of the rooms that the plan names.
+        offered: the same tools, and the tools that the plan itself defines. The plan's claims about
+            the effects of other tools are ignored.
     """
     called: list[Tool] = []
     for call in written_calls(plan.calls if plan is not None else [None]):
@@ -297,14 +298,14 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. Without such lines, the ideas
+    """Return a line for each missing tool that imported ideas call. If there are none, the ideas
     can run.
 
     Args:
         needs: the tools that the ideas call.
         store: holds the publications.
         modules: the configured modules. One that is still connecting has not listed its tools.
-        tools: the tools that are here.
+        tools: the tools available here.
     """
     needed = sorted(set(needs))
     tools = list(tools)
@@ -366,7 +367,7 @@ def missing(
 
 
 def _exists(module: str, store: Store, modules: Modules) -> bool:
-    """Return whether a module with this name is configured, or such an idea is published."""
+    """Return whether this module is configured, or this idea is published."""
     if module.startswith(IDEA):
         return find_published(store, module, LOCAL) is not None
     return module == ANONYMOUS or module in modules

@@ -1,4 +1,5 @@
-"""Outline: what publishing needs to know about a run, without its calls and their results.
+"""Outline: the facts that publishing needs to know about a run, without its calls and their
+results.
 
 Folding a long run takes seconds, so the process that lifts the run folds it only once, and returns
 what the server needs.
@@ -18,12 +19,12 @@ from ideabridge.bridge.publishing.programs import own_program
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _NAMED: Final = 8
-"""How many tools, or properties of the output, a description names."""
+"""Maximum number of tools, or of properties of the output, that a description names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What publishing needs to know about a run.
+    """The facts that publishing needs to know about a run.
 
     Attributes:
         run: its id.
@@ -54,7 +55,7 @@ class Outline:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run ended well."""
+        """True if the run ended well."""
         return self.status == "done"
 
     def to_json(self) -> JSONObject:
@@ -111,7 +112,8 @@ def _description_of(function: Function) -> str:
         return ""
 
     output = function.run.result
-    # A server wraps a result that is not an object in `result`, a name that says nothing.
+    # A server wraps a result that is not an object in `result`, a name that means nothing to
+    # people.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)
     else:
@@ -122,6 +124,6 @@ def _description_of(function: Function) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first names of a list, and how many more there are."""
+    """Return the first few names of a list, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,4 +1,4 @@
-"""PreparedTool: how a publication answers, and what is stored for it."""
+"""PreparedTool: describes how a publication answers, and what is stored for it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ RECORDED: Final = "The recorded answer, for its one input."
 
 @dataclass(frozen=True, slots=True)
 class PreparedTool:
-    """How a publication answers, and what is stored for it.
+    """The answers of a publication, and the parts that are stored for it.
 
     Attributes:
         answer: how calls are answered.
-        sentences: what its description says about how calls are answered.
+        sentences: the sentences of its description that say how calls are answered.
         annotations: its behaviour hints.
         input_schema: its parameters.
         example: the input with which it reproduces its run.
         plan: the plan or program in its published form, or None.
-        guide: what a mind that solves it again starts from, or None if no mind does.
+        guide: the starting point for a mind that solves it again, or None if no mind does.
         draft: the plan as it was lifted, or None if it answers in another way.
         report: the report on its program, or None if it answers in another way.
         output: a 1-tuple with the value that it returns for `example`, or None if that is the
@@ -56,7 +56,7 @@ class PreparedTool:
     no_plan: str = ""
 
     def recorded(self, outline: Outline) -> JSONObject:
-        """What `Publication.recorded` holds for the run of an outline."""
+        """Return the value of `Publication.recorded` for the run of an outline."""
         recorded: JSONObject = {"input": self.example}
         if self.output is not None:
             recorded["output"] = self.output[0]
@@ -163,10 +163,10 @@ def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
 
 
 def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
-    """Create a tool whose calls a mind solves anew.
+    """Create a tool whose calls a mind solves again each time.
 
     Args:
-        guide: what the mind starts from.
+        guide: the starting point for the mind.
         answer: the kind of answer that the publisher wants.
         outline: its run.
         no_plan: why it does not answer with a plan, or "" if no plan was wanted.

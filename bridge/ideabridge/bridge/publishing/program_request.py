@@ -90,7 +90,7 @@ which everything fits is used.
 """
 
 _MANY: Final = 200
-"""How many calls can be shown in full."""
+"""Maximum number of calls that are shown in full."""
 
 _SIGNATURES: Final = 250
 _OPEN: Final = 250
@@ -103,12 +103,12 @@ _TASK: Final = 300
 """Limits on the characters of parts of a Request."""
 
 _TASKS: Final = 3
-"""How many texts by a person are shown at the start of a Request."""
+"""Maximum number of a person's texts that are shown at the start of a Request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolWords:
-    """What a publisher says about the tool.
+    """The publisher's description of the tool.
 
     Attributes:
         name: its name, or "" if that is not yet known.
@@ -137,7 +137,7 @@ class ProgramRequest:
 
     Attributes:
         runs: the ids of the runs. The first one supplies the description of the tool.
-        open: what the copied values leave open; see `lifting/plain.py`.
+        open: the points that the copied values leave open; see `lifting/plain.py`.
         text: the whole Request for a mind.
         name: the name of the tool, or "" if that is not yet known.
     """
@@ -149,12 +149,12 @@ class ProgramRequest:
 
     @property
     def title(self) -> str:
-        """The task in one line, for lists of runs. It names the requested program."""
+        """The task on one line, for lists of runs. It names the requested program."""
         of_run = f"a program that does what run {self.runs[0]} did"
         return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 
     def to_json(self) -> JSONObject:
-        """`{"runs", "open": [{"kind", "at", "why"}], "request": TEXT, "schema": the schema
+        """Return `{"runs", "open": [{"kind", "at", "why"}], "request": TEXT, "schema": the schema
         of the answer}`.
         """
         return {
@@ -237,8 +237,8 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each cut to a length, as long as they fit into `room` tokens, then a line that
-    says how many were left out.
+    """Yield lines, each truncated to a maximum length, as long as they fit into `room` tokens. Then
+    yield a line that says how many were left out.
     """
     left_out = 0
     for line in lines:
@@ -269,7 +269,9 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
 
 
 def _tasks(function: Function) -> list[str]:
-    """Return the first texts of the person who asked for the run, each cut to a length."""
+    """Return the first texts of the person who asked for the run, each truncated to a maximum
+    length.
+    """
     texts = [
         message.value
         for message in function.run.machine.messages

@@ -104,7 +104,7 @@ class ProgramTrial:
         return self.recorded[0].catalogue
 
     def plan(self) -> JSONObject:
-        """Return the published form of the program, without what its runs show about it."""
+        """Return the published form of the program, without the findings of its runs."""
         plan: JSONObject = {
             "program": self.written.program,
             "names": self.names,
@@ -195,8 +195,8 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
 
 
 def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program declares that a recorded value is the same for every
-    input.
+    """Return whether the author of a program has declared that a recorded value is the same for
+    every input.
     """
     return any(same(literal.value, constant) for constant in constants)
 

@@ -78,11 +78,11 @@ from ideabridge.tools.tool import ANONYMOUS, Tool
 from ideabridge.tools.typed import read_as
 
 SECONDS: Final = 60.0
-"""How long, in seconds, a program may take with recorded results."""
+"""Maximum time, in seconds, that a program may take with recorded results."""
 
 _SHOWN: Final = 400
 _COPIED: Final = 20
-"""How many copied values are reported."""
+"""Maximum number of copied values that are reported."""
 
 
 # -- recordings ------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call. It need not if the call failed, only looked
+        """True if a program has to make the call. It need not make a call that failed, only looked
         around, or only shaped data, which Python can do as well.
         """
         if self.is_aside or self.result.exception is not None:
@@ -124,7 +124,7 @@ class RecordedCall:
 
     @property
     def shown(self) -> str:
-        """`module.tool {"parameter": value}`, cut to a length."""
+        """The call as `module.tool {"parameter": value}`, truncated to a maximum length."""
         return f"{self.tool.label} {show(self.parameters, _SHOWN)}"
 
 
@@ -240,7 +240,7 @@ def _ends(run: RecordedRun) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a program compares with a recording.
+    """The comparison of a program with a recording.
 
     Attributes:
         difference: how the program differs from the run, or None if it does what the run did.
@@ -255,7 +255,7 @@ class Judgement:
 
 @dataclass(slots=True)
 class _Reproduction:
-    """The running of a program with recorded results.
+    """One execution of a program with recorded results.
 
     Attributes:
         recording: the recorded results.
@@ -374,7 +374,7 @@ class _Reproduction:
         if not self._made:
             self._differs("it waits for a result that never arrives")
             return None
-        # Hand the program the result that came first in the run.
+        # Give the program the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
@@ -461,7 +461,7 @@ async def _judged(
 
 
 async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None:
-    """Judge a step, in a thread if it has a large value or is compared with one."""
+    """Judge a step, in a thread if the step has a large value or is compared with one."""
     match step:
         case Called(call=call):
             return await compute_beside(call, judge.take, step)
@@ -656,8 +656,8 @@ class _Default:
 
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """(properties of `input` that a program needs, properties that it can use, whether it uses
-    `input` in another way).
+    """Return (properties of `input` that a program needs, properties that it can use, whether it
+    uses `input` in another way).
     """
     tree = parsed(program)
     if tree is None:
@@ -724,7 +724,7 @@ class RecordedLiteral:
 
     @property
     def text(self) -> str:
-        """The value in one line."""
+        """The value on one line."""
         value = encode_text(self.value)[:80]
         if not self.parameter:
             return f"line {self.line}: {value} is also in {self.place}"
@@ -831,8 +831,8 @@ def recorded_defaults(
 
     Such a default is a string that occurs in the run, even within a longer string that the run
     sent, or a number that a result contained before the run sent it. One run cannot show whether it
-    is right for a caller who passes no value. A value that two runs had does not count. Nor do
-    other numbers, which are sizes and limits; plans treat them in the same way.
+    is right for a caller who passes no value. A value that two runs had does not count. Other
+    numbers do not count either: they are sizes and limits, and plans treat them in the same way.
 
     Args:
         program: the text of the program.

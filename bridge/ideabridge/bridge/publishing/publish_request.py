@@ -1,4 +1,4 @@
-"""PublishRequest: how the publisher of a run wants it published."""
+"""PublishRequest: the publisher's request to publish a run in a certain way."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class PublishRequest:
     Attributes:
         ref: the run, or an idea that it ended with.
         name: the name of the tool.
-        description: what the tool does, or None if its run or its program says so.
+        description: what the tool does, or None to take the description from its run or its
+            program.
         answer: how a call is answered.
-        parameters: what a person decides about parameters, in the form in which it is stored with
+        parameters: a person's decisions about parameters, in the form in which it is stored with
             the version.
-        choices: what a person decides about copied values, and the other runs of the same task.
+        choices: a person's decisions about copied values, and the other runs of the same task.
         strict: whether a replay asks before it uses any undetermined value.
         or_solve: whether a mind continues if the plan produces no output.
         by: who made the choices.
@@ -108,8 +109,8 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return the request, with the words of the program's author wherever the publisher says
-        nothing.
+        """Return the request, with the words of the program's author wherever the publisher has
+        given none.
         """
         program = self.program
         if program is None:

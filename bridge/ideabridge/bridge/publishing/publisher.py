@@ -1,4 +1,4 @@
-"""Publishing: turn ideas into tools, and check whether what is published still works.
+"""Publisher: turns ideas into tools, and checks whether published ideas still work.
 
 Theory of operation. `Publisher.publish` reads the run that made an idea as a function, and chooses
 how calls will be answered:
@@ -157,7 +157,7 @@ MAX_AUDIENCE: Final = 100
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the callers that `me` (only the owner), `all`, or the names of users mean; see
+    """Return the callers that `me` (only the owner), `all`, or the names of users refer to; see
     `Publications.share`.
 
     Raises:
@@ -333,7 +333,7 @@ class Publisher:
     async def check_plan(
         self, plan: Plan | None, name: str, caller: str, *, where: str
     ) -> JSONObject:
-        """Check the plan of a document with the tools that are here, and return its behaviour
+        """Check the plan of a document with the tools available here, and return its behaviour
         hints.
 
         Args:
@@ -426,8 +426,8 @@ class Publisher:
             )
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `PublicationError` if the caller's profile does not have ideas of this name, or
-        not the idea that has this name.
+        """Raise `PublicationError` if the caller's profile does not allow ideas of this name, or
+        does not contain the idea that has this name.
         """
         profile = self.offer.to(caller).profile
         if profile is None:
@@ -975,8 +975,8 @@ class Publisher:
     async def _reproduce(
         self, publication: Publication, plan: Plan, caller: str, verdict: Verdict
     ) -> None:
-        """If this store has the run of a published program, check whether the program still does
-        what the run did.
+        """Check whether a published program still does what its run did, if this store has the
+        run.
         """
         try:
             function = await self.drafting.function(

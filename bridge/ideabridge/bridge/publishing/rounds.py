@@ -1,11 +1,11 @@
 """Rounds: the programs that a mind submits for a run, one after another, until the recordings
 accept one.
 
-Theory of operation. A mind that saw a run submits a program; `hand_in` publishes it, or says how it
-differs from the run. Each program is journaled as a separate run, with the Request that the mind
+Theory of operation. A mind that saw a run submits a program. `hand_in` publishes it or reports how
+it differs from the run. Each program is journaled as a separate run, with the Request that the mind
 received and its answer as the Solution. A record in the store lists the runs of these rounds with
 the differences, so the count holds across processes. The record belongs to the run to publish,
-whatever the name of the tool, and is emptied once a program is accepted.
+regardless of the name of the tool, and is emptied once a program is accepted.
 """
 
 from __future__ import annotations

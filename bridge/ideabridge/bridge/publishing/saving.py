@@ -1,12 +1,13 @@
 """Saving: turns ideas without a finished run into tools.
 
-Somebody wrote such an idea by hand, or it came from elsewhere, or it is the work of a run that did
-not end well. `read_idea` determines what it is. This file adds what depends on the tools that are
-here: whether it can run, what it may do, and which definitions its calls refer to.
+Such an idea was written by hand, came from elsewhere, or is the work of a run that did not end
+well. `read_idea` reads it without looking at any tools. This file adds everything that depends on
+the tools available here: whether the idea can run, which effects it may have, and which definitions
+its calls refer to.
 
 Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
-for any publication. If a tool that the idea needs is missing here, the idea is saved nevertheless,
-with the most cautious hints, and the result says what is missing.
+for any publication. If a tool that the idea needs is missing here, the idea is still saved, with
+the most cautious hints, and the result names what is missing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ _SENTENCE_ENDS: Final = (".", "!", "?")
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The parts of a publication that depend on the tools here, and the tools that are missing."""
+    """The parts of a publication that depend on the tools available here, and the tools that are
+    missing.
+    """
 
     plan: JSONObject | None
     guide: JSONObject | None
@@ -204,8 +207,8 @@ class Saver:
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_run(self, request: PublishRequest) -> Publication:
-        """Publish what a run did or, if no run here shows more than the idea itself, the idea as it
-        is; see `Bridge.publish`.
+        """Publish what a run did. If no run here shows more than the idea itself, publish the idea
+        as it is; see `Bridge.publish`.
         """
         try:
             return await self.publisher.publish(request)

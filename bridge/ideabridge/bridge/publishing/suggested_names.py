@@ -1,8 +1,8 @@
-"""Suggested names: a mind names the tools that were suggested, in one Request.
+"""Suggested names: asks a mind, in one Request, to name the tools that were suggested.
 
-The Request has the names of the tools that were called and of the parameters. It has no values and
-no texts by people, because imported histories stay in the store. The mind decides nothing but the
-names: one that breaks the rule for names, or that a tool has already, is refused alone.
+The Request contains the names of the tools that were called and of the parameters. It contains no
+values and no texts by people, because imported histories stay in the store. The mind decides only
+the names. If one of them is invalid or already taken, only that name is refused.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SECONDS: Final = 30
 
 _MOST_TOOLS: Final = 12
 _MOST_PARAMETERS: Final = 12
-"""How many tools and parameters of a suggestion the mind is shown."""
+"""Maximum number of tools and parameters of a suggestion that the mind is shown."""
 
 _LONGEST: Final = 64
-"""How many characters of the name of a tool or a parameter the mind is shown."""
+"""Maximum number of characters of a tool's or a parameter's name that the mind is shown."""
 
 _TASK: Final = "Name the tools that were suggested."
 _INSTRUCTIONS: Final = (
@@ -43,7 +43,7 @@ _INSTRUCTIONS: Final = (
 
 
 class _Solver(Protocol):
-    """What naming uses of `Bridge`."""
+    """The methods of `Bridge` that naming uses."""
 
     @property
     def mind(self) -> Mind | None: ...
@@ -68,8 +68,8 @@ class NamedSuggestions:
 
     Attributes:
         suggestions: the suggestions, in the same order as before.
-        notes: why suggestions have names made of their tools: for all of them because the mind did
-            not answer, or for one because of its name.
+        notes: why suggestions are named after their tools: all of them because the mind did not
+            answer, or a single one because its name was refused.
     """
 
     suggestions: list[Suggestion]
@@ -79,8 +79,8 @@ class NamedSuggestions:
 async def name_suggestions(
     bridge: _Solver, suggestions: Sequence[Suggestion], caller: str
 ) -> NamedSuggestions:
-    """Ask the bridge's mind to name suggestions, in one Request of at most 30 seconds. Without a
-    mind, or without its answer, they keep their names.
+    """Ask the bridge's mind to name suggestions, in one Request that may take 30 seconds. Without a
+    mind, or without an answer from it, the suggestions keep their names.
     """
     if bridge.mind is None or not suggestions:
         return NamedSuggestions([*suggestions], [])
@@ -110,7 +110,7 @@ async def name_suggestions(
 
 
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
-    """Return suggestions with their names, and the reason why the mind gave none."""
+    """Return the suggestions with their present names, and the reason why the mind chose none."""
     reason = "; ".join(str(error).splitlines())
     note = f"the names are made of the tools, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])
@@ -120,7 +120,7 @@ async def _ask(bridge: _Solver, suggestions: Sequence[Suggestion], caller: str) 
     """Return the names that the mind chose, one for each suggestion, as the schema demands.
 
     Raises:
-        IdeabridgeError: it did not answer, or not so.
+        IdeabridgeError: it did not answer, or its answer has another form.
     """
     count = len(suggestions)
     names: JSONObject = {
@@ -160,7 +160,7 @@ def _line(suggestion: Suggestion) -> str:
 
 
 def _problem(name: str, used: Collection[str]) -> str:
-    """Return why a tool cannot have a name, or "" if it can."""
+    """Return the reason why a tool cannot have a name, or "" if it can."""
     if not is_safe_name(name):
         return f"is not 1 to {MAX_NAME} of a-z, 0-9 and _, beginning with a letter"
     if not has_word(name):

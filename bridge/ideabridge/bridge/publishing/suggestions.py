@@ -2,8 +2,8 @@
 for them.
 
 The calls of the latest runs are compared only by their tools: the same tools in the same order
-count as the same work. For the most frequent work, some of the runs are lifted as publishing them
-would lift them, so the suggested tool is the one that the command publishes.
+count as the same work. For the most frequent work, some of the runs are lifted in the same way as
+for publishing, so the suggested tool is the one that the command publishes.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import ToolKey
 
 MOST_RUNS: Final = 1000
-"""How many of a caller's latest runs are compared."""
+"""Number of a caller's latest runs that are compared."""
 
 MOST_CALLS: Final = 10_000
-"""How many calls are compared."""
+"""Maximum number of calls that are compared."""
 
 LONGEST: Final = 12
 """Maximum number of calls in a suggested part of a run. A whole run may have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
-"""For how many occurrences the journals are read."""
+"""Number of occurrences whose journals are read."""
 
 _SECONDS: Final = 5.0
-"""How long, in seconds, suggestions are examined."""
+"""Maximum time, in seconds, for examining suggestions."""
 
 _PAGE: Final = 100
 _SHOWN: Final = 32
@@ -90,16 +90,17 @@ class Suggestion:
 
     Attributes:
         name: a name for the tool.
-        times: how often it was done.
+        times: how many times it was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools may change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
-            Callers must pass those that differed; these come first. Then come those that were
-            always the same, with their value as default, and at last the optional ones, whose
-            values were copied.
-        open: what the tool would leave open; empty if it is plain. A program can settle it.
+            First come those that differed, which callers must pass; then those that were always the
+            same, with their value as default; and finally the optional ones, whose values were
+            copied.
+        open: the points that the tool would leave open; empty if it is plain. A program can settle
+            them.
         occurrences: the calls that the command publishes, and those that it names as evidence,
-            latest first. Those that were made again in the same way show nothing new.
+            latest first. Exact repetitions are left out, because they show nothing new.
         title: the title of the run with the latest occurrence.
     """
 
@@ -114,8 +115,8 @@ class Suggestion:
 
     @property
     def signature(self) -> str:
-        """`flight_report(city, date="2026-11-22", recipient?)`. A question mark is behind what may
-        be left out and has no default.
+        """The signature, such as `flight_report(city, date="2026-11-22", recipient?)`. A question
+        mark follows each parameter that may be left out and has no default.
         """
         parts: list[str] = []
         for name, parameter in self.parameters:
@@ -227,7 +228,7 @@ _Step: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Repeated:
-    """Calls of the same tools in the same order, and where they begin."""
+    """Calls of the same tools in the same order, and the places where they begin."""
 
     tools: tuple[str, ...]
     starts: list[_Step]
@@ -401,7 +402,7 @@ class _Work:
 
 
 class _Drafts:
-    """Lifts runs as publishing them would."""
+    """Lifts runs in the same way as publishing does."""
 
     def __init__(self, store: Store, caller: str) -> None:
         self._store = store
@@ -409,7 +410,7 @@ class _Drafts:
 
     def of(self, works: Sequence[_Work]) -> tuple[Sequence[_Work], PlanDraft | None]:
         """Return the plan that the first work becomes, with the others as evidence, and with the
-        parameters required that differed. Leave out evidence that publishing would refuse. Return
+        parameters that differed required. Leave out evidence that publishing would refuse. Return
         None if there is no plan.
         """
         for count in range(len(works), 0, -1):
@@ -489,7 +490,9 @@ def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]
 
 
 def _different(works: Sequence[_Work]) -> list[_Work]:
-    """Return the works that were done with other parameters or other results than before."""
+    """Return the works that used other parameters or had other results than all works before
+    them.
+    """
     seen: set[bytes] = set()
     different: list[_Work] = []
     for work in works:
@@ -573,7 +576,7 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
 
 def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:
     """Return the parameters of a tool: first those that callers must pass, then those with a
-    default, then those whose values are copied unless a caller passes them.
+    default, and finally those whose values are copied unless a caller passes them.
     """
     paths: dict[str, list[JSON]] = {}
     for parameter in draft.parameters:

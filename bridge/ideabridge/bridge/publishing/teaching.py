@@ -1,6 +1,4 @@
-"""Teaching: when a replay of a published idea has ended, adds what it shows to the evidence of the
-idea.
-"""
+"""Teaching: adds what an ended replay of a published idea shows to the evidence of the idea."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 _OPEN: Final = 1_000
-"""How many replays are awaited at once. Nothing is learned from further ones."""
+"""Maximum number of replays that are awaited at once. Nothing is learned from further ones."""
 
 
 class Teaching:
@@ -45,7 +43,7 @@ class Teaching:
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
-        """Have a replay of a version examined once it has ended."""
+        """Register a replay of a version, so that it is examined once it has ended."""
         if (publication.plan or {}).get("explained") and len(self._open) < _OPEN:
             self._open.append((run, publication))
 
@@ -145,8 +143,8 @@ must not use its own wording.
 
 
 def without_claims(document: JSON, before: Publication | None) -> JSON:
-    """Return the document with a plan that claims no evidence: each copied value is assumed,
-    whatever the document says.
+    """Return the document with a plan that claims no evidence: each copied value is assumed, no
+    matter what the document says.
 
     If the store's own plan of a name is imported again, it keeps what the store knows about it.
     """

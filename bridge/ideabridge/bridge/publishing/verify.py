@@ -66,8 +66,8 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         return verdict
 
     if verdict.faults or "program" in plan or not publication.recording.has_output:
-        # A publication without a recorded output did not come from a run. `Publisher.verify` checks
-        # programs, by running them in the sandbox.
+        # A publication without a recorded output did not come from a run. Programs are checked by
+        # `Publisher.verify`, which runs them in the sandbox.
         return verdict
 
     try:

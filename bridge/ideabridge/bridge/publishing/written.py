@@ -1,8 +1,8 @@
-"""Written: ideas that a person writes by hand, as documents.
+"""Written: reads ideas that a person writes by hand, as documents.
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
-"tags"?}`. `read_idea` checks it without looking at the tools that are here, so the same document
-makes the same idea on every machine. Its solution decides how its tool answers:
+"tags"?}`. `read_idea` checks it without looking at the tools available here, so the same document
+becomes the same idea on every machine. Its solution decides how its tool answers:
 
 | the solution has | answer |
 |---|---|
@@ -580,7 +580,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
     """Return how a call of the idea is answered.
 
     Raises:
-        PublicationError: the solution lacks what the requested way of answering needs. The message
+        PublicationError: the solution lacks something that the requested answer needs. The message
             says what.
     """
     has_references = _has_references(solution.output)
@@ -598,7 +598,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
 
 
 def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
-    """Return what a solution lacks for a way of answering, or None if it lacks nothing."""
+    """Return what a solution lacks for a kind of answer, or None if it lacks nothing."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:
