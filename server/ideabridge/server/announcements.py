@@ -1,4 +1,4 @@
-"""Announcements: notifying clients when tools, resources and prompts change.
+"""Announcements: notifies clients when tools, resources and prompts change.
 
 With protocol 2026-07-28, notifications go over the subscription bus to clients that listen. With
 2025-11-25 and earlier, they go to every session that has completed the handshake. Changes made by
@@ -58,7 +58,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Session:
-    """A client of the handshake era, when it connected, and the resources that it subscribes to."""
+    """A client of the handshake era, with the time when it connected and the resources that it
+    subscribes to.
+    """
 
     session: ServerSession
     caller: str
@@ -165,7 +167,7 @@ class Announcements:
     async def on_listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve a client of 2026-07-28 that listens, until it disconnects."""
+        """Serve a listening client of 2026-07-28 until it disconnects."""
         caller = caller_of(context)
         uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
         _expect_uris(uris)
@@ -229,13 +231,13 @@ class Announcements:
         self._bridge.notices.tell("catalogue")
 
     def tools_changed(self) -> None:
-        """Note that the tools offered to a session have changed."""
+        """Record that the tools offered to a session have changed."""
         self._other_tools = True
         self.poke()
 
     def follow(self) -> None:
-        """Follow the configuration that the bridge follows now: announce the lists of servers that
-        came or went, and watch subscribed resources at servers that were replaced.
+        """Switch to the configuration that the bridge follows now: announce the lists of servers
+        that came or went, and watch subscribed resources at servers that were replaced.
         """
         exposed = self._offerings.exposed_modules
         for name in exposed ^ self._exposed_modules:
@@ -252,7 +254,7 @@ class Announcements:
         self.poke()
 
     def heard(self, module: str, event: ServerEvent) -> None:
-        """Note that a module has reported a change."""
+        """Record that a module has reported a change."""
         uri = event.uri if isinstance(event, ResourceUpdated) else ""
         if self._offerings.is_exposed(module, uri):
             if not isinstance(event, ResourceUpdated):
@@ -261,7 +263,7 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Note that a module's list arrived too late for an answer, which was sent without that
+        """Record that a module's list arrived too late for an answer, which was sent without that
         list.
         """
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
@@ -369,7 +371,7 @@ class Announcements:
             return is_within(uri, named) and (owner is None or owner.name == module)
 
         for listener in list(self._listening.values()):
-            # A subscription of 2026-07-28 covers exactly the resources that it names.
+            # A subscription of 2026-07-28 covers only the resources that it names.
             for watched in {
                 named for uris in listener.clients for named in uris if is_changed(named)
             }:

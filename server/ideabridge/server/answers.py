@@ -1,5 +1,5 @@
-"""Results of tool calls: their structured content, their text, and the schemas that describe them
-to hosts.
+"""Answers: composes the results of tool calls (structured content and text) and the schemas that
+describe them to hosts.
 
 Some hosts show only the text of a result, so the text contains everything that a reader needs. A
 result is built in its wire form, a plain object, which the SDK validates against the protocol
@@ -114,7 +114,7 @@ async def value_answer(
         wrapped: whether the output schema describes `{"result": value}`, because the protocol
             requires an object.
         schema: the schema that clients check the value against. If a placeholder does not satisfy
-            it, the structured content contains the blocks too.
+            it, the structured content also contains the blocks.
     """
     plain, blocks = _without_blocks(value)
     checked = plain
@@ -234,7 +234,9 @@ _HINTS: Final = {
 
 
 def run_text(result: dict[str, Any]) -> str:
-    """Return the answer about a run as text that is complete without the structured content."""
+    """Return the answer about a run as text that is complete even without the structured
+    content.
+    """
     lines = [_with_reason(f"run {result['run']}: {result['status']}", result.get("reason"))]
     mind = result.get("mind")
     if mind is not None:
@@ -400,12 +402,14 @@ PLAIN_HOSTS: Final = (
     "windsurf",
     "zed",
 )
-"""Hosts whose model APIs refuse some schemas, recognised by these parts of the names that they
-send."""
+"""Hosts whose model APIs refuse some schemas. A host is recognised if the name that it sends
+contains one of these words.
+"""
 
 STRUCTURED_HOSTS: Final = ("codex",)
-"""Hosts whose models see only the structured content of a result that has any, recognised by these
-parts of the names that they send."""
+"""Hosts whose models see only the structured content of a result, if there is any. A host is
+recognised if the name that it sends contains one of these words.
+"""
 
 _COMBINING: Final = (
     "allOf",

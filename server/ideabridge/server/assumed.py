@@ -1,13 +1,13 @@
-"""Reports the assumptions on which the answer of a published idea rests.
+"""Assumed: reports the assumptions on which the answer of a published idea rests.
 
 Hosts show a model the text of a result, its structured content, or both. So both contain the
-assumptions, as lines that take at most `TEXT_BYTES` in total. `_meta` contains them in full, and
-also the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
+assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in full, together with
+the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
 In the structured content, the lines are in the member `assumed`, which the output schema declares
-as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. That is
-so if the output is not an object, if it already has a member of this name, or if its schema might
-not allow another member.
+as optional. The output is wrapped as `{"result": output}` if this member cannot be added: because
+the output is not an object, already has a member of this name, or has a schema that might not allow
+another member.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class Doubtful(Protocol):
 
     @property
     def assumed(self) -> Sequence[JSON]:
-        """What may make the answer wrong."""
+        """The assumptions that may make the answer wrong."""
         ...
 
     @property
     def approved(self) -> Sequence[JSON]:
-        """What may make the answer wrong, but was approved by a person."""
+        """The assumptions that may make the answer wrong but that a person has approved."""
         ...
 
     @property
     def noted(self) -> Sequence[JSON]:
-        """What is uncertain, but hardly ever wrong."""
+        """The uncertainties that hardly ever make the answer wrong."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""Shortens answers about runs for models: leaves out what a model already knows, and replaces long
-values with previews.
+"""Brief: shortens answers about runs for models. It leaves out what a model already knows, and
+replaces long values with previews.
 
 Each token of an answer uses up the model's context. The journal contains everything, and
 `check_run` with paths returns values in full.
@@ -32,11 +32,11 @@ _SMALL: Final = 400
 """Maximum size, in bytes of JSON, of a value that is shown in full."""
 
 _NAMED: Final = 20
-"""How many of the places where values were removed an answer names."""
+"""Maximum number of places that an answer names at which values were removed."""
 
 
 def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = False) -> None:
-    """Remove from a run's answer what its reader does not need.
+    """Remove from a run's answer the parts that its reader does not need.
 
     Args:
         run: the run.
@@ -118,8 +118,8 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and any object that becomes empty by this. Return whether there
-    was a value.
+    """Remove the value at a path, and any object that this leaves empty. Return whether there was a
+    value.
     """
     *above, last = path
     parent: JSON = values
@@ -177,7 +177,7 @@ def _value_preview(value: JSON, written: JSON) -> JSON:
 # -- Requests --------------------------------------------------------------------------------------
 
 _TOOLS: Final = 30
-"""How many tools of a Request are described. search_tools finds the others."""
+"""Maximum number of tools of a Request that are described. search_tools finds the others."""
 
 _LINES: Final = 14_000
 """Limit, in characters, on the descriptions of tools."""
@@ -199,7 +199,7 @@ _HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the reader of an answer already knows.
+    """The information that the reader of an answer already has.
 
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.

@@ -1,4 +1,4 @@
-"""Callers: who sends a request, and how a bearer token proves this over HTTP.
+"""Callers: identifies who sends a request, over HTTP by means of a bearer token.
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
 token of IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the
@@ -34,7 +34,7 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What the SDK's server passes to every request.
+    """The values that the SDK's server passes to every request.
 
     Attributes:
         caller: the caller of requests over stdio.
@@ -90,7 +90,7 @@ def token_caller(token: str) -> str:
 
 
 class ProfileRefusedError(IdeabridgeError):
-    """A token, or a server, is restricted to another profile than the one that a request names."""
+    """A token or a server is restricted to a profile other than the one that a request names."""
 
 
 class Credentials:
@@ -199,8 +199,8 @@ class Credentials:
             return False
 
     def restricted(self, caller: str, profile: str | None = None) -> str:
-        """Return a caller that is restricted to a profile, and to that of the server if it has one.
-        With None, nothing but the profile of the server is added.
+        """Return a caller that is restricted to a profile, and to the profile of the server if it
+        has one. If `profile` is None, only the profile of the server is applied.
 
         Raises:
             ProfileRefusedError: the caller or the server is restricted to another profile.

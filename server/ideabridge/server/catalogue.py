@@ -41,22 +41,25 @@ tools has no limit, because several clients read only the first page. Clients re
 1 MB, and some then close the connection."""
 
 _READ: Final = 100
-"""How many published ideas are read from the store at once."""
+"""Number of published ideas that are read from the store at once."""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
-"""How many published ideas are compared with an unknown name to find similar ones."""
+"""Maximum number of published ideas that are compared with an unknown name to find similar ones."""
 
 _PASSED_OVER: Final = 1000
-"""How many ideas that cannot be called here may be skipped in the search for the most used ones."""
+"""Maximum number of ideas that cannot be called here and may be skipped in the search for the most
+used ones.
+"""
 
 _PART_FOR_NEW: Final = 4
 """One in this many places of the list goes to the newest published ideas, whether or not they were
 called."""
 
 _COUNTED: Final = 32
-"""How many calls of published ideas are counted in memory before the counts are stored. A crash
-loses the counts in memory."""
+"""Number of calls of published ideas that are counted in memory before the counts are stored. A
+crash loses the counts in memory.
+"""
 
 # -- names of exposed tools ------------------------------------------------------------------------
 
@@ -189,7 +192,7 @@ class ToolCatalogue:
         self.follow()
 
     def follow(self) -> None:
-        """Follow the configuration that the bridge follows now."""
+        """Switch to the configuration that the bridge follows now."""
         settings = self.bridge.configuration
         self._expose_modules = "modules" in settings.expose
         self._expose_tools = "tools" in settings.expose
@@ -324,7 +327,7 @@ class ToolCatalogue:
                 )
             except StoreError as error:
                 # The store is busy or full. The names apply in this process, and the next process
-                # stores them.
+                # will store them.
                 logger.warning("storing the names of exposed tools failed: %s", error)
                 stored = {}
             owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
@@ -371,16 +374,16 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all of them are known. The wait ends
-        `LIST_SECONDS` after the start, or with the first call.
+        """If modules are exposed, wait until the tools of all of them are known, at most until
+        `LIST_SECONDS` after the start or until the first call.
         """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
         """Stop waiting for modules, so that lists are answered at once from now on. A client that
-        has called a tool works with the tools that are known; SDKs list the tools after a call to
-        check its result.
+        has called a tool works with the tools that are known; SDKs list the tools after a call in
+        order to check its result.
         """
         self._patience = -math.inf
 

@@ -1,5 +1,5 @@
-"""The record of direct calls: one line for each call of an exposed tool, and sessions of calls with
-their results.
+"""Direct calls: records one line for each call of an exposed tool, and sessions of calls with their
+results.
 
 Both are written to the store together, a fraction of a second after a call ends, and when the
 server ends. A crash loses the calls that ended in that fraction of a second. With `sessions: false`
@@ -78,8 +78,9 @@ _WAITING: Final = "direct."
 id follows it. The settings are deleted with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""How long, in seconds, after such a run has ended an identical call gets its result. A later call
-asks again."""
+"""How long, in seconds, after such a run has ended an identical call still gets its result. A later
+call asks again.
+"""
 
 
 @dataclass(slots=True)
@@ -157,7 +158,7 @@ class WaitingCalls:
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
-        """Return the digest of what identical calls have in common."""
+        """Return the digest of the properties that identical calls share."""
         client = self._record.client(request)
         if isinstance(request.context.request, Request):
             session = self._record.session(request)
@@ -254,7 +255,7 @@ class DirectCalls:
         self.follow()
 
     def follow(self) -> None:
-        """Follow the configuration that the bridge follows now."""
+        """Switch to the configuration that the bridge follows now."""
         configuration = self._bridge.configuration
         self._unrecorded = {
             name for name, module in configuration.modules.items() if not module.record

@@ -1,4 +1,4 @@
-"""Searches for tools and ideas by words, and offers ideas as guidance for new runs."""
+"""Finding: searches for tools and ideas by words, and offers ideas as guidance for new runs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 STOPPED = '{"error": {"kind": "Stopped", "message": "stopped by Ctrl-C"}, "exit": 130}'
-"""What a command with `--json` prints if Ctrl-C stops it."""
+"""The output of a command with `--json` if Ctrl-C stops it."""
 
 
 def main(arguments: list[str] | None = None) -> int:

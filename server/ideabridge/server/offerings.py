@@ -1,5 +1,5 @@
-"""What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts
-and completions.
+"""Offerings: passes on the resources, templates, prompts and completions of exposed modules
+(`expose: modules`).
 
 Entries are passed on as the modules send them. URIs are not changed: if two modules list the same
 URI, it is read from the module that comes first in the configuration. A prompt keeps its name
@@ -64,7 +64,7 @@ LATE_SECONDS: Final = 2.0
 later are announced."""
 
 _MOST_READINGS: Final = 3
-"""How many times a list is read if it keeps changing while it is read."""
+"""Maximum number of times that a list is read if it keeps changing meanwhile."""
 
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
@@ -124,7 +124,7 @@ class Offerings:
         self.follow()
 
     def follow(self) -> None:
-        """Follow the configuration that the bridge follows now."""
+        """Switch to the configuration that the bridge follows now."""
         bridge = self._bridge
         before = self._names
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
@@ -239,7 +239,7 @@ class Offerings:
         return True
 
     def _names_for(self, caller: str) -> list[str]:
-        """Return the exposed modules that the caller's profile has."""
+        """Return the exposed modules that the caller's profile contains."""
         offer = self._bridge.offer.to(caller)
         return [name for name in self._names if offer.has_server(name)]
 
@@ -276,8 +276,8 @@ class Offerings:
         ]
 
     async def _wait_for(self, reading: _Reading) -> None:
-        """Wait for a module's list: soon after the start until the module is up, and then for
-        `LATE_SECONDS`. If the list comes too late, the previous list is used, if there is one.
+        """Wait for a module's list. Soon after the start, first wait until the module is up, and
+        then for `LATE_SECONDS`. If the list comes too late, use the previous list, if there is one.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -334,7 +334,7 @@ class Offerings:
     async def set_log_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """Note which log messages of modules a client of the handshake era wants."""
+        """Record which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
         # By then, even a slow module has received the request.
         with anyio.move_on_after(LATE_SECONDS):

@@ -1,4 +1,5 @@
-"""The server's own tools: their definitions, as hosts receive them, and their implementations.
+"""Own tools: the definitions of the server's own tools, as hosts receive them, and their
+implementations.
 
 A host sends these definitions to its model with every request, so they are few and short.
 
@@ -383,7 +384,8 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
     Args:
         programs: whether `run_plan` offers programs.
-        every: whether to list all tools with all parameters, instead of only what most tasks need.
+        every: whether to list all tools with all parameters. Otherwise only those that most tasks
+            need are listed.
     """
     tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
     if every:
@@ -568,8 +570,8 @@ class OwnHandlers:
         return await self._answered(run, arguments, request)
 
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
-        """If the client wants progress, report it while the servers of a plan start. This comes
-        before the run, whose own progress a task between them would miss.
+        """Start the servers of a plan and, if the client wants progress, report it. This happens
+        before the run begins, because a task between them would miss the run's own progress.
         """
         statuses = self._bridge.modules.statuses()
         if request.progress is None or all(status.state == "up" for status in statuses):
@@ -603,7 +605,7 @@ class OwnHandlers:
 
         if turn is not None:
             raise ArgumentError(
-                f"solve: {begins} starts a run, and {turn} continues one; give only one of them"
+                f"solve: {begins} starts a run, and {turn} continues one; pass only one of them"
             )
 
         if request.resumed is not None:

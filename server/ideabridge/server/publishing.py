@@ -5,9 +5,11 @@ open, the answer contains `needs_program`: a Request for a program, addressed to
 the run.
 
     who saw the run                             who answers the Request
-    the host's model: by turns, direct calls    the same model, with another call of `publish_idea` and its `program`
-    the client's model, by sampling             the same, within this call, if the client still has it
-    the configured model                        the same, if the configuration says so (`program_mind`)
+    the host's model: by turns, direct calls    the same model, with another call of `publish_idea`
+        and its `program`
+    the client's model, by sampling the same, within this call, if the client still has it
+    the configured model                        the same, if the configuration says so
+        (`program_mind`)
 
 Each program is judged by the recordings; see `publishing/rounds.py`. Judging may take longer than a
 host waits, so it continues after `wait_s`, and the same call made again gets the result.
@@ -58,11 +60,12 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of `publish_idea`."""
 
 _ASKS: Final = "?"
-"""The value of `program` that asks what a program must do before it is written."""
+"""The value of `program` with which a caller asks what a program must do, before writing it."""
 
 _DECLINES: Final = (False, "false")
-"""The values of `program` that say that no program is wanted. The list of tools declares a string,
-because hosts rewrite parameters with more than one type."""
+"""The values of `program` that decline a program. The list of tools declares a string, because
+hosts rewrite parameters with more than one type.
+"""
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
 """The parameters that have no meaning if the call itself contains the idea."""
@@ -73,7 +76,7 @@ _UNLISTED: Final = (
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
-"""The parameters that a program's author uses to describe it."""
+"""The parameters with which a program's author describes it."""
 
 _CHANGE: Final = (
     "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, "
@@ -88,8 +91,9 @@ _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 _HAND_IN: Final = "Submit the program (check_run(run={run}) shows it), and a person is asked"
 
 _KEPT: Final = 200
-"""How many programs may be under judgment at once, including those whose result no call has fetched
-yet."""
+"""Maximum number of programs that are being judged at once, including those whose result no call
+has fetched yet.
+"""
 
 
 def _written(idea: JSON) -> str | JSONObject:
@@ -118,9 +122,7 @@ class _Judging:
 
 
 class ListedTools(Protocol):
-    """What this module needs to know about the list of tools that hosts see; see
-    `ToolCatalogue`.
-    """
+    """The part of the list of tools that this module needs; see `ToolCatalogue`."""
 
     def is_exposed(self, name: str) -> bool:
         """Return whether there is an exposed tool with this name."""
@@ -196,7 +198,7 @@ class Publishing:
     async def _read_request(
         self, idea: str, arguments: Arguments, request: ToolRequest
     ) -> PublishRequest:
-        """Read from a call what it wants to publish, but not its decisions about a plan.
+        """Read from a call what is to be published, except for its decisions about a plan.
 
         Args:
             idea: the name of the run or idea.
@@ -229,7 +231,7 @@ class Publishing:
         )
 
     def check_free(self, name: str, caller: str) -> None:
-        """Raise an error if a publication may not use this name."""
+        """Raise an error if a publication cannot use this name."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")

@@ -1,4 +1,6 @@
-"""Published ideas as resources (`idea://NAME`, `idea://NAME/VERSION`) and as prompts."""
+"""Resources: offers published ideas as resources (`idea://NAME`, `idea://NAME/VERSION`) and as
+prompts.
+"""
 
 from __future__ import annotations
 

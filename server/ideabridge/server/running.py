@@ -1,5 +1,5 @@
-"""Runs on behalf of requests: waiting, asking the client, cancelling, answering, and
-publishing (`save_as`).
+"""Running: waits for runs on behalf of requests, asks the client, and cancels, answers and
+publishes (`save_as`).
 
 `Running.wait` serves every request that waits for a run. While it waits, the person at the client
 is asked about calls that need approval, and the client's model answers Requests, if the client
@@ -228,14 +228,15 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""A run's calls that never started are counted again each time that the number of notifications
-reaches the number of calls divided by this."""
+"""The calls of a run that never started are counted again each time that the number of
+notifications has grown by the number of calls divided by this.
+"""
 
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """How many calls of a run settled without starting, and how many notifications were sent since
-    they were counted.
+    """The number of calls of a run that settled without starting, and the number of notifications
+    sent since they were counted.
     """
 
     count: int = 0
@@ -362,16 +363,18 @@ _SAVE_AS: Final = "save_as."
 """The prefix of the settings that store the names under which runs are to be published."""
 
 _SAVED_S: Final = 3.0
-"""How long, in seconds, a request waits at least for the publication of its run after the run has
-ended. If more is left of the time for which the request waits, it waits for that."""
+"""Minimum time, in seconds, for which a request waits for the publication of its run after the run
+has ended. If the request has more time left, it waits for as long as that.
+"""
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
 """The first and the longest pause, in seconds, between two attempts to publish a run."""
 
 _MOST_TRIES: Final = 2
-"""How many times a publication that ends its process or takes too long is attempted before it is
-set aside."""
+"""Number of attempts at a publication that ends its process or takes too long. It is then set
+aside.
+"""
 
 _NEEDS_PROGRAM: Final = (
     "copied values do not determine the answer for different input; publish_idea with this run "
@@ -473,7 +476,7 @@ class Running:
 
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
-            # A client that calls the new tool right after this answer is to find it.
+            # A client that calls the new tool right after this answer must find it.
             with anyio.move_on_after(max(_SAVED_S, ends - anyio.current_time())):
                 await self._save_soon(run).wait()
 
@@ -655,7 +658,9 @@ class Running:
         return answer(result, run_text(result), content)
 
     def _progress(self, run: Run, result: dict[str, Any]) -> str:
-        """Say how far an open run has come. `result` is its answer."""
+        """Return a sentence that says how far an open run has progressed. `result` is its
+        answer.
+        """
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)
         text = f"{settled} of {len(calls)} calls done"
@@ -814,7 +819,7 @@ class Running:
         return saved
 
     def _intent(self, run: str) -> str | None:
-        """Return the name under which a run is still to be published."""
+        """Return the name under which a run has yet to be published, or None."""
         intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None

@@ -1,4 +1,4 @@
-"""Search for tools by words, and the lines that describe tools to models.
+"""Search: finds tools by words, and writes the lines that describe tools to models.
 
 SQLite's FTS5 ranks tools by BM25 in an in-memory table, and stems English words. A search covers
 the words of a tool's name, of its module, of its parameters and their descriptions, and of its own
@@ -79,7 +79,7 @@ i if in into is it its just like me more most my need no not of on or other out 
 then there these this those to under up use using want was were what when where which who why will with would you your
 """
 _IGNORED: Final = frozenset(_WORDLESS.split())
-"""Words that say nothing about a task."""
+"""Words that carry no information about a task."""
 
 
 def _synonyms() -> dict[str, set[str]]:
@@ -227,8 +227,8 @@ def _split(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a question without those that say nothing about a task. If no others
-    remain, keep them.
+    """Return the words of a question without those that carry no information about a task. If no
+    others remain, keep them.
     """
     words = list(dict.fromkeys(_split(text)))
     return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]

@@ -1,4 +1,4 @@
-"""Serves over stdio and streamable HTTP, runs background tasks, and shuts down within two
+"""Serve: serves over stdio and streamable HTTP, runs background tasks, and shuts down within two
 seconds.
 """
 
@@ -82,7 +82,7 @@ def _collect_seldom() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """How a server works besides what its configuration says; see `serve_stdio`."""
+    """The options of a server besides its configuration; see `serve_stdio`."""
 
     on_status: Callable[[ModuleStatus], None] | None
     commands: Commands
@@ -314,8 +314,8 @@ async def serve_stdio(
             up, failed or disabled.
         commands: the commands that a person at a terminal can use to decide about this server's
             runs.
-        log_level: what is written to standard error: `error` leaves out warnings, `info` adds a
-            line for each request.
+        log_level: the messages that are written to standard error: `error` leaves out warnings,
+            `info` adds a line for each request.
         read: reads the configuration again after its files have changed, or None to use it as it is
             until the end.
 
@@ -375,7 +375,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLink:
-    """How the owner signs in to the page of a server.
+    """The way in which the owner signs in to the page of a server.
 
     Attributes:
         make: creates a URL that signs in whoever opens it as the owner. It works once, within ten
@@ -404,7 +404,7 @@ class WorkspaceSource:
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """Where a server over HTTP listens, and what it serves there.
+    """The address at which a server over HTTP listens, and the parts that it serves there.
 
     Attributes:
         host: the address to bind to. It must be a loopback address unless requests need a token.
@@ -416,8 +416,8 @@ class HttpOptions:
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
-        workspaces: the workspaces of the user of this machine, at /mcp/w/NAME, or None if there
-            are none.
+        workspaces: the workspaces of the user of this machine, at /mcp/w/NAME, or None if there are
+            none.
         ready: a function that is called when clients can connect.
         read: reads the configuration again after its files have changed; see `serve_stdio`.
     """
@@ -532,7 +532,7 @@ class _Common:
     Attributes:
         http: see `serve_http`.
         url: the URL of `/mcp`.
-        credentials: who may use the server.
+        credentials: decides who may use the server.
         log_level: see `serve_http`.
         observers: are told of each request.
         on_status: see `serve_http`.

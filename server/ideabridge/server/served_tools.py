@@ -1,4 +1,5 @@
-"""The tools of this server besides its own tools: exposed tools and published ideas.
+"""Served tools: the tools of this server besides its own tools, which are exposed tools and
+published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
 direct calls of the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
@@ -58,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """What the catalogue needs from a tool of this server."""
+    """The part of a tool of this server that the catalogue needs."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -85,7 +86,7 @@ class UncertainCallError(IdeabridgeError):
 
 
 class _Rules:
-    """What the rules in force say about calls of one exposed tool.
+    """The verdicts of the rules in force on calls of one exposed tool.
 
     Attributes:
         approval: the rules.
@@ -103,8 +104,8 @@ class ExposedTool:
     """A tool of a tool file or a module, under its name on this server. A tool of a module has no
     activity.
 
-    Clients see a tool that the configuration changes as it is shown (`listed`). Everything else is
-    about the tool that the module lists (`tool`).
+    If the configuration changes the tool, clients see the changed one (`listed`). Everything else
+    concerns the tool that the module lists (`tool`).
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class ExposedTool:
         self.is_hidden = (
             is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
         )
-        """Whether only views may call it, and views of its module are not passed on."""
+        """True if only views may call it, and the views of its module are not passed on."""
         tool_as_sent = tool
         if tool.module is not None and tool.wire is not None:
             tool_as_sent = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
@@ -329,7 +330,7 @@ class ExposedTool:
                 f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
             ) from None
 
-        # A direct call has no run to whose context the message could be added.
+        # A direct call has no run whose context could receive the message.
         data = result.data if isinstance(result, DataMessage) else result
         value = normalise(data, what=f"the result of {tool.name}")
         if self._output is not None:

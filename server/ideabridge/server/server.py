@@ -1,4 +1,4 @@
-"""The MCP server: one for every protocol version and transport."""
+"""The MCP server: a single server for all protocol versions and transports."""
 
 from __future__ import annotations
 
@@ -72,11 +72,14 @@ MOST_INSTRUCTIONS: Final = 4000
 the start of each conversation."""
 
 MOST_REQUESTS: Final = 1000
-"""How many requests of one caller may be in progress at once, including those that listen."""
+"""Maximum number of requests of one caller that are in progress at once, including those that
+listen.
+"""
 
 MOST_RUNS: Final = 200
-"""How many runs of one caller may run at once in this process. Each run may have up to
-`limits.parallel_calls` running calls."""
+"""Maximum number of runs of one caller that are active at once in this process. Each run may have
+up to `limits.parallel_calls` running calls.
+"""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
 """Limit on the combined size, in bytes, of the arguments of a caller's calls in progress."""
@@ -156,7 +159,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        # What clients have been told about files that are not used.
+        # The files that are not used, as clients have been told.
         self._told: dict[Hashable, tuple[str, ...]] = {}
         self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
@@ -171,7 +174,7 @@ class Front:
         self.announcements.close()
 
     def follow_configuration(self) -> None:
-        """Follow the configuration that the bridge follows now, and tell clients what has
+        """Switch to the configuration that the bridge follows now, and tell clients what has
         changed.
         """
         self.running.module_views.follow()
@@ -243,8 +246,8 @@ class Front:
         yield self._serving
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server and of the modules whose tools hosts see, as far
-        as they are known so far.
+        """Return the instructions of this server, and those known so far of the modules whose tools
+        hosts see.
         """
         configuration = self._bridge.configuration
         offer = self._bridge.offer.to(caller)
@@ -272,7 +275,7 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """Describe in a sentence what is behind this server for a caller."""
+        """Return a sentence that describes what a caller reaches through this server."""
         offer = self._bridge.offer.to(caller)
         has_servers = any(
             not module.disabled and offer.has_server(name)
@@ -517,7 +520,7 @@ class Front:
             return await tool.call(arguments, request)
 
     def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer of an own tool. The first one about a run for a client names the
+        """Return the answer of an own tool. For each client, the first answer about a run names the
         configured files that are not used.
         """
         unused = tuple(self._bridge.configuration.unused_files)
@@ -555,11 +558,11 @@ class Front:
 
 
 _MOST_TOLD: Final = 1000
-"""How many clients are remembered as knowing which files are not used."""
+"""Maximum number of clients that are remembered as knowing which files are not used."""
 
 
 def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:
-    """Return whether a client introduces itself by one of these names."""
+    """Return whether a client identifies itself by one of these names."""
     return any(host in client.client_info.name.lower() for host in hosts)
 
 

@@ -1,4 +1,4 @@
-"""Sharing: a person is asked before others get a tool whose program and descriptions an assistant
+"""Sharing: asks a person before others get a tool whose program and descriptions an assistant
 wrote.
 
 Theory of operation. The question is a plan with one call, of `publish_idea`. The plan runs nothing,

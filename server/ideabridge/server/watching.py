@@ -6,7 +6,7 @@ the files have been left alone for `SETTLED_MS`, or at the latest after `LONGEST
 changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system may
-run out of watches. So the files are also looked at every `LOOK_MS`.
+run out of watches. Therefore the files are also checked every `LOOK_MS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ it does not exist."""
 
 
 def state_of(file: Path) -> FileState:
-    """Return what tells one content of a file from another, without reading it."""
+    """Return a value that differs between two contents of a file, without reading the file."""
     try:
         about = file.stat()
     except (OSError, ValueError):
@@ -95,7 +95,7 @@ class SourceWatch:
                 try:
                     await anyio.to_thread.run_sync(next, events, None)
                 except (OSError, RuntimeError) as error:
-                    # A folder has just gone, or the system has no watches left.
+                    # A folder has just disappeared, or the system has no watches left.
                     logger.info("files are only looked at from time to time: %s", error)
                     can_watch = False
                     break
@@ -106,7 +106,7 @@ class SourceWatch:
         return can_watch
 
     def _concerns(self, _change: object, path: str) -> bool:
-        """Return whether a change is about one of the files, or about a folder above one."""
+        """Return whether a change concerns one of the files, or a folder above one."""
         changed = Path(path)
         names = {file.name for file in self._seen}
         return changed.name in names or any(file.is_relative_to(changed) for file in self._seen)
@@ -123,8 +123,8 @@ class SourceWatch:
         return {file: state_of(file) for file in self._files()}
 
     def _folders(self) -> frozenset[Path]:
-        """Return the nearest existing folder of each file and of what a link in its place points
-        to.
+        """Return the nearest existing folder of each file and of the target of a link in its
+        place.
         """
         folders: set[Path] = set()
         for file in self._seen:

@@ -1,1 +1,3 @@
-"""The command line (`docs/cli.md`). Modules here import the bridge only when a command needs it."""
+"""The command line (`docs/cli.md`). The files here import the bridge only when a command needs
+it.
+"""

@@ -175,7 +175,7 @@ def _content_lines(question: Question, width: int | None) -> list[str]:
 
 
 def _times(pending: Pending) -> str:
-    """Say when a decision was asked for, and how much time is left."""
+    """Return words that say when a decision was asked for, and how much time is left."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -457,7 +457,7 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words names this decision itself, not only its run."""
+    """Return whether one of the words names this decision itself, and not only its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
@@ -670,5 +670,5 @@ def _why_not(error: Exception, pending: Pending) -> str:
 
 
 def _refused(pending: Pending) -> str:
-    """Describe what happens to the call if nobody decides in time."""
+    """Return words that describe what happens to the call if nobody decides in time."""
     return "skipped" if pending.question.refusal == "skip" else "denied"

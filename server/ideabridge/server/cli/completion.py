@@ -3,7 +3,7 @@
 The shell asks at each key press, so completion must be fast: it reads the configuration as plain
 JSON (the project's only if it is trusted), and the store with read-only SQL. If anything goes
 wrong, it completes nothing, because the shell would print the error into the line that the person
-types.
+is typing.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
 
 
 def _store(ctx: typer.Context) -> Path:
-    """Return the store's file: the one on the command line, else the configured one, else the
+    """Return the store's file: the one on the command line, else the configured one, or else the
     default.
     """
     chosen = _shared_option(ctx, "store")

@@ -39,7 +39,7 @@ _MOMENT: Final = 0.5
 """Delay, in seconds, before a line about work in progress appears."""
 
 _LEAST: Final = 12
-"""Minimum width, in columns, of a table's last column, however narrow the terminal is."""
+"""Minimum width, in columns, of a table's last column, no matter how narrow the terminal is."""
 
 
 def out() -> Console:
@@ -137,8 +137,8 @@ _FILLER: Final = "\ue000"
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
     """Split a text into lines of at most `width` columns. The first line begins with `first`, the
-    others with `further`. Longer lines would be broken by the terminal, and whoever wrote the text
-    could then make the rest look like a line by ideabridge.
+    others with `further`. The terminal would break longer lines, and the author of the text could
+    then make the rest look like a line by ideabridge.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -195,7 +195,7 @@ def print_json(value: JSON) -> None:
 
 @dataclass(slots=True)
 class _Printed:
-    """What the present command has printed on standard output."""
+    """The output that the present command has printed on standard output."""
 
     has_json: bool = False
 
@@ -245,7 +245,9 @@ def print_value(value: JSON) -> None:
 
 
 def _note_escapes(text: str) -> None:
-    """Say if the encoding of standard output lacks characters of a text that was printed."""
+    """Report that the encoding of standard output lacks characters of a text that was printed, if
+    it does.
+    """
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -548,9 +550,9 @@ def at_terminal() -> bool:
 
 @contextmanager
 def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, show a last line on standard error that names the task, or what a function
-    says of its state, and counts the seconds. The line appears after half a second and disappears
-    at the end. Without a terminal, or with `quiet`, nothing is shown.
+    """At a terminal, show a last line on standard error that names the task, or shows the state
+    that a function returns, and counts the seconds. The line appears after half a second and
+    disappears at the end. Without a terminal, or with `quiet`, nothing is shown.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:

@@ -1,5 +1,5 @@
-"""First tools: after a setup, what the logs of clients suggest, and what clients call without
-asking. A person at a terminal is asked about each.
+"""First tools: offers, after a setup, the tools that the logs of clients suggest, and standing
+rules for tools that clients call without asking. It asks a person at a terminal about each.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
 
     Args:
         options: the options of the command.
-        plan: what was set up. It says which names the servers have in the logs.
-        record: receives what stays after an undo.
+        plan: what was set up. It maps the names in the logs to servers.
+        record: receives the changes that stay after an undo.
 
     Raises:
         StoreError: the store cannot be opened or written.
@@ -162,7 +162,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
 
 
 async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
-    """Ask which suggestions are to be published, until the answer is clear."""
+    """Ask which suggestions to publish, until the answer is clear."""
     numbers = ", ".join(str(number) for number in range(1, len(suggestions) + 1))
     question = f"Publish {numbers}, a(ll), or Enter for none: "
     if len(suggestions) == 1:

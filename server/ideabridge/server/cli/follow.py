@@ -57,7 +57,7 @@ ROWS: Final = 24
 _TITLES: Final = (" ", "call", "tool", "status", "time", "")
 
 _AROUND: Final = 8
-"""How many lines of the terminal the live table leaves free."""
+"""Number of lines of the terminal that the live table leaves free."""
 
 _MARKS: Final = {
     "waiting": ("·", "dim"),
@@ -451,8 +451,8 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Inside `aside`, let the person answer what the run waits for, or let `turns` read a Solution.
-    Return False if nobody here can answer.
+    """Inside `aside`, let the person give the answer that the run waits for, or let `turns` read a
+    Solution. Return False if nobody here can answer.
     """
     run = followed.run
     if run.status == "needs_solution":
@@ -474,7 +474,7 @@ async def _answered(
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
-    """Cancel a run because the person stopped the command. With `leaves`, leave a run alone that
+    """Cancel a run because the person stopped the command. With `leaves`, do not cancel a run that
     waits for approval.
     """
     if not (leaves and run.status == "needs_approval"):

@@ -34,18 +34,20 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
 
 _SHOWN_ID = 13
-"""How many characters of a conversation's id the table shows. Ids are UUIDs, and some begin with a
-time, so a few characters would not distinguish them."""
+"""Number of characters of a conversation's id that the table shows. Ids are UUIDs, and some begin
+with a time, so a few characters would not distinguish them.
+"""
 
 _SERVERS = 8
-"""How many servers that are not configured are named."""
+"""Maximum number of servers that are not configured and are named."""
 
 _MOST_ROWS = 20
-"""Up to how many runs the table shows. More would leave the summary as the only line of interest,
-pages below."""
+"""Maximum number of runs that the table shows. With more rows, only the summary, pages below, would
+be of interest.
+"""
 
 _REASONS = 5
-"""How many reasons are named for which runs were not saved."""
+"""Maximum number of reasons that are named for runs that were not saved."""
 
 
 @app.callback()
@@ -147,7 +149,7 @@ async def _read(
 async def _take(
     history: HistoryImport, bridge: Bridge, stack: AsyncExitStack, *, quiet: bool
 ) -> HistoryReport:
-    """Import the logs, and show how far the import is."""
+    """Import the logs, and show the progress of the import."""
     from ideabridge.server.cli.connecting import connected
 
     with ExitStack() as shown:
@@ -172,7 +174,7 @@ def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
 
 @contextmanager
 def _saying_what_stays(history: HistoryImport) -> Generator[None]:
-    """If an import ends early, say what it saved."""
+    """If an import ends early, report what it saved."""
     try:
         yield
     except BaseException:
@@ -255,8 +257,8 @@ def _shown_id(run: HistoryRun) -> str:
 
 
 def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
-    """Return sentences that say what runs do not have of their conversations: one for each run, or
-    if there are many, one for each reason.
+    """Return sentences that say which parts of their conversations runs lack: one for each run or,
+    if there are many runs, one for each reason.
     """
     if len(runs) <= _MOST_ROWS:
         return [
@@ -300,7 +302,7 @@ def _period(runs: Sequence[HistoryRun]) -> str:
 
 
 def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
-    """Return sentences that say what was not imported, and how often."""
+    """Return sentences that say what was not imported, and how many times."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

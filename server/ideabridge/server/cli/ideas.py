@@ -654,8 +654,9 @@ def _result_lines(result: JSONObject) -> list[Line]:
 
 
 _BESIDE: Final = ("seen", "watch", "decisions", "copied", "pins")
-"""The members of a plan that are not shown with it: those that only cause warnings, which the notes
-describe, and the digests of its tools."""
+"""The members of a plan that are not shown with it: members that only cause warnings, which the
+notes describe, and the digests of its tools.
+"""
 
 
 def _hanging(line: Line) -> Line:
@@ -746,7 +747,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
     lines: list[Line] = [(head, "green")]
-    # The mark keeps this line from passing for a line of the plan below.
+    # The mark prevents this line from passing for a line of the plan below.
     for line in str(publication["description"]).split("\n"):
         lines.append((f"  | {visible(line)}", None))
 

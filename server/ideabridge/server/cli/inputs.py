@@ -44,12 +44,14 @@ because a file may be indented."""
 
 
 def file_name(place: str) -> str:
-    """Return what messages call a file: its full path, or `standard input` for `-`."""
+    """Return the name of a file in messages: its full path, or `standard input` for `-`."""
     return "standard input" if place == "-" else str(Path(place).expanduser().absolute())
 
 
 def about_file(file: str, error: IdeabridgeError) -> str:
-    """Return the message of an error in a file, which begins with the file unless it names it."""
+    """Return the message of an error in a file. It begins with the file, unless the error itself
+    names it.
+    """
     name = file_name(file)
     message = str(error)
     return message if name in message else f"{name}: {message}"
@@ -142,7 +144,7 @@ def _as_utf8(data: bytes) -> bytes:
     try:
         return data.decode(encoding).encode()
     except UnicodeDecodeError:
-        # Whoever decodes the bytes reports them.
+        # The code that decodes the bytes reports them.
         return data
 
 
@@ -178,8 +180,8 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
 
 
 def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> None:
-    """Raise a `UsageError` if a member of the input is none of `names`, which are all that `taker`
-    takes.
+    """Raise a `UsageError` if a member of the input is none of `names`, which are all the members
+    that `taker` accepts.
     """
     for name in arguments:
         if name in names:
@@ -218,8 +220,8 @@ def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
 
 
 def require_object(value: JSON, label: str) -> JSONObject:
-    """Return the value if it is a JSON object; otherwise raise a `UsageError` that calls it
-    `label`.
+    """Return the value if it is a JSON object. Otherwise raise a `UsageError` that uses `label` for
+    it.
     """
     if not isinstance(value, dict):
         raise UsageError(f"{label}: expected a JSON object")

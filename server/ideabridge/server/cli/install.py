@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ideabridge.server.hosts.table import AddressShape, Host
 
 SERVICE_VARIABLE: Final = "IDEABRIDGE_SERVICE_TOKEN"
-"""The variable from which clients read the token of the service, if the entry of a file in a
-project leads there."""
+"""The variable from which clients read the token of the service if their entry is in a file of a
+project.
+"""
 
 HostArgument = Annotated[
     str, typer.Argument(metavar="HOST", help="A client, such as claude-code or cursor.")
@@ -103,8 +104,8 @@ class _Entry:
 
     Attributes:
         content: the entry.
-        note: what the user has to know, so that it works; "" if nothing.
-        words: the command that it starts; empty if it connects to the service.
+        note: what the user has to do to make it work; "" if nothing.
+        words: the command that it starts; empty if the entry connects to the service.
     """
 
     content: JSONObject

@@ -367,7 +367,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
 
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
-"""Errors of a path itself, which no defect causes."""
+"""Errors that come from a path itself, and not from a defect."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -400,7 +400,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a command failed, for people and for programs."""
+    """The reason why a command failed, for people and for programs."""
 
     code: ExitCode
     kind: str

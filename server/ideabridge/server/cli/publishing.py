@@ -166,8 +166,8 @@ _OPEN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """What the options say about a program: `ask`, `show`, or the text of a file, with the inputs
-    of the runs.
+    """The options about a program: `ask`, `show`, or the text of a file, with the inputs of the
+    runs.
     """
 
     program: str
@@ -644,7 +644,7 @@ def _say_open(publication: Publication, ref: str) -> None:
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Say in a sentence who can use a published name besides its owner."""
+    """Return a sentence that says who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:

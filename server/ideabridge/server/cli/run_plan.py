@@ -152,7 +152,7 @@ async def _look_at(
     draw: str | None,
     save_as: str | None,
 ) -> None:
-    """Carry out `--dry-run` or `--draw`: print what would happen, or a drawing, without running
+    """Carry out `--dry-run` or `--draw`: print a report or a drawing of the plan, without running
     anything.
     """
     from ideabridge.server.cli.connecting import show_connecting

@@ -182,8 +182,8 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """Say what a person can do about a run with this status. Return None if there is nothing to
-    do.
+    """Return a sentence that says what a person can do about a run with this status, or None if
+    there is nothing to do.
     """
     match status:
         case "queued":
@@ -579,8 +579,8 @@ async def fork_run(
 def _expect_inputs(
     bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
-    """Raise a `UsageError` if a change of the input of a plan's run is a member that the run was
-    not given, and that its plan, or the one in its place, does not read.
+    """Raise a `UsageError` if a change of the input of a plan's run adds a member that neither the
+    run's plan nor the plan in its place reads.
     """
     from ideabridge.bridge.errors import PlanError
     from ideabridge.bridge.plan import read_plan
@@ -588,7 +588,7 @@ def _expect_inputs(
     try:
         plan = read_plan(solution_of_plan(bridge.store, run_id) if solution is None else solution)
     except PlanError:
-        # The fork says what is wrong with it.
+        # The fork will report what is wrong with it.
         return
 
     names = inputs_taken(bridge, plan)

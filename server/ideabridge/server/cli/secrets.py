@@ -226,7 +226,7 @@ def _piped_value() -> str:
 
 
 def _owner(options: Options) -> SecretOwner:
-    """Return whose secrets a command is about."""
+    """Return the owner of the secrets that a command is about."""
     from ideabridge.bridge.stored_secrets import secret_owner
 
     file = options.config
@@ -296,8 +296,8 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
 
 
 def _say_uses(uses: Iterable[_Use]) -> None:
-    """Report which servers get a secret, what they start or call, and what else decides where the
-    secret goes.
+    """Report which servers get a secret, what they start or call, and what else determines where
+    the secret is sent.
     """
     for use in uses:
         places = ", ".join(use.places)

@@ -201,7 +201,7 @@ def _new_entry(words: list[str], url: str | None, env: list[str], header: list[s
     """Return the entry that a command line describes.
 
     Raises:
-        UsageError: the command line does not say how to reach a server, or says it twice.
+        UsageError: the command line does not say how to reach a server, or says so twice.
     """
     from ideabridge.server.hosts.entries import address_entry, is_server_address, program_entry
 
@@ -246,8 +246,8 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _set_places(entry: JSONObject, cwd: str | None, file: EntryFile) -> None:
-    """Write the paths of the command line, which are relative to the current folder, as the file
-    needs them.
+    """Write the paths of the command line, which are relative to the current folder, in the form
+    that the file needs.
     """
     command_word = entry.get("command")
     if isinstance(command_word, str) and _is_relative_path(command_word):
@@ -275,7 +275,7 @@ def _place(text: str, file: EntryFile) -> str:
 
 
 def _say_unfound(entry: JSONObject) -> None:
-    """Report a command that is not found here."""
+    """Report a command that cannot be found here."""
     command_word = entry.get("command")
     if not isinstance(command_word, str) or "$" in command_word:
         return
@@ -352,11 +352,11 @@ def _switch(options: Options, name: str, *, on: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a command has done to a file.
+    """The result of a command's change to a file.
 
     Attributes:
         file: the file, as it was before.
-        backup: where its former content is, or None if it did not exist or was not changed.
+        backup: the file with its former content, or None if it did not exist or was not changed.
         changed: whether it was changed.
         is_trusted: whether the file is used as it is now.
     """
@@ -384,15 +384,15 @@ class _Outcome:
 def _change(
     options: Options, file: EntryFile, name: str, entry: JSONObject | None, *, starts: bool
 ) -> _Outcome:
-    """Write a changed entry, and deal with the trust in a project's file.
+    """Write a changed entry, and update the trust in a project's file.
 
     Args:
         options: the shared options.
         file: the file.
         name: the name of the server.
         entry: the new entry, or None to remove it.
-        starts: whether the server starts from now on. If it does not, a file that was trusted
-            stays trusted, because the change only takes something away.
+        starts: whether the server starts from now on. If it does not, a file that was trusted stays
+            trusted, because the change only takes something away.
     """
     from ideabridge.bridge.trust import look_at, project_trust
     from ideabridge.server.cli.trust import ask_about

@@ -100,7 +100,7 @@ def import_servers(
 def _plan(
     options: Options, host_name: str, names: Sequence[str], *, replaces: bool, move: bool
 ) -> ServerImport:
-    """Read the files of the host and the configurations, and plan the import."""
+    """Read the files of the host and the configurations, and make a plan for the import."""
     from ideabridge.server.hosts.importing import destinations, plan_import
     from ideabridge.server.hosts.table import find_host
 
@@ -127,7 +127,7 @@ def _code(steps: ServerImport) -> ExitCode:
 
 
 def _undo(options: Options, host_name: str) -> int:
-    """Take back the last import from a host in this project, and say what became of the files.
+    """Undo the last import from a host in this project, and report the changes to the files.
 
     Raises:
         UsageError: there is no such import.

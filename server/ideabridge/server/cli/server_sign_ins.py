@@ -1,4 +1,6 @@
-"""`ideabridge servers login` and `logout`: signing in to servers over HTTP (OAuth)."""
+"""`ideabridge servers login` and `logout`: sign a person in to servers over HTTP (OAuth), and out
+again.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +92,8 @@ async def log_in(
 
 
 def _subject(user: str | None) -> str:
-    """Return the start of a sentence about a sign-in. It names the user, unless that is whoever
-    starts ideabridge.
+    """Return the beginning of a sentence about a sign-in. It names the user, unless that is the
+    person who starts ideabridge.
     """
     if user is None:
         return ""

@@ -113,8 +113,8 @@ async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bo
 
 
 async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Say why nothing was changed. If everything is set up already, offer the histories that were
-    not read yet. Return the exit code.
+    """Report why nothing was changed. If everything is set up already, offer the histories that
+    have not been read yet. Return the exit code.
     """
     from ideabridge.server.cli.first_tools import offer_histories
     from ideabridge.server.setup.record import new_record
@@ -131,7 +131,9 @@ async def _offer(
     plan: SetupPlan,
     record: SetupRecord,
 ) -> None:
-    """Offer what the clients did or allowed before. An error ends only this."""
+    """Offer something on the basis of what the clients did or allowed before. An error ends only
+    this offer.
+    """
     try:
         await offer(options, plan, record)
     except IdeabridgeError as error:
@@ -168,7 +170,7 @@ def _plan(options: Options, *, shared: bool) -> SetupPlan:
 
 
 def _planned_service(options: Options, program: Sequence[str]) -> PlannedService:
-    """Return the service that is installed, or the one that will be."""
+    """Return the service that is installed, or the one that will be installed."""
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.cli.serve import DEFAULT_ADDRESS
     from ideabridge.server.service import (
@@ -328,7 +330,7 @@ def _say_done(outcome: SetupOutcome) -> None:
 
 
 def _say_next(plan: SetupPlan) -> None:
-    """Say what to do now."""
+    """Say what the person can do next."""
     from ideabridge.server.setup.report import listed_words
 
     titles = [host.host.title for host in plan.hosts if host.state != "blocked"]

@@ -43,10 +43,10 @@ RunArgument = Annotated[
 
 
 def store_exists(place: str) -> bool:
-    """Return whether there is a store to open: a file that exists, or an address.
+    """Return whether there is a store to open: an existing file, or an address.
 
     Raises:
-        StoreAccessError: the place cannot be that of a file.
+        StoreAccessError: the place cannot be a file.
     """
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.sqlite.files import file_exists
@@ -362,8 +362,8 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table whose values are cut to `_WIDEST` characters, and say how many values were
-    longer.
+    """Print a table whose values are truncated to `_WIDEST` characters, and say how many values
+    were longer.
     """
     count = 0
     lines: list[list[str]] = []

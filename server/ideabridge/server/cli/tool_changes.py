@@ -93,7 +93,7 @@ async def accept_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """How a tool has changed since the ideas that call it were published.
+    """The changes of a tool since the ideas that call it were published.
 
     Attributes:
         tool: the tool.
@@ -107,8 +107,8 @@ class _Difference:
 
 
 def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """Group the changes: ideas share one difference if a tool has changed for them in the same
-    way.
+    """Group the changes. Ideas share one difference if a tool has changed for all of them in the
+    same way.
     """
     differences: dict[tuple[str, ...], _Difference] = {}
     for change in changed:

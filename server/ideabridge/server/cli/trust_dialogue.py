@@ -130,8 +130,8 @@ def _is_only_data(standing: ProjectTrust, path: str) -> bool:
 
 
 def _typed(question: str) -> str:
-    """Ask, and return the line that the person types, in lower case, or "" at the end of the
-    input.
+    """Ask a question, and return the line that the person types, in lower case, or "" at the end of
+    the input.
     """
     sys.stderr.write(question)
     sys.stderr.flush()
@@ -219,8 +219,8 @@ def _print_lines(
 def _difference(
     standing: ProjectTrust, parsed: Configuration, user: Configuration
 ) -> list[tuple[str, str]] | None:
-    """Return (topic, text) lines about what has changed since a file was trusted; None if nobody
-    has trusted it, or what it said was not kept.
+    """Return (topic, text) lines about what has changed since a file was trusted. Return None if
+    nobody has trusted it, or if its earlier content was not kept.
     """
     pair = None if standing.is_trusted else standing.snapshots()
     if pair is None:
@@ -248,7 +248,7 @@ def _difference(
 
 
 def _concerns_person(line: tuple[str, str]) -> bool:
-    """Return whether an effect is one that a person has to know of whatever has changed."""
+    """Return whether a person has to be told about an effect no matter what has changed."""
     topic, text = line
     if topic == "variable":
         return "not allowed" in text
