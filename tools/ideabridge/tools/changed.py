@@ -1,9 +1,9 @@
-"""Changed tools: the tools of a server as the user wants them, with other names and descriptions,
-and with defaults for parameters.
+"""Changed tools: shows the tools of a server as the user wants them, with other names and
+descriptions, and with defaults for parameters.
 
-A changed tool is a view. Whoever writes a call sees it; the call itself is a call of the tool that
-the server lists, with the defaults filled in. So approvals, journals, rules and digests know only
-that tool, and nothing depends on the view after the call was written.
+A changed tool is a view. The author of a call sees it, but the call itself is a call of the tool
+that the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore
+know only that tool, and nothing depends on the view once the call is written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ideabridge.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """How a tool is shown.
+    """The way in which a tool is shown.
 
     Attributes:
         name: another name, or None for its own.
         description: another description, or None for its own.
         defaults: the values of parameters that a call leaves out.
-        hidden: the parameters that are not shown. A call may still give them.
-        read_only: whether the tool is shown as one that only reads, or None for what it says.
+        hidden: the parameters that are not shown. A call may still set them.
+        read_only: whether the tool is shown as one that only reads, or None for its own hint.
     """
 
     name: str | None = None
@@ -95,9 +95,9 @@ def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
 
 
 def changed_tool(tool: Tool, change: ToolChange) -> Tool:
-    """Return a tool as it is shown. The change is one that `fitting_change` returned.
+    """Return a tool as it is shown. `change` is a result of `fitting_change`.
 
-    A secret that a default names is not a value, so the schema of its parameter does not show it.
+    A default that names a secret is not a value, so the schema of its parameter does not show it.
     """
     is_renamed = change.name is not None and change.name != tool.name
     annotations = tool.annotations
@@ -181,7 +181,7 @@ def names_secret(value: JSON) -> bool:
 
 
 def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:
-    """Return the call of the real tool that a call of a changed tool means.
+    """Return the call of the real tool for a call of a changed tool.
 
     Args:
         call: the call, with meta-properties.

@@ -1,4 +1,4 @@
-"""Composes the schema of a Solution from the tools and the schema of the output.
+"""Compose: composes the schema of a Solution from the tools and the schema of the output.
 
 `Admitter` widens a schema, because a reference may replace any part of a call. `solution_schema`
 combines the widened schemas of the calls with the meta-properties and the output.
@@ -756,8 +756,8 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return what the tool does and the shape of its result, because a plan refers to parts of
-    results that do not exist yet.
+    """Return a description of what the tool does and of the shape of its result. The shape matters
+    because a plan refers to parts of results that do not exist yet.
     """
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":

@@ -1,7 +1,7 @@
 """SolutionSchema: the schema of a Solution, read once.
 
 `solution_schema` in `compose.py` writes such a schema. Requests and saved ideas hold it as JSON.
-What needs its parts reads them here.
+Code that needs parts of the schema reads them here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NULL: Final[JSONObject] = {"type": "null"}
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A schema that accepts one text."""
+    """A schema that accepts a single text."""
 
     const: str = ""
 
@@ -155,7 +155,7 @@ class SolutionSchema:
 
         Args:
             schema: the schema.
-            change: what changes each definition first, or None.
+            change: a function that changes each definition first, or None.
         """
         needed: JSONObject = {}
         unread = [schema]

@@ -1,4 +1,4 @@
-"""`@tool` makes a Tool and its Activity from a typed Python function."""
+"""Decorator: `@tool` makes a Tool and its Activity from a typed Python function."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads documents that people write by hand: JSON, JSON with comments and trailing commas, or YAML
-1.2.
+"""Documents: reads documents that people write by hand, in JSON, JSON with comments and trailing
+commas, or YAML 1.2.
 
 YAML is read from the parser's events, never by a constructor of objects, so the result is always
 JSON. The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags are refused, and so is
@@ -384,8 +384,8 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return what is wrong and where, on one line. The library spreads it over several lines, some
-    of which repeat the text.
+    """Return what is wrong and where, on one line. The library spreads its message over several
+    lines, some of which repeat the text.
     """
     problem = (
         getattr(error, "problem", None)

@@ -1,4 +1,4 @@
-"""JSON as ideabridge stores and compares it.
+"""Encoding: reads and writes JSON as ideabridge stores and compares it.
 
 The encoding is compact UTF-8 that preserves the order of keys, with exact integers and shortest
 floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes
@@ -27,12 +27,14 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 JSONLike: TypeAlias = (
     "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
 )
-"""What a program may pass as JSON: any mapping or sequence, so that type checkers accept
-literals."""
+"""Values that a program may pass as JSON: any mapping or sequence, so that type checkers accept
+literals.
+"""
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
-"""What a program may pass as a JSON object. The values are checked at run time, because type
-checkers may not know their types."""
+"""Values that a program may pass as a JSON object. They are checked at run time, because type
+checkers may not know the types of the members.
+"""
 
 MAX_DEPTH: Final = 100
 """Maximum nesting of arrays and objects in an external value."""
@@ -41,8 +43,9 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""How many bytes of the size limit each value (number, string, list, ...) counts for, because a
-value takes far more memory than its text."""
+"""Number of bytes of the size limit that each value (number, string, list, ...) counts for, because
+a value takes far more memory than its text.
+"""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
 """Maximum number of values in an external value."""
@@ -51,8 +54,9 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""How many bytes of `MAX_WRITTEN` each part of such a value counts for, because many small values
-may take more memory and time than one long string."""
+"""Number of bytes of `MAX_WRITTEN` that each part of such a value counts for, because many small
+values may take more memory and time than one long string.
+"""
 
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1

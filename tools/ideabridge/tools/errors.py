@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
-"""What an error says about the call that ends with it. `not_run`: the call was not sent. `failed`:
-the tool, or whatever runs it, reported a failure. `unknown`: the call was sent, but no answer came.
-`ran`: the call ran, but its result cannot be used."""
+"""The outcome of the call that ends with an error. `not_run`: the call was not sent. `failed`: the
+tool, or whatever runs it, reported a failure. `unknown`: the call was sent, but no answer came.
+`ran`: the call ran, but its result cannot be used.
+"""
 
 
 class IdeabridgeError(Exception):
     """The base class of every error that ideabridge raises deliberately.
 
     Attributes:
-        outcome: what became of a call that ends with this error.
+        outcome: the outcome of a call that ends with this error.
     """
 
     outcome: Outcome = "failed"

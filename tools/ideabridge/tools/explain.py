@@ -1,4 +1,5 @@
-"""Explains why a value does not satisfy a schema: where, what was found, what was expected.
+"""Explain: explains why a value does not satisfy a schema: where, what was found, and what was
+expected.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
 errors, and this module puts them into words. Schemas and values come from outside, so some of
@@ -10,8 +11,8 @@ If jsonschema cannot explain a schema safely or completely (references that leav
 `unevaluatedProperties`, recursion deeper than Python's stack), the messages of jsonschema-rs are
 used.
 
-Importing this module imports jsonschema, which takes 0.1 s. Import it only after a
-value has failed.
+Importing this module imports jsonschema, which takes 0.1 s. Import it only after a value has
+failed.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """Return in words what the schema expects where an error occurred."""
+    """Return words that describe what the schema expects where an error occurred."""
     keyword = cast("str | None", error.validator)
     limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:

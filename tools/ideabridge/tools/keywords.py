@@ -411,7 +411,7 @@ PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_
 """The limits within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""How messages describe this alternative."""
+"""The way in which messages describe this alternative."""
 
 MOST_LISTED: Final = 12
 """Maximum number of alternatives or names that a message lists."""
@@ -450,7 +450,7 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The problem in one line: `path: found X, expected Y`."""
+        """The problem on one line: `path: found X, expected Y`."""
         text = f"found {self.found}, expected {self.expected}{'.' + self.hint if self.hint else ''}"
         return f"{self.path}: {text}" if self.path else text
 

@@ -1,4 +1,4 @@
-"""Context messages in files of tools: the decorator for their handlers, and the data message that
+"""Message: the decorator for handlers of context messages in tool files, and the data message that
 an activity can return.
 """
 
@@ -93,11 +93,11 @@ class DataMessage(Generic[Data]):
     The run adds it to the context of all following Requests, and the calls listed after this one
     can read the data at `†data.KIND`. A plan can therefore branch on it: `†data.ok.room ||
     †data.failed.reason`. The result of the call itself, which is checked against the return
-    annotation and written to `_outputPath`, is only the data. So is what a call in a program
-    returns. If data of this kind already exists, the new data is merged into it.
+    annotation and written to `_outputPath`, is only the data. A call in a program also returns only
+    the data. If data of this kind already exists, the new data is merged into it.
 
-    In a return annotation, `DataMessage[Room]` declares the data:
-    `-> DataMessage[Room] | DataMessage[Problem]`.
+    In a return annotation, `DataMessage[Room]` declares the data: `-> DataMessage[Room] |
+    DataMessage[Problem]`.
 
     Args:
         kind: the kind of the data: any string except a built-in message type such as `input` or

@@ -1,5 +1,5 @@
-"""Handles names and texts from outside: safe names, names that look alike, nearest names, and text
-without hidden characters.
+"""Names: handles names and texts from outside: safe names, names that look alike, nearest names,
+and text without hidden characters.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, characters without width or ink, and long runs of spaces. `printable` escapes only hidden

@@ -1,4 +1,4 @@
-"""Reads a Solution as models write it: accepts common deviations and reports them."""
+"""Reading: reads a Solution as models write it, accepting common deviations and reporting them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
 
 
 BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls and output out"
-"""Why a Solution with both a program and calls or an output is malformed."""
+"""The reason why a Solution with both a program and calls or an output is malformed."""
 
 
 def read_program(program: JSON) -> str | None:

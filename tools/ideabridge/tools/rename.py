@@ -1,5 +1,6 @@
-"""Names of parameters. Parameters and meta-properties share the object of a call, so parameters
-whose names collide with a meta-property are renamed, and wrong names are reported.
+"""Rename: handles the names of parameters. Parameters and meta-properties share the object of a
+call, so parameters whose names collide with a meta-property are renamed, and wrong names are
+reported.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def room_for_meta(schema: JSONObject) -> JSONObject:
 _NAMING: Final = frozenset(_ALTERNATIVES) - {"not"}
 _BARE: Final = frozenset({"type", "title", "description"})
 _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
-"""What other protocols call the object that contains the parameters."""
+"""The names that other protocols use for the object that contains the parameters."""
 
 _HINTS: Final = 10
 _SURELY: Final = 0.85

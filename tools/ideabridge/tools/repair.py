@@ -1,7 +1,7 @@
-"""Repairs a schema that a server sent, so that it becomes valid 2020-12.
+"""Repair: repairs a schema that a server sent, so that it becomes valid 2020-12.
 
 Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
-is read as what it plainly means (`"type": "dict"`), or ignored with a note, so that the rest is
+is replaced by its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
 Ignoring a part may only ever make the schema accept more values. If the part is below `not`, `if`,
@@ -109,7 +109,7 @@ _PLAIN: Final = "~!$&'()*+,;=:@"
 """Characters, besides letters and digits, that a reference contains unescaped."""
 
 _NOWHERE: Final[Place] = ("", "")
-"""The place in the result of a schema that no reference can point to."""
+"""The place in the result of a schema to which no reference can point."""
 
 
 class Repair:

@@ -210,14 +210,15 @@ HERE_WORK: Final = 200_000_000
 check takes at most 0.5 s, and usually a twentieth of that. A larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
-"""How long, in seconds, a check may run in a worker if the caller cannot await."""
+"""Maximum time, in seconds, for a check in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""How many seconds such checks and explanations may block in total. A plan may contain 10,000 of
-them."""
+"""Maximum total time, in seconds, for which such checks and explanations may block. A plan may
+contain 10,000 of them.
+"""
 
 BLOCKED_SHARE: Final = 0.05
-"""How many seconds are added to this budget per second."""
+"""Number of seconds that are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
 """Limit on the steps of a schema times the parts of a value, for an explanation in this process.
@@ -316,7 +317,7 @@ class Blocking:
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
         """Call `workers.wait` with at most the seconds that are left.
 
-        Raises LimitExceededError too if no time is left.
+        Also raises LimitExceededError if no time is left.
         """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:

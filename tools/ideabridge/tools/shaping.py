@@ -1,4 +1,4 @@
-"""The computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
+"""Shaping: the computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
 
 A computation runs in the event loop as long as its budget lasts, and otherwise in a worker process.
 `_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins` defines the
@@ -62,7 +62,7 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """How much the queries of one call may cost in total. Unlimited by default.
+    """The total cost that the queries of one call may have. Unlimited by default.
 
     Visiting a node costs 20, and a value of length n costs n. A cost of 10 is about a microsecond.
     """
@@ -76,7 +76,7 @@ class Budget:
         """Subtract a cost.
 
         Raises:
-            OverBudgetError: the cost is more than what is left of the budget.
+            OverBudgetError: the cost exceeds the rest of the budget.
         """
         self.left -= cost
         if self.left < 0:
@@ -94,7 +94,9 @@ class _Bounded(_Interpreter):
         self._budget = budget
 
     def search(self, query: Any, data: JSON) -> Any:
-        """Return what a parsed query selects in `data`, with a fresh limit on its steps."""
+        """Return the part of `data` that a parsed query selects, with a fresh limit on its
+        steps.
+        """
         self._left = MAX_STEPS
         return self.visit(query, data)
 
@@ -193,8 +195,8 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
-    """Return what a JMESPath expression selects in `data`, or null if it selects nothing. `what`
-    names the parameter in errors.
+    """Return the part of `data` that a JMESPath expression selects, or null if it selects nothing.
+    `what` names the parameter in errors.
 
     Raises:
         ActivityError: the string is not a JMESPath expression, fails on this data, or exceeds the
@@ -206,8 +208,8 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield what `search` selects in each of `values`. With `only_truth`, yield instead whether the
-    selection counts as true (see `_holds`).
+    """Yield the result of `search` in each of `values`. With `only_truth`, yield instead whether
+    the result counts as true (see `_holds`).
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(

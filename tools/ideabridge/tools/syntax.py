@@ -1,4 +1,4 @@
-"""Parses Python source text into a syntax tree."""
+"""Syntax: parses Python source text into a syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that callers share in turns: some compute, and others run tools.
+"""Threads: runs computations and tools in threads that callers share in turns.
 
 A thread that computes takes Python's lock from the event loop again and again, so each additional
 one slows down every answer. Therefore only a few of them run at a time. A tool may wait for
@@ -21,17 +21,21 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 2
-"""How many threads may compute at once. Each caller gets only one, so that other callers find one
-free during long work."""
+"""Maximum number of threads that compute at once. Each caller gets only one, so that other callers
+find one free during long work.
+"""
 
 _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
-"""How many tools may run in threads at once. These are functions that are not coroutines and may
-wait for a long time."""
+"""Maximum number of tools that run in threads at once. These are functions that are not coroutines
+and may wait for a long time.
+"""
 
 MOST_TOOLS_OF_ONE: Final = 40
-"""How many of these threads one caller may hold at once, so that other callers find one free."""
+"""Maximum number of these threads that one caller holds at once, so that other callers find one
+free.
+"""
 
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 

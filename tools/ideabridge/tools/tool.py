@@ -155,7 +155,7 @@ HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a tool declares about its behaviour (`ToolAnnotations` of MCP). None means not declared.
+    """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). None means not declared.
 
     These hints come from the author of the tool. Approval policies decide which of them to trust.
     """
@@ -187,7 +187,7 @@ class Annotations:
 
     @property
     def declares_effects(self) -> bool:
-        """Whether the tool *declares* that it is not read-only."""
+        """True if the tool *declares* that it is not read-only."""
         return self.read_only is False or (self.read_only is None and self.destructive is True)
 
     @property
@@ -285,25 +285,25 @@ class Tool:
 
     @property
     def in_room(self) -> bool:
-        """Whether a call opens a room: a separate run, for an idea or an anonymous task."""
+        """True if a call opens a room: a separate run, for an idea or an anonymous task."""
         return self.module is not None and (
             self.module == ANONYMOUS or self.module.startswith(IDEA)
         )
 
     @property
     def asks_mind(self) -> bool:
-        """Whether a call is a task for a mind in a clean room."""
+        """True if a call is a task for a mind in a clean room."""
         return self.module == ANONYMOUS and self.key != PROGRAM_STEP
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is a server's tool as the user's configuration changes it."""
+        """True if it is a server's tool that the user's configuration changes."""
         return self.defaults is not None
 
     @property
     def real(self) -> Tool:
-        """The tool that a call means: the one that the server lists, if the configuration changes
-        it, otherwise this tool itself.
+        """The tool that a call is really a call of: if the configuration changes this tool, the one
+        that the server lists, otherwise this tool itself.
         """
         if self.passes_to is None or self.defaults is None:
             return self
@@ -331,8 +331,8 @@ class Tool:
 
     @property
     def essence(self) -> JSONObject:
-        """What a call relies on, as an object with sorted keys: `{"module", "name", HINT...,
-        "parameters", "output"}`.
+        """The parts that a call relies on, as an object with sorted keys: `{"module", "name",
+        HINT..., "parameters", "output"}`.
 
         The module is "" for a tool of this process. An idea contributes no hints, because the tools
         that it calls have their own. A tool that passes its calls to a module's tool has the
@@ -354,7 +354,7 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """Whether the digest includes the output schema. It does not if the module sent an invalid
+        """True if the digest includes the output schema. It does not if the module sent an invalid
         one.
         """
         return self.sent_output is None or self.sent_output.was_valid
@@ -523,7 +523,8 @@ def check_definition(tool: Tool) -> None:
 
 
 class ActivityContext(Protocol):
-    """What a running activity can read about its run and report to it.
+    """The information that a running activity can read about its run, and its ways to report to the
+    run.
 
     Each execution of a Call has a context. A function receives it in a parameter that is annotated
     with this type.

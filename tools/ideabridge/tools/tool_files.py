@@ -153,14 +153,14 @@ def load_tool_files_anew(
     is_wanted: Callable[[], bool] = lambda: True,
     seconds: float = 0.0,
 ) -> dict[str, Toolbox | ToolFileError]:
-    """Run files of one folder again, together with the modules that they import from this folder.
-    A file that fails does not change the others. If all fail, the modules of the folder stay as
-    they were.
+    """Run files of one folder again, together with the modules that they import from this folder. A
+    file that fails does not change the others. If all fail, the modules of the folder stay as they
+    were.
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
-        is_wanted: returns whether the caller still waits for the result. If it does not, the
-            modules of the folder are the old ones again when this ends.
+        is_wanted: returns whether the caller still waits for the result. If it no longer waits, the
+            old modules of the folder are restored at the end.
         seconds: how long to wait for an earlier load that has not ended.
 
     Returns:
@@ -215,8 +215,8 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
 def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     """Return the modules that tool files have imported from these folders, keyed by name.
 
-    What lies deeper, such as the packages of a virtual environment, counts only if its topmost
-    package lies directly in the folder.
+    A deeper module, such as one in a virtual environment, counts only if its topmost package lies
+    directly in the folder.
     """
     places = {str(folder) for folder in folders}
     foreign = {name for place in places for name in _foreign.get(place, ())}

@@ -1,4 +1,4 @@
-"""Toolbox: the registries of tools and activities. This file also reads the constants in a tool's
+"""Toolbox: the registries of tools and activities, and a reader of the constants in a tool's
 definition.
 """
 
@@ -195,8 +195,8 @@ class Toolbox:
         self._handlers.update(other.handlers)
 
     def become(self, other: Toolbox) -> None:
-        """Replace everything in this toolbox by what is in `other`. Whoever holds this toolbox sees
-        the new tools; calls that run keep the activities that they began with.
+        """Replace everything in this toolbox by the contents of `other`. Every holder of this
+        toolbox sees the new tools; running calls keep the activities with which they began.
         """
         self._tools = dict(other.tools)
         self._activities = dict(other.activities)

@@ -1,5 +1,5 @@
-"""Decides who gets the next free place when many callers wait for a few places, such as worker
-processes.
+"""Turns: decides who gets the next free place when many callers wait for a few places, such as
+worker processes.
 
 A free place goes to the caller who holds the fewest places. Among equals, it goes to the one whose
 last turn is longest ago. A caller who asks for a hundred pieces of work at once therefore delays

@@ -1,18 +1,16 @@
-"""Typed documents: JSON objects from the store or from outside, read once into dataclasses.
+"""Typed documents: reads JSON objects from the store or from outside, once, into dataclasses.
 
 A dataclass declares what a document holds, and `read_as` reads each field from the member with its
 name:
 
     @dataclass(frozen=True, slots=True)
-    class Profile:
-        title: str | None = None
-        tags: tuple[str, ...] = ()
+    class Profile: title: str | None = None tags: tuple[str, ...] = ()
 
     read_as(Profile, {"title": 3, "tags": ["a", None]})  # Profile(title=None, tags=("a",))
 
 A member of another type counts as absent, and an element of another type is left out: one odd
 member does not make the rest of a document unreadable. Documents that a person or a model writes
-have readers of their own, which say what is wrong.
+have their own readers, which report what is wrong.
 
 pydantic would need a validator for each field to leave out single members, takes twice as long, and
 copies every object that it reads.
@@ -32,7 +30,7 @@ from ideabridge.tools.encoding import JSON
 DocumentT = TypeVar("DocumentT")
 
 _Read: TypeAlias = Callable[[JSON], object]
-"""Returns what a field holds for a JSON value, or `_ABSENT`."""
+"""Returns the value of a field for a JSON value, or `_ABSENT`."""
 
 _ABSENT: Final = object()
 
@@ -66,8 +64,8 @@ def member(name: str) -> dict[str, str]:
 
 @cache
 def _reader(expected: Any) -> _Read:
-    """Return what reads a field of a type: JSON, a type of JSON values, a tuple or mapping of
-    these, a dataclass, or one of them or None.
+    """Return a function that reads a field of a type: JSON, a type of JSON values, a tuple or
+    mapping of these, a dataclass, or one of these or None.
     """
     if expected is Any:
         return lambda value: value

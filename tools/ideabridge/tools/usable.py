@@ -1,4 +1,4 @@
-"""Turns a schema that a server sent into one that values can be checked against.
+"""Usable: turns a schema that a server sent into one against which values can be checked.
 
 A valid schema is used as it is. Any other schema is repaired (`repair`). A schema that is too
 large, too deep or too slow is reduced to the names and types of its properties, or to the schema of
@@ -39,7 +39,7 @@ _ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 @dataclass(frozen=True, slots=True)
 class UsableSchema:
-    """A schema to check values against, made from one that was sent.
+    """A schema to check values against, and the schema from which it was made.
 
     Attributes:
         schema: a valid schema within the limits.
@@ -56,7 +56,7 @@ class UsableSchema:
 
     @property
     def is_as_sent(self) -> bool:
-        """Whether `schema` is exactly what was sent."""
+        """True if `schema` is exactly what was sent."""
         return self.was_valid and self.sent is None
 
 

@@ -1,11 +1,11 @@
-"""Worker processes: they run computations over external data that may take long, because a process
+"""Worker: runs computations over external data that may take long in processes, because a process
 can be killed.
 
 A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools;
 `MODULE:FUNCTION` names any other, which may read the store. A worker has a lower priority, an empty
 environment, bounded memory and no access to anything else. It is killed at the deadline, on
-cancellation, or when this process ends, whatever code it is executing. An idle worker stops after a
-minute.
+cancellation, or when this process ends, no matter which code it is executing. An idle worker stops
+after a minute.
 
 On Linux the system kills a worker as soon as this process ends. On other systems an idle worker
 ends at once, and a busy one at its deadline at the latest.
@@ -28,19 +28,23 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 SECONDS: Final = 30.0
-"""How long, in seconds, one call may compute in a worker."""
+"""Maximum time, in seconds, that one call may compute in a worker."""
 
 START_SECONDS: Final = 60.0
-"""How long, in seconds, a worker may take to begin a job: to start, to read the job, and to import
+"""Maximum time, in seconds, for a worker to begin a job: to start, to read the job, and to import
 the code that computes it. On an idle machine it takes less than one; on a busy one, workers have a
 low priority.
 """
 
 BLOCKED_START_SECONDS: Final = 10.0
-"""The same where the caller, such as an event loop, can do nothing else meanwhile."""
+"""The corresponding limit if the caller, such as an event loop, can do nothing else in the
+meantime.
+"""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""How many workers may compute at once. Any further jobs wait, and their callers take turns."""
+"""Maximum number of workers that compute at once. Further jobs wait, and their callers take
+turns.
+"""
 
 MEMORY: Final = 2 * 1024**3
 """Limit on the address space of a worker, in bytes. macOS and Windows do not enforce it."""
@@ -237,7 +241,7 @@ class Workers:
 
     @property
     def at_work(self) -> int:
-        """How many workers are computing."""
+        """The number of workers that are computing."""
         with self._lock:
             return len(self._all) - len(self._idle)
 
