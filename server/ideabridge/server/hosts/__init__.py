@@ -1,1 +1,1 @@
-"""The hosts of assistants: where their MCP configuration is, and how it is read and written."""
+"""Hosts: find, read and write the MCP configurations of hosts, the programs that run assistants."""

@@ -1,8 +1,9 @@
-"""Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host.
+"""Adoption: copy the servers of a host to `ideabridge.json`, and remove them from the host.
 
-The user's servers go into the user's file, and the project's servers into the project's file. The
-secrets in an entry are stored in the keyring or in a file of the user, and the entry names them. A
-repository may contain the project's file, so no server with another secret goes there.
+The user's servers are added to the user's file, and the project's servers to the project's file.
+The secrets in an entry are stored in the keyring or in a file of the user, and the entry names
+them. A repository may contain the project's file, so a server with any other secret is not added to
+it.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ _OWN_KEYS: Final = ("mcpServers",)
 """The keys that lead to the servers in `ideabridge.json`."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: the server will be added. same: it is already configured. taken: another module has the name
-and keeps it. replaced: the server replaces another module. shadowed: an earlier file of the host
-has the same name. ourselves: the server starts ideabridge. unusable: see `why`."""
+"""new: the server will be added. same: it is already configured. taken: another module keeps this
+name. replaced: the server replaces another module. shadowed: an earlier file of the host has the
+same name. ourselves: the server starts ideabridge. unusable: see `why`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Destination:
 
     Attributes:
         text: the current text of the configuration.
-        is_own: whether it is the user's own configuration, which holds in every project.
+        is_own: whether it is the user's own configuration, which is used in every project.
         is_shared: whether a repository may contain it, so that no secret is written to it.
     """
 
@@ -105,8 +107,8 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Where servers go: the user's configuration and the project's, or the one that the user has
-    named for both.
+    """The configurations that receive servers: the user's and the project's, or the one that the
+    user has named for both.
     """
 
     user: Destination
@@ -126,7 +128,7 @@ class Destinations:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What happens to one server of a host.
+    """The adoption of one server of a host.
 
     Attributes:
         name: the name of the server in the host, and the name of the module.
@@ -162,7 +164,7 @@ class Adoption:
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and where secrets go."""
+        """The notes, and the places where secrets are stored."""
         moved = [
             _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
             for place in self.secrets
@@ -181,7 +183,7 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """The name in a form that fits into a line of text. The name may come from anybody, and may
+        """The name in a form that fits on one line. Anybody may have chosen the name, and it may
         even contain line breaks.
         """
         return _line(self.name, _MOST_NAME)
@@ -199,10 +201,10 @@ class FoundServers:
     """The servers of a host.
 
     Attributes:
-        adoptions: what happens to each of them, in the order of the host's files.
+        adoptions: the adoption of each server, in the order of the host's files.
         files: the files of the host that exist.
         damaged: those of them that are malformed, so that they are not written.
-        problems: what is wrong with files, each with the path.
+        problems: the errors in files, each with the path.
     """
 
     adoptions: list[Adoption]
@@ -220,7 +222,7 @@ def find_servers(
     only: Iterable[str] = (),
 ) -> FoundServers:
     """Return every server of the host. A file that cannot be read, or an entry that cannot be
-    translated, affects no other.
+    translated, does not affect the others.
 
     Args:
         host: the host.
@@ -260,7 +262,7 @@ class _Search:
         self._paths: list[Path] = []
         self._adoptions: list[Adoption] = []
         self._problems: list[str] = []
-        # How many bytes of files in the project may still be read.
+        # The number of bytes of files in the project that may still be read.
         self._left = MAX_PROJECT_BYTES
         self._refusals = HostRefusals(host, environment, self._content)
 
@@ -299,7 +301,7 @@ class _Search:
             )
 
     def found(self) -> FoundServers:
-        """Return what was read.
+        """Return the servers that were read.
 
         Raises:
             HostFileError: the host has no server with a wanted name.
@@ -321,9 +323,7 @@ class _Search:
         )
 
     def _content(self, file: HostFile) -> JSONObject:
-        """Return the content of a file, or as much of it as can be read. Note what is wrong with
-        it.
-        """
+        """Return the content of a file, or the valid parts of it. Note its errors."""
         if file.path not in self._documents:
             is_in_project = self._is_in_project(file.path)
             most = self._left if is_in_project else MAX_BYTES
@@ -343,7 +343,7 @@ class _Search:
         return self._documents[file.path].content
 
     def _is_in_project(self, path: Path) -> bool:
-        """Return whether a repository may hold a file."""
+        """Return whether a repository may contain a file."""
         project = self._environment.project
         return path.is_relative_to(project) and not self._environment.home.is_relative_to(project)
 
@@ -398,8 +398,8 @@ class _Search:
         return recognise_secrets(adoption.name, adoption.entry, self._secret_names(adoption))
 
     def _secret_names(self, adoption: Adoption) -> set[str]:
-        """Return the names that other servers of the configuration use, or that are stored for
-        it.
+        """Return the names of secrets that other servers of the configuration use, or that are
+        stored for it.
         """
         target = adoption.target
         owner = secret_owner(target.file)
@@ -426,7 +426,7 @@ def _is_container(raw: JSON) -> bool:
 
 
 def _refuse(translation: Translation, refused: Refused) -> None:
-    """Apply what other files of the host say about a server."""
+    """Apply the refusals in other files of the host to a server."""
     translation.notes += refused.notes
     if translation.problem is not None:
         return
@@ -440,11 +440,11 @@ def _refuse(translation: Translation, refused: Refused) -> None:
 def _settle_folder(
     translation: Translation, raw: JSON, scope: Scope, project: Path, target: Destination
 ) -> None:
-    """Decide where a server runs, and say what is fixed to this project."""
+    """Decide in which folder a server runs, and note what ties it to this project."""
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":
-        # The host starts the server only in this project, and the words of its command may name
+        # The host starts the server only in this project, and the arguments of its command may name
         # files of the project.
         if is_program:
             folder = as_written(str(project))
@@ -467,13 +467,13 @@ def _settle_folder(
     elif scope == "project" and is_program and target.file.parent == project:
         folder = Path(str(entry.get("cwd") or ""))
         if folder.is_absolute() and folder.is_relative_to(project):
-            # Others who use the project have it in another folder.
+            # Other people have the project in another folder.
             entry["cwd"] = str(folder.relative_to(project))
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> str:
-    """Say which paths of a server refer to other files when ideabridge starts it. Return "" if none
-    does.
+    """Return a note about the paths of a server that refer to other files when ideabridge starts
+    it; "" if there are none.
 
     A server of the user's own file starts in the project folder, as in the host, but a path to its
     program is relative to the file.
@@ -503,8 +503,8 @@ def _judged(
     is_taken: bool,
     replaces: bool,
 ) -> Adoption:
-    """Return the adoption with its verdict filled in. `named_entry` is its entry with the names of
-    secrets in their places.
+    """Return the adoption with its verdict. `named_entry` is its entry with the names of secrets
+    instead of the secrets.
     """
     entry = adoption.entry
     target = adoption.target
@@ -515,7 +515,7 @@ def _judged(
 
     stored_names = sorted(secret_names_in(entry))
     if stored_names:
-        # A repository may hold the host's file, and could name any secret of the user.
+        # A repository may contain the host's file, and could name any secret of the user.
         reason = f"names the stored secret {stored_names[0]}; only an ideabridge.json may do that"
         return replace(adoption, verdict="unusable", why=_line(reason, _MOST_REASON))
 
@@ -543,8 +543,8 @@ def _judged(
 
 
 def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adoption:
-    """Put the names of secrets in their places. A server with another secret is not adopted where
-    a repository may hold the configuration.
+    """Replace secrets by their names. A server with any other secret is not adopted if a repository
+    may contain the configuration.
     """
     if adoption.target.is_shared and (hidden := hidden_in(recognised.entry)):
         places = list(dict.fromkeys(text.place for text in hidden))
@@ -554,8 +554,8 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
-    """Store the secrets of an adopted server for the configuration that receives it. Return where
-    they are, worded for people.
+    """Store the secrets of an adopted server for the configuration that receives it. Return a text
+    for users that names their place.
 
     Raises:
         StoredSecretError: one cannot be stored.
@@ -574,7 +574,7 @@ def store_secrets(adoption: Adoption) -> list[str]:
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
-    """Return why a server with a secret stays where it is, and what the user can do."""
+    """Return the reason why a server with a secret is not adopted, and what the user can do."""
     place_list = _line(", ".join(places), _MOST_REASON)
     holds = f"{place_list} {'contains' if len(places) == 1 else 'contain'} what looks like a secret"
     problem = f"{holds}, and {adoption.target.file} may be in a repository"
@@ -582,8 +582,8 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
 
 
 def meaning_of(entry: JSONObject) -> JSONObject | None:
-    """Return what an entry of `ideabridge.json` means, so that two spellings of the same server are
-    equal. Return None if the entry is not valid.
+    """Return the meaning of an entry of `ideabridge.json`, which is equal for two spellings of the
+    same server. Return None if the entry is not valid.
     """
     try:
         configuration = ModuleConfiguration.model_validate_json(json.dumps(with_own_keys(entry)))
@@ -671,11 +671,10 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
-    """Return a configuration's text with the servers that it receives. Everything else keeps its
-    bytes.
+    """Return a configuration's text with the servers that it receives. All other bytes stay.
 
     Raises:
-        HostFileError: the text cannot be edited without changing more of it.
+        HostFileError: the text cannot be edited without changing other parts of it.
     """
     text = target.text
     for adoption in adoptions:

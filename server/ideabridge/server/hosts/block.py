@@ -1,4 +1,4 @@
-"""The block that a person pastes into a host's file, in the format of that file."""
+"""Block: write the text that a person pastes into a host's file, in the format of that file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostT
 
 
 def block_for_others(name: str, entry: JSONObject) -> str:
-    """Return what to do with a host that is not in the table: the block that most hosts read, and
+    """Return instructions for a host that is not in the table: the block that most hosts read, and
     where it belongs.
     """
     block = json.dumps({"mcpServers": {name: entry}}, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Entries of `ideabridge.json`: one server is added, removed, enabled or disabled.
+"""Entries: add, remove, enable or disable one server in `ideabridge.json`.
 
-The command line (`servers add` ...) and the page use this. Everything else in a file keeps its
-bytes, comments included, and a copy of the former file is kept.
+The command line (`servers add` ...) and the page use this. All other bytes of a file stay, comments
+included, and a copy of the former file is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ideabridge.tools.errors import IdeabridgeError
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
 _OFF: Final = ("disabled", "enabled")
-"""The keys that say whether a server is used."""
+"""The keys that turn a server off and on."""
 
 
 class EntryError(IdeabridgeError):
@@ -36,11 +36,11 @@ class EntryError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class EntryFile:
-    """A configuration file, one entry of which changes.
+    """A configuration file in which one entry changes.
 
     Attributes:
         text: the file as it was read.
-        scope: whose file it is: the user's own, the project's, or the one that --config names.
+        scope: the kind of the file: the user's own, the project's, or the one that --config names.
         project: the project folder that the file belongs to, or None.
         in_repository: whether a repository may hold the file, so that no secret is written to it.
     """
@@ -57,7 +57,7 @@ class EntryFile:
 
     @property
     def title(self) -> str:
-        """The file in a sentence."""
+        """The name of the file in a sentence."""
         if self.scope == "user":
             return f"your own configuration, {self.path}"
         if self.scope == "project":
@@ -90,18 +90,18 @@ class EntryFile:
         """Return the text with an entry, or without the one of this name.
 
         Raises:
-            HostFileError: the file cannot be edited without changing more of it.
+            HostFileError: the file cannot be edited without changing other parts of it.
         """
         if entry is None:
             return self.text.without_entry(self._keys, name)
         return self.text.with_entry(self._keys, name, entry)
 
     def write(self, name: str, entry: JSONObject | None) -> EditedFile:
-        """Write an entry, or remove the one of this name. Return what undoing that needs.
+        """Write an entry, or remove the one of this name. Return the data that undoing this needs.
 
         Raises:
-            HostFileError: the file cannot be edited without changing more of it, or cannot be
-                written.
+            HostFileError: the file cannot be edited without changing other parts of it, or cannot
+                be written.
         """
         text = self.edited(name, entry)
         return text.edit(private=self.scope == "user", project=self.project)
@@ -167,7 +167,7 @@ class Addition:
         file: the file, as it was read.
         name: the name of the server.
         recognised: its entry, with `${secret:NAME}` in the place of each secret, and the secrets.
-        in_plain_text: the places of what still looks like a secret.
+        in_plain_text: the places of other values that look like secrets.
     """
 
     file: EntryFile
@@ -177,11 +177,11 @@ class Addition:
 
     @property
     def entry(self) -> JSONObject:
-        """The entry as it is written."""
+        """The entry as it is written to the file."""
         return self.recognised.entry
 
     def store_secrets(self) -> str | None:
-        """Store the secrets, for this server. Return where they are, worded for people.
+        """Store the secrets for this server. Return a text for users that names their place.
 
         Raises:
             StoredSecretError: one cannot be stored.
@@ -207,7 +207,7 @@ def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
     Raises:
         ConfigurationError: the entry cannot be used.
         EntryError: the file has a server of this name, or a repository may hold the file and the
-            entry has what looks like a secret.
+            entry has a value that looks like a secret.
         StoredSecretError: the stored secrets cannot be read.
     """
     if name in file.servers:
@@ -234,7 +234,7 @@ def _without_secrets(name: str, entry: JSONObject, file: EntryFile) -> Recognise
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
-    """Return the places of what still looks like a secret in an entry.
+    """Return the places of values in an entry that still look like secrets.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -257,12 +257,12 @@ def _parsed(name: str, entry: JSONObject) -> ModuleConfiguration:
 
 
 def is_on(entry: JSONObject) -> bool:
-    """Return whether the server of an entry is used."""
+    """Return whether an entry turns its server on."""
     return not (entry.get("disabled") is True or entry.get("enabled") is False)
 
 
 def switched(entry: JSONObject, *, on: bool) -> JSONObject:
-    """Return an entry whose server is used from now on, or not."""
+    """Return an entry that turns its server on or off."""
     changed: JSONObject = {key: value for key, value in entry.items() if key not in _OFF}
     if not on:
         changed["disabled"] = True
@@ -287,7 +287,7 @@ def started_by(entry: JSONObject) -> str:
 
 
 def keep_trust(before: ProjectTrust, expected: str) -> bool:
-    """Trust a project file after a change that only takes something away. Return False if another
+    """Trust a project file after a change that only removes something. Return False if another
     program has changed the file, or one that it names, in the meantime.
 
     Args:

@@ -1,8 +1,7 @@
-"""Files of hosts: the programs that run assistants, and list MCP servers in files
-(`docs/hosts.md`). `table.py` says which host has which files.
+"""Host files: read the files in which hosts, the programs that run assistants, list their MCP
+servers (`docs/hosts.md`). The files of each host are listed in `table.py`.
 
-A host's file is read leniently: what can be read of a damaged file is used. The package `editing`
-writes these files.
+The valid parts of a damaged file are read, too. The package `editing` writes these files.
 """
 
 from __future__ import annotations
@@ -50,11 +49,12 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 file."""
 
 MAX_PROJECT_BYTES: Final = 1024 * 1024
-"""Maximum size of all files of one host in a project together, in bytes. A repository may hold any
-files, and they are read before anybody has looked at them."""
+"""Maximum size of all files of one host in a project together, in bytes. A repository may contain
+any files, and they are read before a person has reviewed them.
+"""
 
 MAX_TOML: Final = 1024 * 1024
-"""Maximum size of a file of TOML, in characters. Its parser takes about a second for so many."""
+"""Maximum size of a file of TOML, in characters. The parser needs about a second for this size."""
 
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
 """Keys that lead to the servers in files of several hosts."""
@@ -104,8 +104,8 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return who decides about the servers of the file. A repository may hold any file in the
-        project's folder, also one that the host keeps for one user.
+        """Return who decides about the servers of the file. A repository may contain any file in
+        the project's folder, even a file that the host keeps for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
             return "project"
@@ -123,8 +123,8 @@ class HostFile:
         return servers if self.keys else _without_marks(servers)
 
     def located(self, content: JSONObject) -> HostFile:
-        """Return the place where the content has its servers: this one, or else one where other
-        hosts have them, as in a file that was copied.
+        """Return the place of the servers in the content: this one, or one of another host, because
+        people copy files from host to host.
         """
         present = _at(content, self.keys)
         if present is not None or len(self.keys) != 1:
@@ -137,7 +137,7 @@ class HostFile:
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
                 return replace(self, keys=keys, is_list=False)
 
-        # In a file of settings, an object with a command may be anything.
+        # In a file of settings, an object with a command may have any meaning.
         bare = _without_marks(content)
         if bare and all(map(is_like_a_server, bare.values())):
             return replace(self, keys=(), is_list=False)
@@ -162,8 +162,8 @@ def is_like_a_server(value: JSON) -> bool:
 
 
 def _by_name(servers: list[JSON]) -> JSONObject:
-    """Return the servers of a list, keyed by name. One without a name gets its place in the list as
-    its name.
+    """Return the servers of a list, keyed by name. A server without a name gets its position in the
+    list as its name.
     """
     named = ReadObject()
     repeated: list[str] = []
@@ -190,8 +190,8 @@ class HostDocument:
         path: the file.
         text: the text of the file, or None if the file does not exist.
         content: the object in the file; empty if the file does not exist.
-        damage: what is malformed in the text, so that the content has only the parts that can be
-            read; "" if nothing is.
+        damage: the error in a malformed text, of which the content contains only the parts that can
+            be read; "" if there is none.
     """
 
     path: Path
@@ -203,8 +203,8 @@ class HostDocument:
 def read_tolerantly(
     path: Path, file_format: FileFormat = "json", max_bytes: int = MAX_BYTES
 ) -> HostDocument:
-    """Read a host's file, or those parts of a damaged one that can be read. `damage` of the result
-    then says what is wrong.
+    """Read a host's file, or the valid parts of a damaged one. In that case, `damage` of the result
+    describes the error.
 
     Raises:
         HostFileError: the file cannot be opened, is larger than `max_bytes`, or is not text.

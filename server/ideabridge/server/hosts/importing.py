@@ -1,7 +1,7 @@
-"""Import: copies or moves the MCP servers of a host into `ideabridge.json`.
+"""Import: copy or move the MCP servers of a host into `ideabridge.json`.
 
-`servers import` and the page use this. `plan_import` reads the files of the host and says what
-would happen to each server; the methods of the plan do it.
+`servers import` and the page use this. `plan_import` reads the files of the host and plans the
+steps; the methods of the plan carry them out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ServerImport:
         host: the host whose servers are imported.
         places: the folders and variables that locate the files of the host.
         files: the host's files that exist.
-        problems: what is wrong with files of the host, each with its path.
-        adoptions: what happens to each server of the host.
+        problems: the errors in files of the host, each with its path.
+        adoptions: the adoption of each server of the host.
         receiving: the configurations that receive servers.
         trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
@@ -61,7 +61,9 @@ class ServerImport:
 
     @property
     def has_failed(self) -> bool:
-        """Whether no server is adopted, and at least one, or a file, cannot be."""
+        """True if no server is adopted, although the host has servers, or one of its files cannot
+        be read.
+        """
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
         return (unusable or bool(self.problems)) and not adopted
@@ -106,7 +108,7 @@ class ServerImport:
         return [text.edit(project=self._project_around(text)) for text in self.changes]
 
     def record(self, files: list[EditedFile]) -> None:
-        """Note what was written, so that it can be undone."""
+        """Note the files that were written, so that the import can be undone."""
         if files:
             record_edit(undone_as(self.host), self.places.project, files, self.trusted)
 
@@ -122,7 +124,7 @@ class ServerImport:
 
 
 def undone_as(host: Host) -> str:
-    """Return the command under which an import is noted."""
+    """Return the name of the command in the notes about an import."""
     return f"servers import {host.name}"
 
 
@@ -220,8 +222,8 @@ def _received(adoptions: Sequence[Adoption], target: Destination) -> list[Adopti
 
 
 def _left_to_project(adoption: Adoption) -> Adoption:
-    """Leave a server from the project's file out of the user's configuration, unless the person
-    named it.
+    """Do not adopt a server from the project's file into the user's configuration, unless the user
+    has named it.
     """
     if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
         reason = "it belongs to the project; name it to import it into your own configuration"

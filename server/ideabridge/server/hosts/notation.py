@@ -2,8 +2,8 @@
 
 A host fills in some values that ideabridge cannot know: it asks a person, reads a setting, or runs
 a command. A variable takes the place of such a value, and a note says which one to set. Text that a
-host passes on as it is written is escaped, so that a file of a host never refers to a variable or
-a secret of ideabridge by accident.
+host passes on unchanged is escaped, so that it never refers to a variable or a secret of ideabridge
+by accident.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class HostVariables:
         project_names: names of variables that the host sets to the project folder.
         environment: the folders that variables of editors stand for.
         inputs: the values that the host asks for, keyed by id.
-        notes: what the translation has to say.
+        notes: the notes of the translation to the user.
     """
 
     title: str
@@ -189,11 +189,13 @@ class HostVariables:
         return f"${{{inside}}}"
 
     def _passed_on(self, written: str) -> str:
-        """Escape a text, so that the server gets it as it is written."""
+        """Escape a text, so that the server gets it unchanged."""
         return f"${written}"
 
     def _editor_value(self, inside: str) -> str | None:
-        """Return the text for a variable of editors without a kind; None if it is none."""
+        """Return the text for an editor's variable without a kind (`${workspaceFolder}`); None for
+        any other text.
+        """
         is_windows = self.environment.platform == "win32"
         match inside:
             case "workspaceFolder" | "workspaceRoot" | "cwd":
@@ -250,7 +252,7 @@ _KINDS: Final = {
 
 
 def as_written(text: str) -> str:
-    """Return a text for `ideabridge.json` in which nothing counts as a variable."""
+    """Return a text for `ideabridge.json` in which nothing is read as a variable."""
     return text.replace("${", "$${")
 
 

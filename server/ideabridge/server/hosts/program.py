@@ -1,5 +1,5 @@
-"""The command with which a host starts ideabridge: one that still works after the caches of this
-machine are emptied, and on other machines where a team shares the host's file.
+"""Program: return the command with which a host starts ideabridge. It still works after the caches
+of this machine are emptied, and on other machines whose users share the host's file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: what the user has to know or do, so that the command works; "" if nothing.
+        note: what the user has to do so that the command works; "" if nothing.
     """
 
     words: tuple[str, ...]
@@ -85,11 +85,11 @@ def lasting_program(*, shared: bool) -> Program:
 
 
 def _is_cached(prefix: Path) -> bool:
-    """Return whether the environment of this program is in a cache, which is emptied some day:
-    `uvx` and `pipx run` create such environments.
+    """Return whether this program's environment is in a cache, which may be emptied: `uvx` and
+    `pipx run` create such environments.
     """
     caches = [platformdirs.user_cache_path()]
-    # Caches that are elsewhere carry this file (Cache Directory Tagging Specification).
+    # Other caches contain this file (Cache Directory Tagging Specification).
     caches += [folder for folder in prefix.parents if (folder / "CACHEDIR.TAG").is_file()]
     return any(prefix.is_relative_to(cache) for cache in caches) or ".cache" in prefix.parts
 
@@ -113,7 +113,9 @@ def _runner(prefix: Path, *, shared: bool) -> Program:
 
 
 def _source(*, shared: bool) -> tuple[str, str]:
-    """Return what the environment was installed from, as the runners take it, and a note."""
+    """Return the source from which the environment was installed, in the notation of the runners,
+    and a note.
+    """
     origin = _origin()
     url = origin.get("url")
     if not isinstance(url, str):
@@ -131,7 +133,7 @@ def _source(*, shared: bool) -> tuple[str, str]:
 
 
 def _origin() -> JSONObject:
-    """Return where this package was installed from, if not from an index (PEP 610)."""
+    """Return the source of this package if it was not installed from an index (PEP 610)."""
     try:
         text = distribution(_NAME).read_text("direct_url.json")
     except PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Finds the servers that a host does not start, because one of its files refuses them by name, by
-command or by address, outside of their entries.
+"""Refusals: find the servers that a host does not start because one of its files refuses them by
+name, by command or by address, outside of their entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_PATTERN = 200
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """What one file refuses."""
+    """The servers and tools that one file refuses."""
 
     refusal: HostRefusal
     path: str
@@ -28,7 +28,7 @@ class _List:
 
 @dataclass(slots=True)
 class Refused:
-    """What the files of a host say about one server.
+    """The refusals of one server in the files of a host.
 
     Attributes:
         is_off: whether the host does not start the server.
@@ -47,7 +47,7 @@ class HostRefusals:
     Args:
         host: the host.
         environment: where the host's files are.
-        content_of: returns the content of a file, as much of it as can be read.
+        content_of: returns the content of a file, or the valid parts of it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class HostRefusals:
         self._lists = list(_read(host, environment, content_of))
 
     def of(self, name: str, scope: Scope, entry: JSONObject) -> Refused:
-        """Return what the files say about a server.
+        """Return the refusals of a server.
 
         Args:
             name: the name of the server in the host.
@@ -151,9 +151,9 @@ def _tools_turned_off(refusal_list: _List) -> Iterator[str]:
 
 def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
     """Return the tools of a server in rules such as `mcp__SERVER__TOOL`. A rule about the whole
-    server has the tool "".
+    server yields the tool "".
     """
-    # The host replaces other characters of the name in this way.
+    # The host replaces other characters of the name like this.
     server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
     tools: list[str] = []
     for item in items:

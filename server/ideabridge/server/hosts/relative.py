@@ -1,4 +1,5 @@
-"""Finds relative paths in the entry of a server that a host starts in the folder of each project.
+"""Relative paths: find relative paths in the entry of a server that a host starts in the folder of
+each project.
 
 ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a
 path refers to a different file.

@@ -1,8 +1,8 @@
-"""Reads what can be read of a damaged file: one that was cut, or in which one part is malformed.
+"""Salvage: read the valid parts of a damaged file, which is truncated or malformed in one part.
 
-An object that is malformed or breaks off is a `PartialObject`. It holds the members that can be
-read, and must not be used as if it were whole. Its neighbours are whole. TOML is read table by
-table, and YAML member by member.
+An object that is malformed or truncated becomes a `PartialObject`. It contains the members that can
+be read, and must not be used as if it were complete. The objects next to it are complete. TOML is
+read table by table, and YAML member by member.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 _MAX_DEPTH: Final = 40
-"""Maximum depth at which an object that breaks off is looked into."""
+"""Maximum depth at which a truncated object is read."""
 
 _MAX_FAILURES: Final = 200
-"""Maximum number of malformed parts that are passed over in one file. A parser that fails may read
-the whole file to say where."""
+"""Maximum number of malformed parts that are skipped in one file. A parser that fails may read the
+whole file to find the line number.
+"""
 
 _MOST_READINGS: Final = 12
-"""How often a malformed JSON text may be read: once for each object that is open where it breaks
-off."""
+"""Maximum number of times that a malformed JSON text is read: once for each object that is open
+where the text ends.
+"""
 
 _MAX_MEMBERS: Final = 1000
 """Maximum number of members that are read one by one in a malformed YAML text, with the members of
@@ -49,7 +51,7 @@ _MEMBER: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 
 
 class ReadObject(dict[str, JSON]):
-    """An object as a host's file has it.
+    """An object as it is written in a host's file.
 
     Attributes:
         repeated: the names that occur more than once; each has its last value.
@@ -59,7 +61,7 @@ class ReadObject(dict[str, JSON]):
 
 
 class PartialObject(ReadObject):
-    """An object of which the file has only the beginning."""
+    """An object that is not complete in the file."""
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -88,17 +90,17 @@ def decoder() -> json.JSONDecoder:
 
 
 class _Scanner:
-    """Reads the members of objects that are malformed or break off."""
+    """Reads the members of objects that are malformed or truncated."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._decoder = decoder()
         self._failures = 0
-        # How many characters may still be read in vain.
+        # The number of characters that may still be read without a result.
         self._left = _MOST_READINGS * len(text)
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
-        """Return the value at a position, and the position behind it."""
+        """Return the value at a position, and the position after it."""
         try:
             value, end = self._decoder.raw_decode(self._text, start)
         except (ValueError, RecursionError) as error:
@@ -118,8 +120,8 @@ class _Scanner:
         return cast("JSON", value), end
 
     def _members(self, start: int, depth: int) -> tuple[PartialObject, int]:
-        """Read the members of an object that begins at a position. Return them, and where they
-        end.
+        """Read the members of an object that begins at a position. Return them, and the position of
+        their end.
         """
         members = PartialObject()
         place = self._skip(start + 1)
@@ -138,14 +140,14 @@ class _Scanner:
             if self._text[place : place + 1] not in (",", "}", '"', ""):
                 members[str(name)] = PartialObject()
                 place = self._behind(place)
-            # A comma that is missing between two members changes nothing.
+            # A missing comma between two members does not change their meaning.
             if self._text[place : place + 1] == ",":
                 place = self._skip(place + 1)
 
         return members, place
 
     def _behind(self, start: int) -> int:
-        """Return the position behind a malformed value: that of the comma or bracket that follows,
+        """Return the position after a malformed value: the position of the next comma or bracket,
         or the end of the text.
         """
         depth = 0
@@ -176,8 +178,8 @@ class _Scanner:
 
 
 def salvage_json(text: str) -> JSONObject:
-    """Return the members of a JSON text that can be read. A member that is malformed, or in which
-    the text breaks off, is a `PartialObject`.
+    """Return the members of a JSON text that can be read. A member that is malformed or truncated
+    is a `PartialObject`.
     """
     plain = blank_comments(text)
     start = plain.find("{")
@@ -192,8 +194,8 @@ def salvage_json(text: str) -> JSONObject:
 
 
 def salvage_toml(text: str) -> JSONObject:
-    """Return the tables of a TOML text that can be read by themselves. A table that cannot is a
-    `PartialObject`.
+    """Return the tables of a TOML text that can be read separately. A table that cannot be read is
+    a `PartialObject`.
     """
     result: JSONObject = {}
     failures = 0
@@ -221,7 +223,7 @@ def plain_toml(text: str) -> JSONObject:
     """Return the content of a TOML text. Dates and times become strings.
 
     Raises:
-        ValueError: the text is not TOML, or has a key of too many parts.
+        ValueError: the text is not TOML, or a key has too many parts.
     """
     if _LONG_KEY.search(_TOML_STRING.sub("s", text)):
         raise ValueError(f"a key has more than {_MAX_KEY_PARTS} parts")
@@ -240,7 +242,7 @@ def _mark_partial(table: JSONObject) -> None:
 
 def _merge(whole: JSONObject, part: JSONObject) -> None:
     """Add the members of `part` to `whole`. A table that occurs twice is partial, because TOML does
-    not say which one counts.
+    not define which one counts.
     """
     for name, value in part.items():
         present = whole.get(name)
@@ -268,8 +270,8 @@ def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
 
 
 def salvage_yaml(text: str) -> JSONObject:
-    """Return the members of a YAML text that can be read by themselves. A member of a member that
-    cannot is a `PartialObject`.
+    """Return the members of a YAML text that can be read separately. A member of a member becomes a
+    `PartialObject` if it cannot be read.
     """
     result: JSONObject = {}
     blocks = _blocks(text, _MEMBER)[:_MAX_MEMBERS]
@@ -292,8 +294,8 @@ def _add_yaml(result: JSONObject, block: str) -> None:
 
 
 def _salvaged_member(block: str, most: int) -> tuple[JSONObject, int]:
-    """Return one member whose value is a mapping or a list, with the first `most` items as far as
-    they can be read, and how many items were tried.
+    """Return one member whose value is a mapping or a list, with those of its first `most` items
+    that can be read, and the number of items that were tried.
     """
     header, _, body = block.partition("\n")
     name = header.partition(":")[0].strip().strip("\"'")

@@ -1,6 +1,5 @@
-"""The table of hosts: where each one lists its MCP servers, and how it spells an entry
-(`docs/hosts.md`). Import, `install`, `doctor` and completion read this table, and know nothing else
-about a host.
+"""Table: describe where each host lists its MCP servers, and in which form (`docs/hosts.md`).
+Import, `install`, `doctor` and completion know about hosts only what this table contains.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 
 _MOST_MATCHES: Final = 100
-"""Maximum number of files that a path with a `*` stands for."""
+"""Maximum number of files that a path with a `*` matches."""
 
 
 class UnknownHostError(IdeabridgeError):
@@ -39,7 +38,7 @@ class Place:
     Attributes:
         scope: who uses the servers of the place.
         path: the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`) or `{apps}`
-            (where programs of a desktop keep their data). A `*` stands for any name.
+            (the folder of the data of desktop programs). A `*` stands for any name.
         keys: the keys that lead to the servers. `{project}` stands for the folder of the project.
         format: the format that the host reads there.
         is_list: see `HostFile`.
@@ -60,8 +59,8 @@ class Place:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def files(self, environment: HostEnvironment) -> Iterator[HostFile]:
-        """Yield the files of this place on one machine: one, or all that exist if the path has a
-        `*`.
+        """Yield the files of this place on one machine: one file, or all existing files if the path
+        contains a `*`.
         """
         if self.platforms and environment.platform not in self.platforms:
             return
@@ -84,7 +83,8 @@ class Place:
         parts = self.path.split("/")
         below = next(number for number, part in enumerate(parts) if "*" in part) - len(parts)
         folder = Path(*path.parts[:below])
-        # Whoever names a file in a project must not write lines of a message with its name.
+        # A person who can create a file in a project must not be able to add lines to a message by
+        # the file's name.
         matches = [
             match
             for match in sorted(folder.glob("/".join(parts[below:])))
@@ -119,7 +119,7 @@ def _folder(name: str, environment: HostEnvironment) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class EntryShape:
-    """How a host spells the entry of a server that is a program.
+    """The form in which a host writes the entry of a server that is a program.
 
     Attributes:
         first: the keys that come before the command, with their values.
@@ -144,7 +144,7 @@ class EntryShape:
 
 @dataclass(frozen=True, slots=True)
 class AddressShape:
-    """How a host spells the entry of a server at an address.
+    """The form in which a host writes the entry of a server at an address.
 
     Attributes:
         url: the key of the address.
@@ -152,9 +152,9 @@ class AddressShape:
         first: the keys that come before the address, with their values.
         last: the keys that come after the headers, with their values.
         reference: how a header refers to an environment variable, with `NAME` for its name; "" if
-            that is not known here.
-        variable_key: the key of the name of the variable with the bearer token, which takes the
-            place of the headers; "" if the host has no such key.
+            this is not known.
+        variable_key: the key of the name of the variable with the bearer token, which replaces the
+            headers; "" if the host has no such key.
     """
 
     url: str = "url"
@@ -190,7 +190,7 @@ class HostRefusal:
         keys: the keys that lead to the list. `{project}` stands for the folder of the project.
         kind: refused: a list of names. only: a list of the names of all servers that the host
             starts. denied: a list of objects with `serverName`, `serverCommand` or `serverUrl`.
-            tools: an object of patterns of tool names, of which `false` turns off. rules: a list
+            tools: an object of patterns of tool names; `false` turns the tools off. rules: a list
             of `mcp__SERVER__TOOL` or, for every tool of a server, `mcp__SERVER`.
         of: the scopes of the servers that the list is about; empty for all.
         format: the format of the file.
@@ -225,20 +225,20 @@ class Host:
         name: the name of the host on the command line.
         title: the name of the host in texts.
         places: the places that the host reads; the first one wins.
-        shape: how the host spells an entry that starts ideabridge. `translate.py` reads those of
-            other servers, and knows the keys of every host.
-        address: how it spells an entry that connects to a server; None if that is not known here.
+        shape: the form of an entry that starts ideabridge. `translate.py` reads the entries of
+            other servers, and knows the keys of all hosts.
+        address: the form of an entry that connects to a server; None if it is not known.
         notations: the notations of variables that the host knows.
-        timeouts: keys with times: the key of `ideabridge.json`, and how many of the host's units a
-            second has.
+        timeouts: keys of time-outs, each with the key of `ideabridge.json` and the number of the
+            host's units in a second.
         url_kinds: the transport that each key of an address means if the entry has no `type`.
-            Without one, ideabridge finds it out, as most hosts do.
-        own_kinds: values of `type` or `source` of what is a part of the host, not a server.
+            Without a `type`, ideabridge tries the transports, as most hosts do.
+        own_kinds: values of `type` or `source` of entries that are parts of the host, not servers.
         project_variables: variables that the host sets to the project folder.
-        folder: how an entry of a project's file names the folder of the project. Hosts start its
-            servers in that folder, unless the table has something else.
+        folder: the text by which an entry of a project's file refers to the folder of the project.
+            Hosts start its servers in that folder, unless the table has something else.
         refusals: where the host lists servers that it does not start, outside of their entries.
-        unsure: what the host's documentation leaves open; for docs/hosts.md.
+        unsure: the questions that the host's documentation does not answer; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of its command
             follow. Empty if the host has no such command.
@@ -736,7 +736,7 @@ HOSTS: Final = (
         notations=_BRACES,
     ),
 )
-"""Every host that ideabridge knows, in the order in which people see them."""
+"""All hosts that ideabridge knows, in the order in which they are listed."""
 
 
 def find_host(name: str, *, otherwise: str = "") -> Host:

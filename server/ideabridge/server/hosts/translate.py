@@ -1,10 +1,10 @@
-"""Translates a server's entry in a host's file into an entry of `mcpServers` in
+"""Translation: translate a server's entry in a host's file into an entry of `mcpServers` in
 `ideabridge.json`.
 
-Keys of every host are understood in every file, because people copy entries from one to another. A
-key that means nothing here is left out, and a note names it. Only what cannot be guessed makes a
-server unusable: no command and no address, both of them, or a list of forbidden tools that cannot
-be read.
+The keys of all hosts are accepted in every file, because people copy entries from host to host. A
+key without a meaning for ideabridge is left out, and a note names it. A server is unusable only if
+its meaning cannot be guessed: it has no command and no address, or both of them, or a list of
+forbidden tools that cannot be read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OWN_KEYS: Final[Mapping[str, str]] = {
 `disabled`."""
 
 _APPROVALS: Final = ("alwaysAllow", "autoApprove", "trust", "default_tools_approval_mode")
-"""Keys that say which tools a host calls without asking."""
+"""Keys that name the tools a host calls without asking."""
 
 _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("scopes", "oauthScopes"), "scope"),
@@ -53,7 +53,7 @@ _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
 """Maps keys of an entry that are about signing in to members of `auth`."""
 
 _NO_MEANING: Final = frozenset({*IGNORED, "bundled", "display_name", "faviconUrl", "serverName"})
-"""Keys that change nothing, so that no note names them."""
+"""Keys without any effect, so that no note names them."""
 
 _RESTRICTIONS: Final[Mapping[str, str]] = {
     "sandbox": "restricts what the server may do in the client",
@@ -62,7 +62,7 @@ _RESTRICTIONS: Final[Mapping[str, str]] = {
     "remote": "makes the client run the server on another machine",
     "authProviderType": "makes the client sign in with credentials of this machine",
 }
-"""Keys without which the server runs in another way."""
+"""Keys that restrict a server. Without them, it runs in another way."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "settings": "has only the settings of an extension of the client; expected 'command' or 'url'",
@@ -99,7 +99,7 @@ class Translation:
     Attributes:
         entry: the entry of `ideabridge.json`.
         notes: hints for the user: variables to set, omitted keys.
-        problem: why the server cannot be adopted, or None.
+        problem: the reason why the server cannot be adopted, or None.
         approved: the tools that the host calls without asking; `*` stands for all of them.
     """
 
@@ -279,7 +279,7 @@ class _Translator:
                 self._leave_out(key, value)
 
     def _read_header_key(self, key: str, value: JSON) -> None:
-        """Read a header, or the variables that hold the values of headers."""
+        """Read a header, or a list of variables that contain the values of headers."""
         if key == "env_http_headers":
             names = self._texts(key, value, ":")
             self._add_headers({name: f"${{env:{text}}}" for name, text in names.items()})
@@ -332,7 +332,7 @@ class _Translator:
 
         Args:
             members: the values in the host's notation, keyed by name.
-            is_weak: whether variables that are there already keep their values.
+            is_weak: whether variables that are already set keep their values.
         """
         self._add("env", members, is_weak=is_weak)
 
@@ -423,7 +423,7 @@ class _Translator:
     # -- tools -------------------------------------------------------------------------------------
 
     def _read_tools(self, own_key: str, key: str, value: JSON) -> None:
-        """Read a list of tools that are offered, or that are not."""
+        """Read a list of the tools that are offered, or of those that are not."""
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise UnusableEntryError(f"{key}: restricts the tools; expected a list of names")
@@ -438,7 +438,7 @@ class _Translator:
                 *(name for name in dict.fromkeys(map(str, names)) if name not in (others or [])),
             ]
         elif "*" not in names:
-            # A tool is offered if each list has it.
+            # A tool is offered if it is in both lists.
             both = names if others is None else [name for name in others if name in names]
             self.entry["allow"] = [*dict.fromkeys(map(str, both))]
 
@@ -461,7 +461,7 @@ class _Translator:
         self._note("'tools' also has settings that have no meaning here; these are left out")
 
     def _read_approvals(self, key: str, value: JSON) -> None:
-        """Remember which tools the host calls without asking. ideabridge asks by its own rules."""
+        """Note which tools the host calls without asking. ideabridge asks by its own rules."""
         if isinstance(value, list):
             self.approved += [name for name in value if isinstance(name, str) and name]
         elif value is True or value == "approve":
@@ -515,10 +515,11 @@ class _Translator:
         self.entry.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
-        """Return how many units of a time a second has; None if nobody can say.
+        """Return the number of units of a time in a second; None if it is unknown.
 
-        Unless the key names the unit, a number may come from another host's file: fewer than 1,000
-        are surely seconds, and more seconds than any time-out has are surely milliseconds.
+        Unless the key names the unit, a number may come from another host's file: a number below
+        1,000 is surely in seconds, and a number larger than any time-out in seconds is surely in
+        milliseconds.
         """
         units = self._host.timeouts.get(key, ("", 0))[1]
         if units and key.lower().endswith(("ms", "sec")):
@@ -530,7 +531,7 @@ class _Translator:
     # -- signing in --------------------------------------------------------------------------------
 
     def _read_auth(self, key: str, value: JSON) -> None:
-        """Read how a person signs in, as far as ideabridge needs to know."""
+        """Read the settings of the sign-in that ideabridge needs."""
         if not isinstance(value, dict):
             if value not in ("oauth", True):
                 self._note(f"'{key}' has no meaning here and is left out")
@@ -588,7 +589,9 @@ class _Translator:
                 self.entry["type"] = self._host.url_kinds[used]
 
     def _drop_what_does_not_fit(self) -> None:
-        """Leave out the keys of a program for an address, and those of an address for a program."""
+        """Leave out the keys that an entry with an address does not have, or those that an entry
+        with a program does not have.
+        """
         if "command" in self.entry:
             keys = ("headers", "auth")
             what = "a program"
@@ -636,8 +639,8 @@ class _Translator:
             self._add_variables({name: f"${{env:{name}}}"}, is_weak=True)
 
     def _split_command(self, line: str) -> None:
-        """Split a command line into words, if no shell would read more into it. No program has
-        such a name.
+        """Split a command line into words, unless a shell would interpret it further. No program
+        has such a name.
         """
         if _SHELL_CHARACTERS.search(line):
             raise UnusableEntryError(
@@ -736,7 +739,7 @@ _OTHER_KINDS: Final[Mapping[str, str]] = {
 
 
 def _flat(raw: JSONObject) -> Iterator[tuple[str, JSON]]:
-    """Yield the keys and values of an entry, with those of an object in it that describes the
+    """Yield the keys and values of an entry, including those of an object in it that describes the
     server.
     """
     for key, value in raw.items():
@@ -758,7 +761,7 @@ def _is_loopback(value: JSON) -> bool:
 
 
 def _docker_names(command: str, words: JSON) -> Iterator[str]:
-    """Yield the variables that `docker run -e NAME` hands on to a container."""
+    """Yield the names of the variables that `docker run -e NAME` passes to a container."""
     name = PurePath(command.replace("\\", "/")).name.lower().removesuffix(".exe")
     if name not in _DOCKER or not isinstance(words, list) or "run" not in words:
         return

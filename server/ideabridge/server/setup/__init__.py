@@ -1,1 +1,3 @@
-"""`ideabridge setup`: everything that a new user needs, in one command that can be undone."""
+"""Setup: carry out `ideabridge setup`, which does everything that a new user needs, and can be
+undone.
+"""

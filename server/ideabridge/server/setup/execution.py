@@ -1,4 +1,4 @@
-"""Execution: makes the changes of a plan, each after it was added to the record."""
+"""Execution: make the changes of a plan. Each is added to the record before it is made."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class SetupError(IdeabridgeError):
-    """A setup cannot continue. The message says why; what was done is in its record."""
+    """A setup cannot continue. The message gives the reason; the record lists the changes that were
+    made.
+    """
 
 
 @dataclass(slots=True)
 class SetupOutcome:
-    """What a setup has done.
+    """The result of a setup.
 
     Attributes:
         written: the files that were changed.
-        problems: why a file of a host could not be changed, one line for each.
-        secrets: the secrets that were stored, each with the place in words for people.
-        trusted: the project files that are trusted now.
+        problems: a line for each file of a host that could not be changed, with the reason.
+        secrets: the secrets that were stored, each with its place, as text for users.
+        trusted: the project files that were trusted.
     """
 
     written: list[Path] = field(default_factory=list[Path])
@@ -49,7 +51,8 @@ class SetupOutcome:
 
 
 def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutcome:
-    """Make the changes of a plan. A file of a host that cannot be changed affects no other.
+    """Make the changes of a plan. A file of a host that cannot be changed does not affect the
+    others.
 
     Args:
         plan: the plan, as the person saw it.
@@ -57,12 +60,12 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
         record: receives each change before it is made.
 
     Raises:
-        StoredSecretError: a secret cannot be stored. No file was changed then.
+        StoredSecretError: a secret cannot be stored. No file was changed.
         HostFileError: a configuration of ideabridge cannot be written. No file of a host was
-            changed then.
+            changed.
         SetupRecordError: the record cannot be written.
         SetupError: the project's file was changed by another program just now.
-        ServiceError: the service cannot be installed. No file of a host was changed then.
+        ServiceError: the service cannot be installed. No file of a host was changed.
     """
     outcome = SetupOutcome()
     expected = {
@@ -107,10 +110,10 @@ def _install(planned: PlannedService, record: SetupRecord) -> None:
 
 
 def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
-    """Return the digest that a project file will have after a change of what the person has seen.
+    """Return the digest of a project file after a change to the version that the person has seen.
 
     Raises:
-        SetupError: the file is not what it was when the person was asked.
+        SetupError: the file has changed since the person was asked.
     """
     seen = plan.inventory.texts[change.path]
     now = read_host_text(change.path, change.format)
@@ -127,8 +130,8 @@ def _changed_file(file: Path) -> SetupError:
 
 
 def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
-    """Return the servers that may use a secret, each with the digest of its entry. Every server of
-    the user's own file may use each of its secrets.
+    """Return the servers that may use a secret, each with the digest of its entry. Every server in
+    the user's own file may use all of its secrets.
     """
     if secret.owner.file is None:
         return {}
@@ -138,7 +141,7 @@ def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
 
 
 def _write(change: FileChange, record: SetupRecord) -> str | None:
-    """Change a file. Return the hash of its bytes, or None if it has the entries already.
+    """Change a file. Return the hash of its bytes, or None if it already contains the entries.
 
     Raises:
         HostFileError: the file cannot be changed.
@@ -168,7 +171,7 @@ def _forget(steps: list[FileStep], record: SetupRecord) -> None:
 
 
 def _trust(file: Path, expected: str, record: SetupRecord) -> None:
-    """Trust a project file that has the bytes that the person has agreed to, and no others."""
+    """Trust a project file if it has exactly the bytes that the person has agreed to."""
     trust = project_trust(look_at(file))
     if file_digest(trust.found.data) != expected:
         raise _changed_file(file)

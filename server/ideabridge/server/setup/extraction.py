@@ -1,4 +1,4 @@
-"""Extraction: takes the secrets out of the entries of servers. `${secret:NAME}` stands for them."""
+"""Extraction: replace the secrets in the entries of servers by references, `${secret:NAME}`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ExtractedEntry:
     Attributes:
         entry: the entry, in which references stand for the secrets.
         secrets: the secrets that are not stored yet.
-        left: the places of secrets that are still in the entry.
+        left: the places of secrets that remain in the entry.
     """
 
     entry: JSONObject
@@ -70,7 +70,7 @@ class KnownSecrets:
 
     Attributes:
         names: the secrets.
-        values: the values of those that entries of the configurations name, as far as they can be
+        values: the values of the secrets that entries of the configurations name and that can be
             read.
     """
 
@@ -90,7 +90,7 @@ class KnownSecrets:
 
 
 def masked(entry: JSONObject) -> JSONObject:
-    """Return an entry with the same mark in place of its secrets and of `${secret:NAME}`."""
+    """Return an entry with the same mark instead of each secret and each `${secret:NAME}`."""
     named = recognise_secrets("", entry).entry
     return with_secret_values(named, dict.fromkeys(secret_names_in(named), MASK))
 
@@ -123,7 +123,7 @@ def known_secrets(targets: Destinations) -> KnownSecrets:
 
 
 class Extraction:
-    """Takes secrets out of entries, and gives each a name that no other value has.
+    """Replaces secrets in entries, and gives each a name that no other value has.
 
     Args:
         known: the secrets that are stored.

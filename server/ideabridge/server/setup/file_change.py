@@ -1,4 +1,4 @@
-"""FileChange: the entries of one file that a setup changes."""
+"""FileChange: describe the entries of one file that a setup changes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class EntryEdit:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What changes in one file.
+    """The changes of one file.
 
     Attributes:
         path: the file.
-        title: whose file it is, in words for people.
+        title: the name of the file's owner, for users.
         format: its format.
         edits: the entries that change.
-        is_private: whether only its owner may read it from now on.
+        is_private: whether to make the file readable only by its owner.
         project: the folder of the project that the file belongs to, or None.
         new_content: what a new file contains besides the entries.
     """
@@ -54,7 +54,7 @@ class FileChange:
         """Return the text of the file with the changes.
 
         Raises:
-            HostFileError: the file cannot be changed without changing more of it.
+            HostFileError: the file cannot be edited without changing other parts of it.
         """
         if not text.exists:
             for name, value in self.new_content.items():

@@ -1,7 +1,7 @@
-"""Habits: what a user has told hosts about tools by the names of their servers.
+"""Habits: find the rules of hosts about tools that name a server.
 
-A server that is removed from a host takes the meaning of these rules with it: behind ideabridge
-its tools have other names there. The files are only searched for the names.
+These rules have no effect after the server is removed from the host, because its tools have other
+names in ideabridge. The files are only searched for the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _MOST_FILES: Final = 500
 _SHOWN: Final = 3
 _MOST_WORD: Final = 200
-"""Maximum number of characters of a rule that is shown. A repository may hold the file."""
+"""Maximum number of characters shown of a rule. A repository may contain the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ _HABITS: Final[dict[str, tuple[_Habits, ...]]] = {
     "kiro": (_Habits(("{home}/.kiro/agents/*.json",), r"@{name}(?:/[\w*-]+|\b)"),),
     "amazon-q": (_Habits(("{home}/.aws/amazonq/cli-agents/*.json",), r"@{name}(?:/[\w*-]+|\b)"),),
 }
-"""What the hosts' documents say about rules that name servers."""
+"""The rules about servers, according to the documentation of the hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Habit:
         server: the name of the server in the host.
         path: the file.
         words: the first different words that name the server.
-        count: how many different words there are.
+        count: the number of different words.
     """
 
     host: str
@@ -112,7 +112,7 @@ class Habit:
 
     @property
     def shown(self) -> str:
-        """The words for people."""
+        """The words as text for users."""
         more = "" if self.count <= len(self.words) else f" and {self.count - len(self.words)} more"
         return f"{', '.join(self.words)}{more}"
 
@@ -123,7 +123,7 @@ def find_habits(host: Host, environment: HostEnvironment, names: Collection[str]
 
     Args:
         host: the host.
-        environment: where its files are.
+        environment: the folders and variables that locate its files.
         names: the names of the servers in the host.
     """
     habits = [
@@ -157,5 +157,5 @@ def _habits_in(path: Path, host: Host, pattern: str, names: Collection[str]) -> 
 
 
 def _in_rules(name: str) -> str:
-    """Return the name of a server as it is in the names of its tools."""
+    """Return the name of a server as it occurs in the names of its tools."""
     return re.sub(r"[^\w-]", "_", name)

@@ -1,5 +1,5 @@
-"""Inventory: the hosts that are on this machine, their servers, and their entries of ideabridge.
-Taking it changes nothing.
+"""Inventory: list the hosts that are on this machine, their servers, and their entries of
+ideabridge, without changing anything.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class HostInventory:
     Attributes:
         host: the host.
         is_here: whether the host is installed for this user. A file in the project's folder does
-            not show that, because others who use the project may have put it there.
-        servers: its servers, with what they become in `ideabridge.json`.
+            not prove that, because other users of the project may have created it.
+        servers: its servers, each with its entry for `ideabridge.json`.
         own: the place for the entry of ideabridge that the host uses everywhere.
-        problems: what is wrong with files of the host, each with its path.
+        problems: the errors in files of the host, each with its path.
     """
 
     host: Host
@@ -50,11 +50,11 @@ class Inventory:
     Attributes:
         environment: the folders and variables that locate the files.
         targets: the configurations that receive servers.
-        hosts: the hosts that are here, or that have servers in the project's files.
+        hosts: the hosts that are installed, or that have servers in the project's files.
         texts: the files that may be written.
-        unreadable: why a file cannot be written, by path.
+        unreadable: the reason why a file cannot be written, by path.
         secrets: the secrets that are stored.
-        project_problem: why the project's configuration cannot receive servers, or "".
+        project_problem: the reason why the project's configuration cannot receive servers, or "".
     """
 
     environment: HostEnvironment
@@ -67,10 +67,10 @@ class Inventory:
 
 
 def take_inventory(environment: HostEnvironment) -> Inventory:
-    """Read the files of all hosts. A file that cannot be read affects no other.
+    """Read the files of all hosts. A file that cannot be read does not affect the others.
 
     Args:
-        environment: where the files are.
+        environment: the folders and variables that locate the files.
 
     Raises:
         HostFileError: a configuration of ideabridge cannot be read.
@@ -105,8 +105,8 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
 
 
 def _without_absent(hosts: list[HostInventory]) -> Iterator[HostInventory]:
-    """Yield the hosts. A file of the project that several hosts read counts for those of them that
-    are here or, if none is, for one.
+    """Yield the hosts. A file of the project that several hosts read counts for the installed ones
+    or, if none is installed, for one of them.
     """
     read = {server.file for host in hosts if host.is_here for server in host.servers}
     for host in hosts:
@@ -126,11 +126,11 @@ def _targets(environment: HostEnvironment) -> Destinations:
     file = environment.project / FILE_NAME
     if not _is_project(environment) or _is_folder_of(environment, own_file):
         return Destinations(own, own)
-    # Secrets of its servers become `${secret:NAME}`, so none is shared.
+    # Secrets of its servers become `${secret:NAME}`, so no secret is shared.
     try:
         text = _read_project_file(file)
     except HostFileError:
-        # `_project_problem` says why nothing is written there.
+        # `_project_problem` returns the reason why nothing is written there.
         text = text_of_bytes(file, "jsonc", None)
     return Destinations(own, Destination(text, is_own=False, is_shared=False))
 
@@ -140,14 +140,15 @@ def _read_project_file(file: Path) -> HostText:
 
 
 def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
-    """Return whether the current folder is that of the user's configuration. A link in a project
-    that leads to this configuration does not count, because a repository may hold the link.
+    """Return whether the current folder is the folder of the user's configuration. A link in a
+    project that leads to this configuration does not count, because a repository may contain the
+    link.
     """
     return os.path.realpath(environment.project) == os.path.realpath(own_file.parent)
 
 
 def _project_problem(targets: Destinations, project: Path) -> str:
-    """Return why the project's file cannot receive servers, or ""."""
+    """Return the reason why the project's file cannot receive servers, or ""."""
     file = targets.project.file
     if targets.project.is_own:
         return ""
@@ -162,7 +163,7 @@ def _project_problem(targets: Destinations, project: Path) -> str:
 
 
 def _is_project(environment: HostEnvironment) -> bool:
-    """Return whether the current folder can be a project: not the home folder, nor the root."""
+    """Return whether the current folder can be a project: neither the home folder nor the root."""
     return environment.project not in (environment.home, Path(environment.project.anchor))
 
 
@@ -183,7 +184,7 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
 
 
 def _is_here(host: Host, environment: HostEnvironment) -> bool:
-    """Return whether the user has a file of the host, or the folder in which the host has it."""
+    """Return whether a file of the host, or its folder, exists for the user."""
     if host.platforms and environment.platform not in host.platforms:
         return False
 

@@ -1,5 +1,5 @@
-"""Plan: what a setup will change, computed from an inventory. A person sees it before anything is
-changed.
+"""Plan: compute the changes of a setup from an inventory. A person sees them before they are
+made.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ideabridge.server.setup.inventory import HostInventory, Inventory
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
 _STARTING: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
-"""The keys of an entry that say what is started or called, and with what."""
+"""The keys of an entry that define the command or the address, and its settings."""
 
 _SHOWN: Final = 3
 
 Choice = Literal["copy", "move"]
-"""copy: the servers stay in their hosts, too. move: they are removed there."""
+"""copy: the servers also stay in their hosts. move: they are removed from their hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSource:
-    """A server as one host has it."""
+    """A server in one host."""
 
     host: Host
     adoption: Adoption
@@ -40,17 +40,17 @@ class ServerSource:
 
 @dataclass(frozen=True, slots=True)
 class PlannedServer:
-    """A server that stands behind ideabridge after the setup.
+    """A server that ideabridge offers after the setup.
 
     Attributes:
         name: its name in `ideabridge.json`.
         entry: its entry in `ideabridge.json`, which names stored secrets.
-        target: the configuration that has it.
+        target: the configuration that contains it.
         sources: the hosts that have it.
-        secrets: the secrets that its entry names and that are not stored yet.
-        is_new: whether the configuration does not have it yet.
+        secrets: the secrets that its entry names and that still have to be stored.
+        is_new: whether it is added to the configuration.
         is_certain: whether the secrets of the configuration's entry could be compared.
-        notes: what its hosts do otherwise, in words for people.
+        notes: texts for users about the differences from its hosts.
     """
 
     name: str
@@ -64,7 +64,7 @@ class PlannedServer:
 
     @property
     def titles(self) -> list[str]:
-        """The titles of the hosts that have it, each once."""
+        """The titles of the hosts that have it, without duplicates."""
         return list(dict.fromkeys(source.host.title for source in self.sources))
 
 
@@ -83,11 +83,11 @@ class PlannedHost:
 
     Attributes:
         host: the host.
-        place: where the host has the entry.
+        place: the place of the entry in the host's file.
         entry: the entry.
-        state: new: it will be added. present: it is there. replaced: an entry that starts
+        state: new: it will be added. present: it is already there. replaced: an entry that starts
             ideabridge in another way is replaced. blocked: it cannot be added; see `why`.
-        why: why it cannot be added, or "".
+        why: the reason why it cannot be added, or "".
     """
 
     host: Host
@@ -106,7 +106,7 @@ class PlannedService:
         url: its address.
         token: its token. It is a secret.
         command: the command that it runs.
-        is_installed: whether it is there already.
+        is_installed: whether it is already installed.
     """
 
     service: UserService
@@ -118,19 +118,17 @@ class PlannedService:
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """What a setup will change.
+    """The changes that a setup will make.
 
     Attributes:
-        inventory: what is on this machine.
-        servers: the servers that stand behind ideabridge afterwards, and are in a host.
+        inventory: the hosts on this machine.
+        servers: the servers of hosts that ideabridge offers afterwards.
         refused: the servers that cannot be taken over.
         hosts: the entries of ideabridge in hosts.
-        habits: rules of hosts that name servers, which lose their meaning if the servers move.
-        note: what the person has to know about the command with which hosts start ideabridge, or
-            "".
+        habits: rules of hosts that name servers, and have no effect after the servers move.
+        note: a note for the person about the command with which hosts start ideabridge, or "".
         asks_person: servers of the project, which only a person at a terminal can take over.
-        service: the service to which hosts connect, or None if each starts an ideabridge of its
-            own.
+        service: the service to which hosts connect, or None if each host starts its own ideabridge.
     """
 
     inventory: Inventory
@@ -144,7 +142,7 @@ class SetupPlan:
 
     @property
     def secrets(self) -> list[NewSecret]:
-        """The secrets that will be stored, each once."""
+        """The secrets that will be stored, without duplicates."""
         return list(dict.fromkeys(name for server in self.new_servers for name in server.secrets))
 
     @property
@@ -154,24 +152,26 @@ class SetupPlan:
 
     @property
     def new_hosts(self) -> list[PlannedHost]:
-        """The hosts into which ideabridge is written."""
+        """The hosts to which ideabridge is added."""
         return [host for host in self.hosts if host.state in ("new", "replaced")]
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether everything is set up already."""
+        """True if everything is already set up."""
         needs_service = self.service is not None and not self.service.is_installed
         return not (self.new_servers or self.new_hosts or needs_service)
 
     @property
     def apart(self) -> list[PlannedHost]:
-        """The hosts that start an ideabridge of their own although there is a service."""
+        """The hosts that start their own ideabridge although there is a service."""
         if self.service is None:
             return []
         return [host for host in self.hosts if host.host.address is None]
 
     def names_in(self, host: str) -> dict[str, str]:
-        """Return the name in `ideabridge.json` for the name of each server in a host."""
+        """Return the names of a host's servers in `ideabridge.json`, keyed by their names in the
+        host.
+        """
         return {
             source.adoption.name: server.name
             for server in self.servers
@@ -180,8 +180,8 @@ class SetupPlan:
         }
 
     def approved(self) -> dict[str, tuple[str, ...]]:
-        """Return the tools that the user's own files of hosts let run without asking, by server;
-        `*` stands for all of a server.
+        """Return the tools that the user's own files of hosts allow without asking, keyed by
+        server; `*` stands for all tools of a server.
         """
         approved: dict[str, tuple[str, ...]] = {}
         for server in self.servers:
@@ -197,8 +197,8 @@ class SetupPlan:
 
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
-        Others use the files of the project, too. A host may have the only copy of a secret that
-        could not be compared.
+        Other people use the files of the project, too. A server with a secret that could not be
+        compared stays, because its host may have the only copy.
         """
         return [
             source
@@ -210,7 +210,7 @@ class SetupPlan:
         ]
 
     def without_project(self) -> SetupPlan:
-        """Return the plan without what needs a person at a terminal."""
+        """Return the plan without the changes that only a person at a terminal can confirm."""
         own = self.inventory.targets.user
         return replace(
             self,
@@ -227,8 +227,8 @@ class SetupPlan:
         ]
 
     def in_hosts(self, choice: Choice) -> list[FileChange]:
-        """Return the changes of files of hosts: ideabridge is added and, in a move, the servers are
-        removed.
+        """Return the changes of the hosts' files: ideabridge is added and, in a move, the servers
+        are removed.
         """
         edits: dict[Path, list[EntryEdit]] = {}
         places: dict[Path, tuple[Host, HostFile]] = {}
@@ -282,14 +282,14 @@ def plan_setup(
     note: str = "",
     service: PlannedService | None = None,
 ) -> SetupPlan:
-    """Compute what a setup will change.
+    """Compute the changes of a setup.
 
     Args:
-        inventory: what is on this machine.
+        inventory: the hosts on this machine.
         command: the words of the command with which hosts start ideabridge.
-        note: what the person has to know about this command.
-        service: the service to which hosts connect, or None. Hosts for which it is not known how
-            they connect to an address start the command.
+        note: a note for the person about this command.
+        service: the service to which hosts connect, or None. Hosts start the command if their way
+            to connect to an address is not known.
     """
     merging = _Merging(inventory)
     for host in inventory.hosts:
@@ -322,7 +322,7 @@ def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterato
 
             names.setdefault(source.host.name, []).append(adoption.name)
             if adoption.approved:
-                # The rule is in the entry itself.
+                # The entry itself contains the rule.
                 words = tuple(
                     "calls every tool without asking"
                     if name == "*"
@@ -369,7 +369,7 @@ def _planned_host(
 
 
 def starts_ideabridge(entry: JSONObject) -> bool:
-    """Return whether an entry, in the spelling of any host, starts ideabridge."""
+    """Return whether an entry, in the form of any host, starts ideabridge."""
     command = entry.get("command", entry.get("cmd"))
     arguments = entry.get("args")
     words: list[JSON] = [*command] if isinstance(command, list) else [command]
@@ -383,14 +383,14 @@ def starts_ideabridge(entry: JSONObject) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """Servers that start the same."""
+    """Servers with the same command or address."""
 
     target: Destination
     sources: list[ServerSource] = field(default_factory=list[ServerSource])
 
 
 class _Merging:
-    """Merges the servers of all hosts by what they start.
+    """Merges the servers of all hosts that start or call the same.
 
     Attributes:
         refused: the servers that cannot be taken over.
@@ -413,13 +413,13 @@ class _Merging:
 
         digest = start_digest(adoption.host_entry)
         own_key = (self._inventory.targets.user.file, digest)
-        # What the user has everywhere is not needed in the project's file.
+        # A server that the user has in every project is not needed in the project's file.
         key = own_key if own_key in self._groups else (adoption.target.file, digest)
         group = self._groups.setdefault(key, _Group(adoption.target))
         group.sources.append(source)
 
     def _refusal(self, adoption: Adoption) -> str:
-        """Return why a server cannot be taken over, or ""."""
+        """Return the reason why a server cannot be taken over, or ""."""
         if adoption.verdict == "unusable":
             return adoption.why
         if not adoption.target.is_own and self._inventory.project_problem:
@@ -431,7 +431,7 @@ class _Merging:
         present = {target.file: self._present(target) for target in self._inventory.targets.all}
         own_file = self._inventory.targets.user.file
         extraction = Extraction(self._inventory.secrets)
-        # The user's own servers come first, so their names are known.
+        # The user's own servers come first, so that their names are known.
         groups = sorted(self._groups.items(), key=lambda item: item[0][0] != own_file)
         for (file, digest), group in groups:
             digests = present[file]
@@ -452,7 +452,8 @@ class _Merging:
 
             name = _free_name(sources[0], digests)
             digests[name] = digest
-            # What a project says of a server does not change one that the user has everywhere.
+            # The settings of a server in a project do not change a server that the user has in
+            # every project.
             merged, notes = _merged(
                 [source for source in sources if source.adoption.target is group.target]
             )
@@ -467,8 +468,8 @@ class _Merging:
             )
 
     def _present(self, target: Destination) -> dict[str, str]:
-        """Return what the servers of a configuration start, by name. Where a secret cannot be read,
-        it is left out.
+        """Return digests of the commands or addresses in a configuration, by server name. A server
+        whose secrets cannot be read is left out.
         """
         digests: dict[str, str] = {}
         for name, entry in target.servers.items():
@@ -491,14 +492,14 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
-    """Return the name of the server of a configuration that starts the same as a group."""
+    """Return the name of the server of a configuration that starts or calls the same as a group."""
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))
     return next((name for name, digest in digests.items() if digest in wanted), None)
 
 
 def start_digest(entry: JSONObject) -> str:
-    """Return a hash of what an entry starts or calls, and with what."""
+    """Return a hash of the command or the address of an entry, with its settings."""
     own = with_own_keys(entry)
     starting: dict[str, JSON] = {key: own[key] for key in _STARTING if own.get(key)}
     if "url" in starting and own.get("type") == "sse":
@@ -518,8 +519,8 @@ def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
 
 
 def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
-    """Return the entry of servers that start the same, with notes. What one of the hosts forbids
-    stays forbidden.
+    """Return the merged entry of servers that start or call the same, with notes. Everything that
+    one of the hosts forbids stays forbidden.
     """
     entries = [source.adoption.host_entry for source in sources]
     entry: JSONObject = dict(entries[0])
@@ -540,7 +541,7 @@ def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...
 
 
 def _restrictions(entry: JSONObject, sources: Sequence[JSONObject]) -> Iterator[str]:
-    """Yield what a merged entry forbids that not each of its sources forbids."""
+    """Yield the restrictions of a merged entry that are missing in some of its sources."""
     allowed = _names(entry, "allow")
     if allowed is not None and any(_names(source, "allow") != allowed for source in sources):
         names = ", ".join(map(str, allowed)) or "none"

@@ -1,8 +1,8 @@
-"""Record: what one `ideabridge setup` has changed, so that `--undo` can put it back.
+"""Record: save the changes of one `ideabridge setup`, so that `--undo` can revert them.
 
 Each change is added to the record before it is made, so a setup that was killed in the middle can
 be undone, too. The records are in the user's data folder, and only the user can read them. They
-contain no entries: the backups of the files have these.
+contain no entries, which are only in the backups of the files.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class FileStep(BaseModel):
     """A file that was written.
 
     Attributes:
-        title: whose file it is, in words for people.
-        file: what undoing the edit needs.
-        mode: its former permissions, or None if there was no file.
+        title: the name of the file's owner, for users.
+        file: the data that undoing the edit needs.
+        mode: the former permissions of the file, or None if there was no file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class SecretStep(BaseModel):
 
 
 class TrustStep(BaseModel):
-    """A project file that was trusted. `was_trusted`: whether it was trusted before, too."""
+    """A project file that was trusted. `was_trusted`: whether it was trusted before."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,7 +67,7 @@ class TrustStep(BaseModel):
 
 
 class ServiceStep(BaseModel):
-    """The service, which was installed. `file` is the file that defines it."""
+    """The service that was installed. `file` is the file that defines it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +76,7 @@ class ServiceStep(BaseModel):
 
 
 class RuleStep(BaseModel):
-    """A tool that a person allowed always, by the id of the rule."""
+    """A tool that a person has always allowed, by the id of the rule."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,7 +86,7 @@ class RuleStep(BaseModel):
 
 
 class RemainingStep(BaseModel):
-    """Something that `--undo` leaves as it is. `text` says what it is, and how to remove it."""
+    """A change that `--undo` does not revert. `text` describes it, and how to remove it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -116,11 +116,11 @@ class SetupRecord:
 
     @property
     def steps(self) -> tuple[SetupStep, ...]:
-        """The steps, in the order in which they were done."""
+        """The steps, in order."""
         return tuple(self._steps)
 
     def add(self, step: SetupStep) -> None:
-        """Add a step that is about to be done. Raise `SetupRecordError` if that cannot be saved."""
+        """Add a step before it is done. Raise `SetupRecordError` if that cannot be saved."""
         self._steps.append(step)
         self._write()
 
@@ -151,7 +151,7 @@ def _folder() -> Path:
 
 @contextmanager
 def one_at_a_time() -> Generator[None]:
-    """Wait until no other process sets anything up, and keep others waiting.
+    """Wait until no other process runs a setup, and make other processes wait.
 
     Raises:
         SetupRecordError: the folder of the records cannot be written.
@@ -177,7 +177,7 @@ def setup_records() -> list[SetupRecord]:
 
 
 def new_record() -> SetupRecord:
-    """Return the record of a new setup. Its file exists from its first step on."""
+    """Return the record of a new setup. Its file is created with the first step."""
     return SetupRecord(_path(max(_numbers(), default=0) + 1), [])
 
 

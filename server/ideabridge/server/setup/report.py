@@ -1,4 +1,4 @@
-"""Report: a plan in words for people, and as JSON for scripts. Secrets are not in it."""
+"""Report: describe a plan for users in words, and for scripts as JSON, without its secrets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TITLES = ("server", "from", "what it starts or calls")
 
 
 def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return a row for each server of the user: its name, the hosts that have it, and what it
-    starts.
+    """Return a row for each server of the user: its name, the hosts that have it, and its command
+    or address.
     """
     return [_row(server) for server in plan.servers if server.target.is_own]
 
@@ -50,7 +50,7 @@ def _source(source: ServerSource) -> str:
 
 
 def started(entry: JSONObject) -> str:
-    """Return what an entry starts or calls, and with what, without secrets."""
+    """Return the command or the address of an entry, with its settings, without secrets."""
     shown = shown_definition(entry)
     if "command" in shown:
         arguments = shown.get("args")
@@ -91,8 +91,8 @@ def refused_lines(plan: SetupPlan) -> list[str]:
 
 
 def difference_lines(plan: SetupPlan) -> list[str]:
-    """Return what hosts do otherwise with servers that are taken over, and which servers do not
-    move.
+    """Return a line for each difference between ideabridge and the hosts of a server, and for each
+    server that is not moved.
     """
     lines = [f"{server.name}: {note}" for server in plan.new_servers for note in server.notes]
     lines += [
@@ -105,7 +105,7 @@ def difference_lines(plan: SetupPlan) -> list[str]:
 
 
 def change_lines(plan: SetupPlan) -> list[str]:
-    """Return what the setup will do."""
+    """Return a line for each change that the setup will make."""
     lines: list[str] = []
     for change in plan.receiving():
         servers = counted(len(change.edits), "server")
@@ -135,7 +135,7 @@ def change_lines(plan: SetupPlan) -> list[str]:
 
 
 def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
-    """Yield what it means that clients share a service."""
+    """Yield lines about the effects of a service that clients share."""
     place = planned.url.removesuffix("/mcp")
     if planned.is_installed:
         yield f"clients connect to your service at {place}, which is there already"
@@ -158,7 +158,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
 
 
 def habit_lines(plan: SetupPlan) -> list[str]:
-    """Return the rules of hosts that would lose their meaning in a move."""
+    """Return the rules of hosts that would have no effect after a move."""
     return [
         f"{habit.host}, {habit.server}: {habit.shown} ({near(habit.path)})" for habit in plan.habits
     ]
@@ -172,7 +172,7 @@ def listed_words(words: Sequence[str]) -> str:
 
 
 def near(path: Path) -> str:
-    """Return a path, with `~` in place of the home folder."""
+    """Return a path, with `~` instead of the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -1,8 +1,8 @@
-"""Undo: puts back what setups have changed, the latest change first.
+"""Undo: revert the changes of setups, the latest change first.
 
-A file that is still as the setup left it gets its former bytes. A file that another program has
-written since keeps what that program wrote: only the entries of the setup are taken out of it, and
-those that the setup had removed are returned.
+A file that nobody has changed since the setup gets its former bytes back. If another program has
+changed the file since, its changes stay: only the entries of the setup are removed from it, and
+those that the setup had removed are added again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from ideabridge.tools.encoding import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class UndoneStep:
-    """What happened to one change of a setup.
+    """The result of undoing one change of a setup.
 
     Attributes:
-        what: the file, or the name of what was changed otherwise.
+        what: the changed file, or a name for another kind of change.
         result: restored: as before the setup. edited: another program has written the file since,
-            and only the entries of the setup were changed. left: it stays as it is. failed: it
+            and only the entries of the setup were changed. left: it was not undone. failed: it
             could not be undone, and stays in the record.
-        text: what happened, in words for people.
+        text: a description of the result for users.
     """
 
     what: str
@@ -57,7 +57,7 @@ class UndoneStep:
 
 
 def describe_step(step: SetupStep) -> str:
-    """Return what a setup has changed, in words for people."""
+    """Describe a change of a setup for users."""
     match step:
         case FileStep():
             return f"{step.file.path} ({step.title})"
@@ -74,8 +74,8 @@ def describe_step(step: SetupStep) -> str:
 
 
 def undo(records: Sequence[SetupRecord]) -> Iterator[UndoneStep]:
-    """Undo setups, the latest first, and yield what happens to each change. What cannot be undone
-    stays in its record.
+    """Undo setups, the latest first, and yield the result for each change. A change that cannot be
+    undone stays in its record.
 
     Raises:
         SetupRecordError: a record cannot be written.
@@ -113,10 +113,11 @@ def _undone(step: SetupStep) -> UndoneStep:
 
 
 def _undo_file(step: FileStep) -> UndoneStep:
-    """Put back one file.
+    """Undo the changes of one file.
 
     Raises:
-        HostFileError: it cannot be written, or what another program wrote there cannot be read.
+        HostFileError: it cannot be written, or another program has written it in a form that cannot
+            be read.
     """
     file = step.file
     undone = undo_file(file)
@@ -143,9 +144,7 @@ def _undo_file(step: FileStep) -> UndoneStep:
 
 
 def _remove_staged(file: EditedFile) -> None:
-    """Remove the new files that a setup or its undo had written next to a file when they were
-    killed.
-    """
+    """Remove the temporary files that a setup or an undo left next to a file when it was killed."""
     target = Path(os.path.realpath(file.path))
     start = f".{target.name[:50]}."
     digests = {file.digest}

@@ -1,1 +1,1 @@
-"""Editing of hosts' files: one entry changes, and every other byte of the file stays."""
+"""Editing: change one entry of a host's file, and keep every other byte of the file."""

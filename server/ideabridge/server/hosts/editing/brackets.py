@@ -1,9 +1,9 @@
-"""Changes of one item between brackets: in an object or a list of JSON, in a mapping or a sequence
-of YAML that is written with brackets, and in an inline table of TOML.
+"""Brackets: change one item between brackets, in an object or a list of JSON, in a mapping or a
+sequence of YAML that is written with brackets, or in an inline table of TOML.
 
-A format finds the items and their positions. The functions here add, replace and remove one item
-of the text, with its comma and its line; they change nothing else. Between the items of all these
-formats are only blanks, commas and comments.
+The module of the format finds the items and their positions. The functions here add, replace and
+remove one item of the text, with its comma and its line, and change nothing else. In all these
+formats, only blanks, commas and comments stand between the items.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIRST_INDENT: Final = re.compile(r"^([ \t]+)[^\s*/#]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """A part of a text that is replaced, from `start` to `end`."""
+    """A part of a text that is replaced: from `start` to `end`."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Bracketed:
     Attributes:
         start: the position of the opening bracket.
         end: the position after the closing bracket.
-        items: its items, in the order of the text.
+        items: the items, in the order of the text.
     """
 
     start: int
@@ -71,18 +71,20 @@ class Bracketed:
     items: tuple[TextItem, ...]
 
     def find(self, name: str) -> TextItem | None:
-        """Return the last item with a name, because readers use the last of several."""
+        """Return the last item with a name, because programs that read the file use the last
+        one.
+        """
         named = [item for item in self.items if item.name == name]
         return named[-1] if named else None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an item is written.
+    """The layout in which an item is written.
 
     Attributes:
         indent: the blanks before the item on its own line; None if it shares a line with others.
-        unit: what each level is indented by.
+        unit: the blanks that indent each level.
         newline: the line break of the text.
         compact: whether the text has no blank after commas and colons.
     """
@@ -103,7 +105,7 @@ def newline_of(text: str) -> str:
 
 
 def unit_of(text: str, default: str = "  ") -> str:
-    """Return what the first indented line of a text is indented by."""
+    """Return the blanks that indent the first indented line of a text."""
     first = _FIRST_INDENT.search(text)
     return first.group(1) if first else default
 
@@ -212,14 +214,14 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
 
 
 def _is_alone(text: str, inside: Bracketed, item: TextItem, end: int) -> bool:
-    """Return whether the brackets hold nothing but an item on its own lines."""
+    """Return whether an item on its own lines is all that the brackets contain."""
     before = text[inside.start + 1 : item.start]
     after = text[end : inside.end - 1]
     return "\n" in before and not before.strip() and not after.strip()
 
 
 def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int]:
-    """Return the part of the text that goes with an item: the item to `end`, and blanks."""
+    """Return the part of the text that is removed with an item: the item to `end`, and blanks."""
     start = inside.items[number].start
     is_last = number == len(inside.items) - 1
     following = inside.end - 1 if is_last else inside.items[number + 1].start

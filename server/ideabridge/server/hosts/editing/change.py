@@ -1,4 +1,4 @@
-"""A change of one entry, and what every format does with it in the same way."""
+"""Changes: describe a change of one entry, and do the steps that all formats share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class UneditableError(IdeabridgeError):
-    """A text cannot be edited without changing more of it. The message says what is in the way, and
-    does not name the file.
+    """A text cannot be edited without changing other parts of it. The message names the obstacle,
+    but not the file.
     """
 
 
@@ -23,10 +23,10 @@ class EntryChange:
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
         entry: the entry; None removes it.
-        listed: whether the entries are a list of objects with a `name` where the file has none yet.
-            Where it has, the file decides.
-        parents: how many of the objects around an entry were added with it, or are removed with it
-            if they are empty then.
+        listed: whether a file without entries gets them as a list of objects with a `name`. If a
+            file has entries, it decides.
+        parents: the number of objects around an entry that were added with it, or are removed with
+            it if they are empty then.
     """
 
     keys: tuple[str, ...]
@@ -37,7 +37,7 @@ class EntryChange:
 
 
 def entry_value(change: EntryChange, *, listed: bool) -> JSON:
-    """Return the value that stands in the file: in a list, the entry with its name."""
+    """Return the value that is written into the file: in a list, the entry with its name."""
     if not listed:
         return change.entry
     entry = object_or_empty(change.entry)
@@ -45,7 +45,9 @@ def entry_value(change: EntryChange, *, listed: bool) -> JSON:
 
 
 def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
-    """Return the value that a file lacks: the objects below `keys`, with the entry in the last."""
+    """Return the value that is missing in the file: the objects below `keys`, with the entry in the
+    last one.
+    """
     value: JSON
     if change.listed:
         value = [entry_value(change, listed=True)]
@@ -58,12 +60,12 @@ def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
 
 
 def key_path(keys: Sequence[str]) -> str:
-    """Return how a message names the place that keys lead to."""
+    """Return the text by which a message names the place that keys lead to."""
     return ".".join(keys) or "the file"
 
 
 def changed(content: JSON, change: EntryChange) -> JSON:
-    """Return the content of a file after a change, as every reader of the file must see it."""
+    """Return the content of a file after a change, as every program must read it."""
     return _changed(content, change.keys, change)
 
 

@@ -1,8 +1,8 @@
-"""The text of a host's file, in which one entry changes at a time.
+"""Host text: change one entry at a time in the text of a host's file.
 
 `read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return an edited
-text, and check that the new text says what the old one said, with this change only.
-`HostText.write` puts it into the file.
+text, and check that its content differs from the old one in this change only. `HostText.write` puts
+it into the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MARKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Notation:
-    """What the formats differ in.
+    """The functions that edit one format.
 
     Attributes:
         title: the name of the notation in messages.
@@ -74,7 +74,7 @@ class EditedEntry:
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
         removed: whether it was removed.
-        parents: how many of the objects around the entry were added with it.
+        parents: the number of objects around the entry that were added with it.
     """
 
     keys: tuple[str, ...]
@@ -85,7 +85,7 @@ class EditedEntry:
 
 @dataclass(frozen=True, slots=True)
 class EditedFile:
-    """A file as an edit has left it.
+    """The state of a file after an edit.
 
     Attributes:
         path: the file, or a link to it.
@@ -94,7 +94,7 @@ class EditedFile:
         backup: a copy of the former bytes; None if there was no file, or nothing was changed.
         created: whether there was no file.
         new_folder: the first folder that was created for the file, if it had none.
-        digest: the `file_digest` the new bytes.
+        digest: the `file_digest` of the new bytes.
         entries: the entries that were changed, in order.
     """
 
@@ -117,7 +117,7 @@ class HostText:
         format: the notation of the file.
         before: the bytes of the file when it was read; None if there was no file.
         text: the text, without a byte order mark.
-        content: what the text says.
+        content: the value that the text contains.
         changes: the changes since the file was read.
     """
 
@@ -130,7 +130,7 @@ class HostText:
 
     @property
     def exists(self) -> bool:
-        """Whether there was a file when it was read."""
+        """True if the file existed when it was read."""
         return self.before is not None
 
     @property
@@ -142,8 +142,7 @@ class HostText:
     def with_entry(
         self, keys: Sequence[str], name: str, entry: JSON, *, listed: bool = False
     ) -> HostText:
-        """Return the text with an entry added, or replaced if it is there. Everything else keeps
-        its bytes.
+        """Return the text with an entry added, or replaced if it exists. All other bytes stay.
 
         Args:
             keys: the keys that lead to the object of all entries. Objects that are missing on the
@@ -153,7 +152,7 @@ class HostText:
             listed: whether a file that has no entries yet lists them as objects with a `name`.
 
         Raises:
-            HostFileError: the file cannot be edited without changing more of it.
+            HostFileError: the file cannot be edited without changing other parts of it.
         """
         return self._with(EntryChange(tuple(keys), name, entry, listed))
 
@@ -163,11 +162,11 @@ class HostText:
         Args:
             keys: the keys that lead to the object of all entries.
             name: the name of the entry.
-            parents: how many of the objects around the entry are removed, too, if they are empty
+            parents: the number of objects around the entry that are removed, too, if they are empty
                 then: those that were added with it.
 
         Raises:
-            HostFileError: the file cannot be edited without changing more of it.
+            HostFileError: the file cannot be edited without changing other parts of it.
         """
         return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
@@ -187,7 +186,7 @@ class HostText:
         return object_or_empty(value)
 
     def missing_parents(self, keys: Sequence[str]) -> int:
-        """Return how many of the objects that keys lead through are not in the file."""
+        """Return how many of the objects on the way of the keys are missing in the file."""
         value: JSON = self.content
         for depth, key in enumerate(keys):
             value = value.get(key) if isinstance(value, dict) else None
@@ -196,7 +195,7 @@ class HostText:
         return 0
 
     def write(self, *, private: bool = False, project: Path | None = None) -> Path | None:
-        """Put the text into the file. Return the path of the backup, or None if there was no file.
+        """Write the text to the file. Return the path of the backup, or None if there was no file.
         For the arguments and errors, see `edit`.
         """
         return self.edit(private=private, project=project).backup
@@ -208,18 +207,18 @@ class HostText:
         project: Path | None = None,
         note: Callable[[EditedFile], None] | None = None,
     ) -> EditedFile:
-        """Put the text into the file, and return what undoing it needs.
+        """Write the text to the file, and return the data that undoing it needs.
 
-        The file keeps its owner, its permissions, and the link that leads to it. Only the owner
-        can read a new file, because such files contain tokens. If another program has written the
-        file since it was read, the changes are made in what it wrote.
+        The file keeps its owner, its permissions, and the link that leads to it. Only the owner can
+        read a new file, because such files contain tokens. If another program has written the file
+        since it was read, the changes are made in the new text.
 
         Args:
             private: whether to make the file readable only by its owner from now on.
             project: the folder of the project that the file belongs to. No symbolic link may lead
                 out of it.
-            note: receives what undoing needs before the file is written, and again if the changes
-                are repeated in what another program wrote.
+            note: receives the data that undoing needs before the file is written, and again if the
+                changes are repeated because another program has written the file.
 
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -254,7 +253,7 @@ class HostText:
         )
 
     def _on(self, now: bytes | None) -> HostText:
-        """Return the same changes where the file has the bytes `now`."""
+        """Return the same changes in a file with the bytes `now`."""
         if now == self.before:
             return self
 
@@ -301,9 +300,9 @@ class HostText:
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether a text says what it is expected to say. An object on the way to the entries
-    may be gone with its last entry: TOML has no empty table without a header, and YAML has null
-    where a key has no lines below it.
+    """Return whether a text has the expected content. An object on the way to the entries may be
+    removed with its last entry: TOML has no empty table without a header, and YAML has null where a
+    key has no lines below it.
 
     Values are compared as text, because Python takes 1, 1.0 and True for equal.
     """
@@ -328,7 +327,8 @@ def read_host_text(
     format: FileFormat = "jsonc",  # noqa: A002
     max_bytes: int = MAX_BYTES,
 ) -> HostText:
-    """Read a host's file. A file that does not exist, or has only blanks, reads as an empty object.
+    """Read a host's file. A file that does not exist, or contains only blanks, counts as an empty
+    object.
 
     Raises:
         HostFileError: the file cannot be read, is not a regular file, is larger than `max_bytes`,

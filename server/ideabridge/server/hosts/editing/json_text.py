@@ -1,4 +1,4 @@
-"""Editing of JSON, also with comments and trailing commas.
+"""JSON: edit texts of JSON, which may have comments and trailing commas.
 
 Comments are replaced by blanks of the same length. The standard library's decoder then says where
 each value ends, so positions are those of the original text.
@@ -60,7 +60,7 @@ def put_json(text: str, change: EntryChange) -> str:
     """Return the text with the entry of a change. The text is valid for `parse_json`.
 
     Raises:
-        UneditableError: there is something else than an object on the way to the entry.
+        UneditableError: a value on the way to the entry is not an object.
     """
     plain = _plain(text)
     start = _skip(plain, 0)

@@ -1,8 +1,8 @@
-"""Editing of TOML.
+"""TOML: edit texts of TOML.
 
-The standard library reads TOML and keeps no positions. Here a text is cut into its statements:
-headers of tables, and pairs of a key and a value. An entry is a table of its own with the tables
-below it, or pairs with dotted keys, or a member of an inline table.
+The standard library parses TOML, but returns no positions. So this module splits a text into its
+statements: headers of tables, and pairs of a key and a value. An entry is a table of its own with
+the tables below it, or pairs with dotted keys, or a member of an inline table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Keys: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A line of a TOML text, or several if its value needs several.
+    """A statement of a TOML text: one line, or several if its value needs them.
 
     Attributes:
         kind: header: it begins a table. pair: a key and its value.
@@ -85,8 +85,8 @@ def put_toml(text: str, change: EntryChange) -> str:
     """Return the text with the entry of a change.
 
     Raises:
-        UneditableError: something else than a table is on the way to the entry, or the entry has a
-            value that TOML cannot hold.
+        UneditableError: a value on the way to the entry is not a table, or the entry has a value
+            that TOML cannot hold.
     """
     _check_tables(text, change.keys)
     path = (*change.keys, change.name)
@@ -114,7 +114,7 @@ def put_toml(text: str, change: EntryChange) -> str:
 
 def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
     """Return the text without an entry; the same text if it has none. A table around the entry that
-    has no header of its own goes with its last entry.
+    has no header of its own is removed with its last entry.
     """
     path = (*keys, name)
     statements = _statements(text)
@@ -236,7 +236,7 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 
 
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
-    """Return the parts of a text that make up the value at a path, in order."""
+    """Return the parts of a text that contain the value at a path, in order."""
     own = [table for table in _tables(statements) if _is_below(table.path, path)]
     pairs = [
         _Part(pair.path, pair.start, pair.end, is_table=False)
@@ -328,7 +328,7 @@ def _toml_value(value: JSON) -> str:
     """Return a value on one line.
 
     Raises:
-        UneditableError: it holds null, or half of a surrogate pair.
+        UneditableError: it contains null, or half of a surrogate pair.
     """
     if isinstance(value, dict):
         members = [f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()]
@@ -338,7 +338,7 @@ def _toml_value(value: JSON) -> str:
     if value is None:
         raise UneditableError("TOML has no null")
 
-    # The strings and numbers of JSON are also those of TOML, which escapes one character more.
+    # JSON and TOML write strings and numbers alike, except that TOML escapes one character more.
     written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     try:
         written.encode()

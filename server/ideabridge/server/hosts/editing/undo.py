@@ -1,8 +1,8 @@
-"""Undoing edits of hosts' files.
+"""Undo: take back edits of hosts' files.
 
 `record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
-takes an edit back. A file that is as the edit left it gets its former bytes. Where its host has
-written since, only the entries are taken back.
+takes an edit back. A file that nobody has changed since the edit gets its former bytes back. If its
+host has written it since, only the entries are taken back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ideabridge.server.hosts.host import FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _MOST_EDITS: Final = 500
-"""Maximum number of edits that are noted. The oldest are forgotten first; their backups stay."""
+"""Maximum number of edits that are noted. The oldest notes are removed first; the backups stay."""
 
 
 class DamagedNotesError(HostFileError):
@@ -38,18 +38,20 @@ class DamagedNotesError(HostFileError):
 
 
 _AROUND: Final = (400, 100, 30, 8)
-"""How many characters around a text that comes back must be as they were, so that its place is
-known."""
+"""The numbers of characters around a restored text that are compared, to find the place where it
+belongs.
+"""
 
 UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
-"""restored: the file has its former bytes. deleted: the edit had created the file, which is gone.
-entries: the host has written the file since, so only the entries were taken back. nothing: the file
-says already what it said before the edit."""
+"""restored: the file has its former bytes. deleted: the edit had created the file, which is now
+removed. entries: the host has written the file since, so only the entries were taken back. nothing:
+the file already had its former content.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEdit:
-    """What one command has edited.
+    """The files that one command has edited.
 
     Attributes:
         command: the command, such as `install cursor`.
@@ -57,7 +59,7 @@ class RecordedEdit:
         at: when it ran.
         files: the files, in the order in which they were written.
         trusted: the project files among them that were trusted afterwards.
-        what: what was done, in words for people, or "" if the command says it.
+        what: a text for users that says what was done, or "" if the command says it.
     """
 
     command: str
@@ -70,13 +72,12 @@ class RecordedEdit:
 
 @dataclass(frozen=True, slots=True)
 class UndoneFile:
-    """What became of one file of an edit that was undone.
+    """The result of undoing an edit in one file.
 
     Attributes:
         path: the file.
         how: see `UndoneHow`.
-        left: the names of entries that were left as they are, because someone has put another
-            entry there since.
+        left: the names of entries that were not undone, because someone has replaced them since.
     """
 
     path: Path
@@ -113,7 +114,7 @@ def recorded_edits(command: str) -> list[RecordedEdit]:
 
 
 def edits_of(path: Path) -> list[RecordedEdit]:
-    """Return the edits that wrote a file, and no other one, and were not undone, the latest first.
+    """Return the edits of this file alone that were not undone, the latest first.
 
     Raises:
         HostFileError: the notes cannot be read.
@@ -126,8 +127,8 @@ def edits_of(path: Path) -> list[RecordedEdit]:
 
 
 def entries_before(file: EditedFile) -> dict[str, JSON]:
-    """Return the entries of a file that an edit has changed, as they were before it, by name. An
-    entry that the edit has added is left out.
+    """Return the former values of the entries that an edit has changed, by name. An entry that the
+    edit has added is left out.
 
     Raises:
         HostFileError: the backup is gone or cannot be read.
@@ -142,7 +143,7 @@ def entries_before(file: EditedFile) -> dict[str, JSON]:
 
 
 def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
-    """Undo an edit, and forget it. The file that was written last comes first.
+    """Undo an edit, and remove its note. The file that was written last comes first.
 
     Raises:
         HostFileError: a file cannot be written, or its backup is gone. The edit stays noted.
@@ -153,7 +154,7 @@ def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
 
 
 def undo_file(file: EditedFile) -> UndoneFile:
-    """Undo what an edit did to one file.
+    """Undo an edit in one file.
 
     Raises:
         HostFileError: the file cannot be written, its backup is gone, or its path leads to another
@@ -188,7 +189,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     replacement = replace_file(file.path, rewrite)
     if result.how in ("restored", "deleted") and replacement.backup is not None:
-        # Nobody needs a copy of what the edit had written, and it may contain secrets.
+        # Nobody needs a copy of the edited file, and it may contain secrets.
         replacement.backup.unlink(missing_ok=True)
     if result.how == "deleted":
         remove_empty_folders(file)
@@ -204,16 +205,16 @@ def remove_entry(
     added: EditedFile | None = None,
     project: Path | None = None,
 ) -> EditedFile:
-    """Remove an entry from a file, and return what undoing that needs.
+    """Remove an entry from a file, and return the data that undoing this needs.
 
     Args:
         path: the file.
         format_name: its notation.
         keys: the keys that lead to the object of all entries.
         name: the name of the entry.
-        added: the edit that has added the entry, if it is known. If the file is as this edit left
-            it, it gets its former bytes, or is removed if there was none. Objects that were added
-            around the entry are removed if they are empty.
+        added: the edit that has added the entry, if it is known. If nobody has changed the file
+            since this edit, it gets its former bytes back, or is removed if there was no file.
+            Objects that were added around the entry are removed if they are empty.
         project: see `replace_file`.
 
     Raises:
@@ -265,7 +266,9 @@ def _former_bytes(file: EditedFile) -> bytes | None:
 def _without_entries(
     file: EditedFile, former: bytes | None, now: bytes
 ) -> tuple[HostText, tuple[str, ...]]:
-    """Return the current text with the entries as they were, and the names of those that stay."""
+    """Return the current text with the former entries, and the names of the entries that were not
+    undone.
+    """
     text = text_of_bytes(file.path, file.format, now)
     states = _replay(file, former, text)
     before = states[0]
@@ -298,7 +301,7 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
     states = [text]
     for entry in file.entries:
         current = now.entries(entry.keys).get(entry.name)
-        # A text that is not exactly the former one only means that fewer comments come back.
+        # If the text is not exactly the former one, only some comments are lost.
         with suppress(HostFileError):
             if entry.removed or current is None:
                 text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
@@ -312,8 +315,8 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
 def _with_former_text(
     now: HostText, expected: HostText, *, before: HostText, after: HostText
 ) -> HostText:
-    """Return a text to which an entry comes back as it was written, comments included. Where its
-    surroundings have changed, return `expected`, which says the same.
+    """Return a text in which an entry has its former text, comments included. If the text around it
+    has changed, return `expected`, which has the same content.
 
     Args:
         now: the current text.
@@ -359,7 +362,7 @@ def _content_of(text: HostText) -> JSONObject | None:
 
 
 def remove_empty_folders(file: EditedFile) -> None:
-    """Remove the folders that were created for a file, as far as nothing else is in them."""
+    """Remove the folders that were created for a file, if they are empty."""
     folder = file.path.parent
     with suppress(OSError):
         while file.new_folder is not None and folder.is_relative_to(file.new_folder):
@@ -395,7 +398,7 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # They are put aside, because a later edit must be undone all the same.
+                # They are put aside, because later edits must still be possible to undo.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()
 

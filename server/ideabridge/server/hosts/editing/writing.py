@@ -1,4 +1,6 @@
-"""Replacing a host's file while the host, or another ideabridge, may write it, too."""
+"""Writing: replace a host's file, although the host or another ideabridge may write it at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,14 @@ from ideabridge.bridge.trust import (
 from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
 
 _ATTEMPTS: Final = 20
-"""How often an edit is repeated because another program has written the file in between."""
+"""Maximum number of times that an edit is repeated because another program has written the file in
+between.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What the replacement of a file's bytes has left.
+    """The result of replacing a file.
 
     Attributes:
         backup: a copy of the former bytes in the user's data folder; None if there was no file, or
@@ -53,8 +57,9 @@ def replace_file(
 ) -> Replacement:
     """Replace the bytes of a file in one step, or remove the file.
 
-    Owner, permissions and symbolic links stay. Processes of ideabridge take turns. A host takes no
-    turns: where it writes the file in the meantime, the edit is repeated on what it wrote.
+    The owner, the permissions and symbolic links stay. Processes of ideabridge wait for each other.
+    A host does not wait: if it writes the file in the meantime, the edit is repeated on the new
+    bytes.
 
     Args:
         path: the file, or a link to it.
@@ -94,8 +99,8 @@ def replace_file(
 
 
 def check_place(path: Path, project: Path | None) -> None:
-    """Raise `HostFileError` if a symbolic link leads out of a project, to a file that a repository
-    has chosen.
+    """Raise `HostFileError` if a symbolic link leads out of a project. Otherwise a repository could
+    choose any file to be written.
     """
     link = None if project is None else link_out(path, project)
     if link is not None:

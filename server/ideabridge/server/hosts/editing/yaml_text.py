@@ -1,7 +1,7 @@
-"""Editing of YAML.
+"""YAML: edit texts of YAML.
 
-The parser's events have positions. They make a tree of the values in the text, which says where the
-lines of an entry begin and end. Between brackets, YAML is edited like JSON.
+The events of the parser have positions. This module makes a tree of values from them, which tells
+where the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words that a reader of YAML may take for another value than text."""
+"""Words that a YAML parser may read as a value other than text."""
 
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
@@ -62,7 +62,7 @@ class _Node:
     """A value in the text.
 
     Attributes:
-        kind: what it is.
+        kind: the kind of the value.
         start: where it begins.
         end: where it ends, without the comments and the blank lines behind it.
         flow: whether it is written with brackets.
@@ -93,8 +93,8 @@ def put_yaml(text: str, change: EntryChange) -> str:
     """Return the text with the entry of a change.
 
     Raises:
-        UneditableError: something else than a mapping is on the way to the entry, or its lines are
-            not its own.
+        UneditableError: a value on the way to the entry is not a mapping, or the entry shares a
+            line with something else.
     """
     node = _tree(text)
     if node is None:
@@ -134,7 +134,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
     """Return the text without an entry; the same text if it has none.
 
     Raises:
-        UneditableError: the lines of the entry are not its own.
+        UneditableError: the entry shares a line with something else.
     """
     node = _tree(text)
     for key in keys:
@@ -219,8 +219,8 @@ def _begun(event: Any) -> _Node | None:
 
 
 def _empty_place(text: str, parent: _Node, node: _Node) -> int:
-    """Return where a value without text is: behind the colon of its key, or behind its dash. The
-    parser reports where the next token begins.
+    """Return the position of a value without text: after the colon of its key, or after its dash.
+    The parser reports the position of the next token instead.
     """
     before = parent.children[-1].end if parent.children else parent.start
     mark = _outside_comments(text, ":" if parent.kind == "mapping" else "-", before, node.start)
@@ -228,7 +228,7 @@ def _empty_place(text: str, parent: _Node, node: _Node) -> int:
 
 
 def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
-    """Return the first place of a character that is not in a comment."""
+    """Return the first position of a character that is not in a comment."""
     place = start
     while place < end:
         comment = _COMMENT.match(text, place)
@@ -263,7 +263,7 @@ def _bracketed(text: str, node: _Node) -> Bracketed:
 
 
 def _dashes(text: str, sequence: _Node) -> list[int]:
-    """Return where the dash of each element is."""
+    """Return the position of the dash of each element."""
     dashes: list[int] = []
     before = sequence.start
     for child in sequence.children:
@@ -282,7 +282,7 @@ def _indent_of(text: str, place: int) -> str:
     """Return the blanks before a place.
 
     Raises:
-        UneditableError: something else is before it in its line.
+        UneditableError: something other than blanks is before it on its line.
     """
     start = text.rfind("\n", 0, place) + 1
     indent = text[start:place]
@@ -346,8 +346,8 @@ def _with_member(text: str, mapping: _Node, name: str, value: JSON) -> str:
 
 
 def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], value: JSON) -> str:
-    """Return the text with a value in place of null. Where nothing is behind the colon, the value
-    becomes lines below it.
+    """Return the text with a value in place of null. If nothing follows the colon, the value is
+    written on the lines below it.
     """
     key, null = member
     if null.start == null.end and not mapping.flow:
