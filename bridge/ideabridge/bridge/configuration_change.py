@@ -1,4 +1,4 @@
-"""ConfigurationChange: what another content of the configuration files means for a running bridge.
+"""ConfigurationChange: decide what a running bridge does when the configuration files change.
 
 `change_between` compares two configurations and starts nothing. For each server it decides:
 
@@ -42,8 +42,8 @@ AT_NEXT_START: Final = (
     "model",
     "sampling",
 )
-"""Keys at the top that a running process does not change: they decide who may use the server, where
-it stores what it does, and which model it asks.
+"""Keys at the top that a running process does not change: they define who may use the server, where
+it stores its data, and which model it asks.
 """
 
 _LIMITS_AT_NEXT_START: Final = ("result_bytes", "run_bytes")
@@ -64,21 +64,22 @@ _AT_ONCE: Final = (
     "listed_ideas",
     "notify",
 )
-"""Keys at the top whose new values hold for what begins after the change."""
+"""Keys at the top whose new values are used for everything that begins after the change."""
 
 Step = Literal["keep", "adjust", "start", "stop", "replace"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What differs between two configurations.
+    """The differences between two configurations.
 
     Attributes:
-        servers: what happens to each server of either configuration, keyed by name, in the order of
+        servers: the step for each server of either configuration, keyed by name, in the order of
             the new configuration.
         tool_files: the absolute paths of the tool files that only one of them names.
-        settings: the keys at the top whose new values hold for what begins from now on.
-        at_next_start: the keys at the top whose new values hold after the next start.
+        settings: the keys at the top whose new values are used for everything that begins from now
+            on.
+        at_next_start: the keys at the top whose new values are used after the next start.
     """
 
     servers: dict[str, Step]
@@ -88,7 +89,7 @@ class ConfigurationChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs."""
+        """True if there are no differences."""
         steps = set(self.servers.values()) - {"keep"}
         return not (steps or self.tool_files or self.settings or self.at_next_start)
 
@@ -97,8 +98,8 @@ class ConfigurationChange:
         return [name for name, step in self.servers.items() if step in steps]
 
     def lines(self) -> list[str]:
-        """Return a line for each thing that differs, for people. The lines contain names and paths,
-        and no other values of the files.
+        """Return a line for each difference, for users. The lines contain names and paths, and no
+        other values of the files.
         """
         past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
         lines = [
@@ -113,7 +114,7 @@ class ConfigurationChange:
 def change_between(
     before: Configuration, now: Configuration, renewed: Collection[str] = ()
 ) -> ConfigurationChange:
-    """Return what differs between the configuration in force and a new one.
+    """Return the differences between the configuration in force and a new one.
 
     Args:
         before: the configuration in force.
@@ -144,8 +145,8 @@ def change_between(
 
 
 def applicable(before: Configuration, now: Configuration) -> Configuration:
-    """Return the new configuration as far as a running process can follow it: everything that holds
-    only after the next start is as before.
+    """Return the new configuration without the changes that a running process cannot follow: these
+    settings keep their old values.
     """
     unchanged: dict[str, Any] = {key: getattr(before, key) for key in AT_NEXT_START}
     limits = {key: getattr(before.limits, key) for key in _LIMITS_AT_NEXT_START}
@@ -188,13 +189,13 @@ def _step_of(name: str, before: Configuration, now: Configuration) -> Step:
     if _process_of(old) != _process_of(new):
         return "replace"
     if entry_digest(old) != entry_digest(new):
-        # A default of a tool names another secret, or names it elsewhere.
+        # A default of a tool names another secret, or the same secret in another place.
         return "replace"
     return "keep" if old == new else "adjust"
 
 
 def _process_of(entry: ModuleConfiguration) -> ModuleConfiguration:
-    """Return an entry with the defaults for everything that its process does not depend on."""
+    """Return an entry with the defaults for all settings that do not affect its process."""
     fields = ModuleConfiguration.model_fields
     defaults = {key: fields[key].get_default(call_default_factory=True) for key in _ADJUSTABLE}
     return entry.model_copy(update=defaults)
@@ -214,7 +215,9 @@ def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]
 
 
 def _named_variables(name: str, configuration: Configuration) -> frozenset[str] | None:
-    """Return the variables that a server's entry names and may use, or None if it may use all."""
+    """Return the variables that a server's entry names and may use, or None if it may use all
+    variables.
+    """
     variables = configuration.variables_of(name)
     if variables is None:
         return None

@@ -1,8 +1,9 @@
-"""Reloading: lets a running server follow its configuration files and tool files.
+"""Reloading: let a running server follow its configuration files and tool files.
 
-A content that is valid and trusted takes effect. Any other content leaves what is in force as it
-is, and is named wherever a person or a model looks: in the answers of search_tools, run_plan and
-check_run, in the instructions for new clients, on the page, by `doctor`, and on standard error.
+New content takes effect if it is valid and trusted. Otherwise the former content stays in force,
+and the problem is reported wherever a person or a model looks: in the answers of search_tools,
+run_plan and check_run, in the instructions for new clients, on the page, by `doctor`, and on
+standard error.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 TOOL_FILE_SECONDS: Final = 5.0
-"""How long, in seconds, the tool files of one folder may take to be imported again."""
+"""Maximum time, in seconds, for importing the tool files of one folder again."""
 
 _MOST_FILES: Final = 500
-"""How many Python files of a folder are watched after a tool file in it has failed."""
+"""Maximum number of Python files of a folder that are watched after a tool file in it has
+failed.
+"""
 
 _MOST_LINES: Final = 100
-"""How many lines of one change are stored."""
+"""Maximum number of lines stored for one change."""
 
 _ToolStates = dict[Path, FileState]
 
@@ -79,7 +82,7 @@ class Reloading:
         self._report = report
         self._looking = anyio.Lock()
         self._reported: tuple[str, ...] = ()
-        # Why tool files could not be loaded, by path.
+        # The reasons why tool files could not be loaded, by path.
         self._faults: dict[str, str] = {}
         loaded = {*bridge.loaded_tool_files}
         for number, file in enumerate(
@@ -88,7 +91,7 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
-        # Which stored secrets each server gets, or None before they could be read.
+        # The stored secrets of each server, or None if they could not be read yet.
         self._secret_states: dict[str, frozenset[SecretState]] | None = None
 
     async def run(self) -> None:
@@ -102,7 +105,7 @@ class Reloading:
         await SourceWatch(self.files, self.look).run()
 
     def files(self) -> Collection[Path]:
-        """Return the files that decide what is in force, whether they exist or not."""
+        """Return the files that determine the configuration in force, whether they exist or not."""
         configuration = self._bridge.configuration
         files = {user_file(), trust_path(), configuration.project.absolute() / FILE_NAME}
         files |= {layer.file for layer in configuration.layers}
@@ -124,7 +127,7 @@ class Reloading:
         return await anyio.to_thread.run_sync(secret_states, configuration, abandon_on_cancel=True)
 
     async def look(self) -> None:
-        """Read the files again, and follow them as far as they can be followed."""
+        """Read the files again, and apply those changes that can be applied."""
         try:
             if self._after is not None:
                 await self._after.look()
@@ -158,7 +161,7 @@ class Reloading:
     async def _keep(
         self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
     ) -> None:
-        """Leave the configuration in force, and say why."""
+        """Leave the configuration in force, and report the reason."""
         lines = list(lines)
         if before.withheld != sentences:
             await self._bridge.reconfigure(before.model_copy(update={"withheld": sentences}))
@@ -168,7 +171,7 @@ class Reloading:
         self._tell(lines)
 
     async def _log(self, status: ChangeStatus, lines: Iterable[str]) -> None:
-        """Store what has changed, for the page and `doctor`."""
+        """Store the lines about a change, for the page and `doctor`."""
         configuration = self._bridge.configuration
         masked = tuple(self._bridge.secrets.mask(line) for line in lines)
         project = next((layer.file for layer in configuration.layers if layer.is_project), None)
@@ -187,7 +190,7 @@ class Reloading:
             self._report(self._bridge.secrets.mask(f"the change is not stored: {error}"))
 
     def _tell(self, lines: Iterable[str]) -> None:
-        """Report lines unless they are the ones that were reported last."""
+        """Report lines, unless the last report had the same lines."""
         messages = tuple(lines)
         if messages == self._reported:
             return
@@ -235,7 +238,7 @@ class Reloading:
         self._tell([*faults.values(), *read.refused, *read.warnings])
 
     def _renewed(self, secrets: dict[str, frozenset[SecretState]]) -> list[str]:
-        """Return the servers that get other stored secrets than before, or other values."""
+        """Return the servers whose stored secrets have other names or other values than before."""
         before = self._secret_states or {}
         return [name for name, states in secrets.items() if states != before.get(name, frozenset())]
 
@@ -243,7 +246,8 @@ class Reloading:
 
     def _tool_files_of(self, file: str) -> _ToolStates:
         """Return the files on which the tools of a tool file depend: the file and the modules that
-        it imports from its folder. After a failure, any Python file there may be one.
+        it imports from its folder. After a failure, any Python file in the folder may be one of
+        them.
         """
         folder = Path(file).resolve().parent
         files = {Path(file), *helpers_of(folder)}
@@ -257,7 +261,8 @@ class Reloading:
         """
         loaded: dict[str, Toolbox] = {}
         for files in self._changed_folders(read):
-            # The state before the import: a file that changes meanwhile is loaded once more.
+            # The state before the import. So a file that changes during the import is loaded once
+            # more.
             states = {file: self._tool_files_of(file) for file in files}
             for file, result in (await self._load_folder(read, files)).items():
                 self._note(file, result, states[file])
@@ -270,8 +275,8 @@ class Reloading:
         return loaded
 
     def _changed_folders(self, read: Configuration) -> list[list[str]]:
-        """Return the tool files of each folder in which one of them, or a module of theirs, has
-        changed.
+        """Return the tool files of each folder in which a tool file, or a module that it imports,
+        has changed.
         """
         folders: dict[Path, list[str]] = {}
         changed: set[Path] = set()
@@ -285,7 +290,7 @@ class Reloading:
         return [files for folder, files in folders.items() if folder in changed]
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
-        """Note whether a file could be loaded, and on which files that depends."""
+        """Note whether a file could be loaded, and the files on which this depends."""
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)
         else:
@@ -296,8 +301,7 @@ class Reloading:
         self, read: Configuration, files: list[str]
     ) -> dict[str, Toolbox | ToolFileError]:
         """Load the tool files of one folder in a thread, and wait at most `TOOL_FILE_SECONDS`. A
-        thread cannot be stopped, so an import that takes longer goes on, but its result is not
-        used.
+        thread cannot be stopped, so a longer import continues, but its result is not used.
         """
         expected = [(file, read.digest_of(file)) for file in files]
         scope = anyio.CancelScope(deadline=anyio.current_time() + TOOL_FILE_SECONDS)
@@ -321,7 +325,7 @@ def _is_withdrawn(untrusted: Untrusted) -> bool:
 
 
 def _user() -> str:
-    """Return the name of the user of this process, whose trust in files holds here."""
+    """Return the name of the user of this process, whose trust in files applies."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

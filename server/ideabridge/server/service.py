@@ -1,5 +1,5 @@
-"""The service of a user: one server over HTTP for all clients of this user, which systemd or
-launchd starts when the user signs in.
+"""Service: install one server over HTTP for all clients of a user. systemd or launchd starts it
+when the user signs in.
 
 It listens on loopback, and needs a token: other users and web pages on this machine can reach a
 loopback address, too. The token is a stored secret of the user.
@@ -34,7 +34,7 @@ TOKEN_SECRET: Final = "ideabridge-service"  # noqa: S105 - the name of the secre
 _UNIT: Final = "ideabridge.service"
 _LABEL: Final = "dev.ideabridge.serve"
 _SECONDS: Final = 30
-"""How long, in seconds, a command of the system may take."""
+"""Time limit, in seconds, for a command of the system."""
 
 State = Literal["running", "stopped", "failed", "not installed"]
 
@@ -63,8 +63,8 @@ def new_token() -> str:
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the token of the service unless there is one, and return where it is stored, worded
-    for people. Blocks.
+    """Create the token of the service unless there is one, and return a text for users that names
+    its place. Blocks.
 
     Args:
         token: the token, or None for a new one.
@@ -105,7 +105,7 @@ def forget_token() -> None:
 
 @dataclass(frozen=True, slots=True)
 class UserService:
-    """The service, as a manager of services knows it.
+    """The service in one service manager.
 
     Attributes:
         manager: systemd or launchd.
@@ -142,7 +142,7 @@ class UserService:
         if self.manager == "systemd":
             _run("systemctl", "--user", "daemon-reload")
             _run("systemctl", "--user", "enable", _UNIT)
-            # A service that runs already takes up the new file.
+            # A running service must be restarted to use the new file.
             _run("systemctl", "--user", "restart", _UNIT)
         else:
             _try("launchctl", "bootout", _target())
@@ -218,7 +218,7 @@ class UserService:
 
     @property
     def log_command(self) -> str:
-        """The command that shows what the service wrote."""
+        """The command that shows the log of the service."""
         if self.manager == "systemd":
             return f"journalctl --user -u {_UNIT}"
         return f"tail {_log_file()}"

@@ -1,9 +1,8 @@
 """SourceWatch: notices when files change, appear or disappear.
 
 It watches the folders of the files, because most programs replace a file instead of writing into
-it. A folder that does not exist yet is awaited in the nearest folder above it. A change counts once
-the files have been left alone for `SETTLED_MS`, or at the latest after `LONGEST_MS` of constant
-changes.
+it. A folder that does not exist yet is awaited in the nearest folder above it. A change is reported
+when the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system may
 run out of watches. Therefore the files are also checked every `LOOK_MS`.
@@ -29,8 +28,9 @@ LONGEST_MS: Final = 1200
 LOOK_MS: Final = 2000
 
 FileState: TypeAlias = tuple[int, int, int] | None
-"""When a file was written, in nanoseconds, its size in bytes, and its number on the disk; None if
-it does not exist."""
+"""The time of the last change of a file, in nanoseconds, its size in bytes, and its number on the
+disk; None if the file does not exist.
+"""
 
 
 def state_of(file: Path) -> FileState:
@@ -67,10 +67,10 @@ class SourceWatch:
                 await self._compare()
 
     async def _watch(self, folders: frozenset[Path]) -> bool:
-        """Watch folders until others have to be watched. Return False if the system does not let
-        this process watch them.
+        """Watch folders until different folders have to be watched. Return False if the system does
+        not let this process watch them.
         """
-        # Only a process that watches needs it.
+        # Only a process that watches files needs this import.
         from watchfiles import watch
 
         # The library waits in a thread, which a cancellation does not interrupt.

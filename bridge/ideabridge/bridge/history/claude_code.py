@@ -1,12 +1,12 @@
-"""Claude Code: reads the logs in `~/.claude/projects`.
+"""Claude Code: read the logs in `~/.claude/projects`.
 
-A line is an object with a `type`. Lines of type `assistant` hold the blocks of a model's answer in
-`message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user` hold
-what the person wrote, or `tool_result` blocks with the `tool_use_id` of their calls; `mcpMeta`,
-next to them, holds the structured content. An answer may take several lines, one for each block. A
-result that is too large for the model is in a separate file, in the folder `tool-results` next to
-the log. The calls of a subagent form a separate conversation: they have `isSidechain` and an
-`agentId`, and newer versions write them to a separate log.
+A line is an object with a `type`. Lines of type `assistant` contain the blocks of a model's answer
+in `message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user`
+contain the text of the person, or `tool_result` blocks with the `tool_use_id` of their calls;
+`mcpMeta`, next to them, contains the structured content. An answer may take several lines, one for
+each block. A result that is too large for the model is in a separate file, in the folder
+`tool-results` next to the log. The calls of a subagent form a separate conversation: they have
+`isSidechain` and an `agentId`, and newer versions write them to a separate log.
 
 Lines have a `uuid`, and the `parentUuid` of the line before them. When a person rewinds a
 conversation, the log keeps the abandoned lines, and the next thing that the person writes has the
@@ -70,7 +70,7 @@ _REJECTED: Final = re.compile(
 """The error of a call that never ran, because a person or a rule did not allow it."""
 
 _INTERRUPTED: Final = "The user doesn't want to take this action right now."
-"""How the error of a call begins that a person interrupted. It may have run."""
+"""The beginning of the error of a call that a person interrupted. The call may have run."""
 
 _CUT: Final = re.compile(
     r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ "
@@ -84,7 +84,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversations in a log: the main one, and those of subagents in it.
+    """Read the conversations in a log: the main one, and those of its subagents.
 
     Raises:
         OSError: the log cannot be read.
@@ -193,7 +193,7 @@ class _Log:
             self._lines.add_prompt(content)
 
     def _take_results(self, line: LogLine) -> bool:
-        """Take the results in a line, and return whether there are any."""
+        """Read the results in a line, and return whether there are any."""
         content = line.content
         results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
         for block in results:
@@ -289,7 +289,7 @@ class _Log:
 
 
 class _Lines:
-    """The lines of a log as a tree: each comes after its parent, and where a person has rewound the
+    """The lines of a log as a tree: each follows its parent. If a person has rewound the
     conversation, a parent has several branches.
     """
 
@@ -308,7 +308,7 @@ class _Lines:
             self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
 
     def has(self, uuid: str) -> bool:
-        """Return whether the log has a line, as far as it was read."""
+        """Return whether the part of the log that was read contains a line."""
         return uuid in self._parents
 
     def add_prompt(self, line: JSONObject) -> None:
@@ -352,8 +352,8 @@ class _Lines:
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
-        """Return the lines that a person wrote at which abandoned branches begin. Where a person
-        wrote twice after the same line, the branch with the last line of the log is the kept one.
+        """Return the lines that a person wrote at which abandoned branches begin. If a person wrote
+        twice after the same line, the branch with the last line of the log is kept.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:

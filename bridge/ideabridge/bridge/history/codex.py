@@ -4,12 +4,13 @@ A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an even
 `mcp_tool_call_end` with the invocation and the whole result; newer versions write an event
 `item_completed` with an item `McpToolCall` instead. What the model saw is logged as
 `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
-`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events contain the whole
-result and the true names, so they take precedence. The items show the order of the calls, and are
-all that older versions log about a call. Calls that a script makes in code mode have events only.
+`mcp__SERVER`) and its `function_call_output`, whose text may be truncated. The events contain the
+whole result and the true names, so they take precedence. The items show the order of the calls, and
+are all that older versions log about a call. Calls that a script makes in code mode have events
+only.
 
-A fork begins with a copy of the log of its original, with new times. It ends where the fork's own
-`session_meta` is repeated, or where a turn begins whose id, which contains a time, is not older
+A fork begins with a copy of the log of its original, with new times. The copy ends where the fork's
+own `session_meta` is repeated, or where a turn begins whose id, which contains a time, is not older
 than the fork.
 """
 
@@ -71,7 +72,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversation in a log, and what a person took back of it.
+    """Read the conversation in a log, including the parts that a person has reverted.
 
     Raises:
         OSError: the log cannot be read.
@@ -90,7 +91,7 @@ class _Invocation:
 
 @dataclass(frozen=True, slots=True)
 class _Payload:
-    """The payload of a line, of whatever type."""
+    """The payload of a line of any type."""
 
     type: str | None = None
     id: str | None = None
@@ -143,7 +144,7 @@ class _McpItem:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a call, as an event or an item logs it."""
+    """The end of a call, as logged in an event or an item."""
 
     call_id: str | None
     invocation: _Invocation | None
@@ -262,7 +263,7 @@ class _Log:
         arguments = end.invocation.arguments
         began = _began(time, end.duration)
         ended = self._new(call_id, named.module, tool, arguments, line, began)
-        # The name in an item may be cut. In that case, only the event names the server.
+        # The name in an item may be truncated. In that case, only the event names the server.
         self._others.take_back(call_id)
         call = self._listed(ended, time)
         if call is None:
@@ -274,7 +275,7 @@ class _Log:
         state.has_event = True
         call.doubt = ended.doubt
         # The event has the original names and result. In the model's item they may be changed or
-        # cut.
+        # truncated.
         call.tool = tool
         call.arguments = arguments
         earlier = call.ended
@@ -286,8 +287,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the call of the model that an event ends which was written at a time, or None if
-        the log does not have it.
+        """Return the model's call that an event of a given time ends, or None if the log does not
+        contain it.
         """
         waiting = [
             call
@@ -300,7 +301,7 @@ class _Log:
         if not waiting or self._states[id(waiting[-1])].has_output:
             return None
 
-        # The item may have a name that was cut, or arguments that cannot be read.
+        # The last item may have a truncated name, or arguments that cannot be read.
         last = waiting[-1]
         is_likely = last.arguments in ({}, ended.arguments) or not is_numbered(last.id)
         return last if is_likely and not may_be_another(last, self._conversation) else None
@@ -327,7 +328,7 @@ class _Log:
         )
 
     def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
-        """Add a call, or return False if the log already has it, or too many calls."""
+        """Add a call. Return False if the log already contains it, or contains too many calls."""
         if not self._calls.take(call, self._conversation, line.size):
             return False
 
@@ -422,8 +423,8 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """Which lines the log has of a call: the model's item, the event, the output that the model
-    saw.
+    """The lines about a call that the log contains: the model's item, the event, the output that
+    the model saw.
     """
 
     listed: bool
@@ -455,7 +456,7 @@ class _OtherCalls:
 
 
 class _Turns:
-    """Where the turns of a conversation begin: the number of calls before each."""
+    """The places where the turns of a conversation begin: the number of calls before each."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -480,7 +481,7 @@ class _Turns:
 
 
 class _Fork:
-    """Whether the lines at a place of a log are copies from the log of another conversation."""
+    """Decides whether lines of a log are copies from the log of another conversation."""
 
     def __init__(self) -> None:
         self._id: str | None = None
@@ -488,7 +489,7 @@ class _Fork:
         self.is_copy = False
 
     def meta(self, payload: _Payload) -> bool:
-        """Take a `session_meta`, and return whether it is the first one."""
+        """Handle a `session_meta`, and return whether it is the first one."""
         if self._id is None:
             self._id = payload.id or ""
             self._created = _minted(self._id) or seconds_of(payload.timestamp)
@@ -498,7 +499,7 @@ class _Fork:
         return False
 
     def turn(self, turn_id: str | None) -> None:
-        """Take the id of a turn that begins."""
+        """Handle the id of a turn that begins."""
         minted = _minted(turn_id)
         if minted is not None and self._created is not None and minted >= self._created:
             self.is_copy = False
@@ -514,7 +515,7 @@ def _minted(identifier: str | None) -> float | None:
 
 
 def _began(ended: float | None, duration: _Duration | None) -> float | None:
-    """Return when a call began that ended at a time and took so long."""
+    """Return the time when a call began, from the time of its end and its duration."""
     if ended is None or duration is None:
         return ended
     if not 0 <= duration.secs <= ended or not 0 <= duration.nanos < 1_000_000_000:
@@ -601,8 +602,8 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """Return the blocks of a result. Codex passes them to the model as JSON text unless all of them
-    are texts.
+    """Return the blocks of a result. Codex passes them to the model as JSON text, unless all of
+    them are texts.
     """
     if not text.startswith("[{"):
         return text

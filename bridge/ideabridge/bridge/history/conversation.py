@@ -1,4 +1,4 @@
-"""Conversation: the MCP calls of one conversation with a host, and the reading of its log.
+"""Conversation: read the MCP calls of one conversation with a host from its log.
 
 Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
 and change often, so a line that is not understood is only counted, and never stops the import.
@@ -52,13 +52,13 @@ MAX_FILES: Final = 20_000
 """Maximum number of logs that are read for one host, newest first."""
 
 TOO_LARGE: Final = "the conversation is too large"
-"""Why a result is missing that exceeds `MAX_HELD`."""
+"""The reason why a result over `MAX_HELD` is missing."""
 
 _AHEAD: Final = 86_400.0
-"""How far, in seconds, the clock of a host may be ahead."""
+"""Maximum time, in seconds, by which the clock of a host may be ahead."""
 
 _WRITING: Final = 600.0
-"""For how long, in seconds after the last change of a log, its last line may be unfinished."""
+"""Time, in seconds after the last change of a log, during which its last line may be unfinished."""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -80,25 +80,24 @@ class HistoryCall:
     """One MCP call in a log.
 
     Attributes:
-        id: the host's id of the call. Some models number their calls, and begin again in each
-            turn.
+        id: the host's id of the call. Some models number their calls, and begin again in each turn.
         module: the configured module.
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the line of the log with the call, from 1.
         time: when it was made, in seconds since 1970, or None if the log does not say.
-        prompt: what the person had asked for before.
+        prompt: the request of the person before it.
         answer: the host's id of the model's answer that made the call, or "" if the log does not
-            say.
-        copied: True if the host has copied the call from another conversation, perhaps with
-            another time.
+            contain it.
+        copied: True if the host has copied the call from another conversation, perhaps with another
+            time.
         ended: the line with the result, or None if the log has no result.
         ended_at: when it ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a module's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
-        missing: why the result is not what the tool returned (it is absent, or the host cut it), or
-            None if it is.
-        doubt: why its arguments or its result may not be as they were, or "" if they are.
+        missing: why the result is not what the tool returned (it is absent, or the host has
+            truncated it), or None if it is.
+        doubt: the reason why its arguments or its result may have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
     """
 
@@ -150,7 +149,7 @@ class HistoryCall:
 
     @property
     def last_seen(self) -> float | None:
-        """The last time at which the call was active, as far as the log says."""
+        """The last time at which the call was active, according to the log."""
         times = [time for time in (self.time, self.ended_at) if time is not None]
         return max(times, default=None)
 
@@ -162,7 +161,7 @@ class HistoryCall:
     @property
     def digest(self) -> str:
         """24 hex digits that identify the call: those of its content, then those of its time. Do
-        not ask for it before the whole log is read, because a line may correct the call.
+        not use it before the whole log is read, because a line may correct the call.
         """
         if not self._digest:
             content = _digest([self.id, self.module, self.tool, self.arguments])
@@ -184,8 +183,8 @@ def is_numbered(call_id: str) -> bool:
 
 
 class CallsById:
-    """The calls of a log, each once and within bounds. Finds them by their ids, also where several
-    calls have the same id.
+    """The calls of a log, without duplicates and within the limits. Finds them by their ids, even
+    if several calls have the same id.
     """
 
     def __init__(self) -> None:
@@ -193,11 +192,12 @@ class CallsById:
         self._bounds = HistoryBounds()
 
     def take(self, call: HistoryCall, conversation: Conversation, size: int) -> bool:
-        """Add a call to its conversation. Return False if the log already has it, or has too many.
+        """Add a call to its conversation. Return False if the log already contains it, or contains
+        too many.
 
         Args:
             call: the call.
-            conversation: receives the call, or counts one that is too many.
+            conversation: receives the call, or counts a call over the limit.
             size: how much memory the call takes, in bytes.
         """
         if self._knows(call):
@@ -215,7 +215,7 @@ class CallsById:
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
-        """Return whether the log already has a call, because the host has written it twice."""
+        """Return whether the log already contains a call, because the host has written it twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
             return any(other.ended is None and is_same(other, call) for other in earlier)
@@ -230,8 +230,8 @@ class CallsById:
         return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
     def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call with an id that a result belongs to which was written at a time: the last
-        one that was made before then, and has no result so far. Return None if there is none.
+        """Return the call with an id to which a result of a given time belongs: the last one that
+        was made before then, and has no result yet. Return None if there is none.
         """
         for call in reversed(self.of(call_id)):
             is_later = at is not None and call.time is not None and call.time > at
@@ -273,8 +273,8 @@ _EARLY: Final = 32
 
 
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
-    """Return whether a result with the id of a call may belong to another call: the id is one that
-    models repeat, and a line after the call, which may hold a call with this id, was not read.
+    """Return whether a result with the id of a call may belong to another call: models may repeat
+    the id, and a line after the call that may contain a call with this id was not read.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
@@ -287,14 +287,14 @@ class Conversation:
         host: the host's name on the command line.
         id: the host's id of the conversation.
         path: its log.
-        folder: the folder in which the host worked, or "" if the log does not say.
+        folder: the folder in which the host worked, or "" if the log does not contain it.
         calls: the calls, in the order of the log.
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
-        repaired: the number of damaged lines of which records were read.
-        last_unread: the number of the last line of which something could not be read or may have
-            been misread, or 0.
+        repaired: the number of damaged lines from which records were read.
+        last_unread: the number of the last line that could not be read completely, or may have been
+            misread; 0 if there is none.
     """
 
     host: str
@@ -309,16 +309,16 @@ class Conversation:
     last_unread: int = 0
 
     def part(self, name: str, calls: Sequence[HistoryCall] = ()) -> Conversation:
-        """Return a conversation of its own for a part of the log, such as a subagent."""
+        """Return a separate conversation for a part of the log, such as a subagent."""
         return Conversation(self.host, f"{self.id}/{name}", self.path, self.folder, [*calls])
 
     def skip(self, why: str) -> None:
-        """Count the current line, or a part of it, as not read."""
+        """Count the current line, or a part of it, as unread."""
         self.skipped[why] += 1
         self.last_unread = self.lines
 
     def sort(self) -> None:
-        """Bring the calls into the order of their times. Hosts may write lines late."""
+        """Sort the calls by their times. Hosts may write lines late."""
         time = 0.0
         times: list[float] = []
         for call in self.calls:
@@ -360,7 +360,7 @@ class Names:
 
     Args:
         modules: the names of the configured modules.
-        renamed: the module for each name in the log, as a person specified.
+        renamed: the module for each name in the log, specified by a person.
 
     Raises:
         HistoryError: a module in `renamed` is not configured.
@@ -391,7 +391,7 @@ class Names:
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
-        """Return the tool of a server, both of whose plain names are in the log."""
+        """Return the tool of a server. Both names are in the log in plain form."""
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
@@ -405,7 +405,7 @@ class Names:
         if not server.startswith(_PLUGIN):
             return None
 
-        # Both names may contain `_`, so the longest name of a configured module counts.
+        # Both names may contain `_`, so the longest name of a configured module is chosen.
         words = server.removeprefix(_PLUGIN).split("_")
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
@@ -431,8 +431,8 @@ _CONNECTOR: Final = "claude_ai_"
 
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
-    """Return the module for each name as it is written. A name that could mean two modules means
-    neither, unless a person says which one.
+    """Return the module for each name as it is written. A name that matches two modules is left
+    out, unless a person has specified one.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -446,8 +446,8 @@ def _plain(name: str) -> str:
 
 
 def _loose(name: str) -> str:
-    """Return a name without case and separators. Connectors have names for people, such as
-    `Google Drive`.
+    """Return a name without case and separators. Connectors have names for display, such as `Google
+    Drive`.
     """
     return re.sub(r"[\W_]", "", name).casefold()
 
@@ -495,13 +495,13 @@ def _text_blocks(content: JSON) -> list[JSONObject]:
 
 
 def shortened_prompt(text: str) -> str:
-    """Return what a person asked for, shortened."""
+    """Return a person's request, shortened."""
     return text.strip()[:_PROMPT]
 
 
 def seconds_of(value: JSON) -> float | None:
-    """Return the seconds since 1970 of an ISO 8601 time, or None if it is malformed or no host can
-    have run then.
+    """Return the seconds since 1970 of an ISO 8601 time, or None if it is malformed, or before any
+    host existed.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -532,7 +532,7 @@ class LogLine:
         number: its number, from 1.
         content: the object.
         size: its length in bytes.
-        doubt: why its strings may not be as the host wrote them, or "" if they are.
+        doubt: the reason why its strings may differ from those that the host wrote, or "".
     """
 
     number: int
@@ -548,7 +548,7 @@ class Logs:
     Attributes:
         files: the plain files, oldest first.
         links: the number of links, which are not followed.
-        compressed: the number of compressed logs that are not read, because this Python cannot.
+        compressed: the number of compressed logs that this Python cannot read.
         left_off: the number of older logs that exceed the limit.
     """
 
@@ -593,7 +593,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
                 if deep and depth < _DEEPEST:
                     open_.append((Path(entry.path), depth + 1))
             elif is_log and entry.is_file(follow_symlinks=False):
-                # While the host continues a compressed log, it has both files.
+                # While the host writes to a compressed log, both files exist.
                 has_plain = plain != entry.name and plain in names
                 if not has_plain:
                     logs.append((_modified(entry), Path(entry.path)))
@@ -607,8 +607,8 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
 
 @cache
 def zstd_library() -> ModuleType | None:
-    """Return the library that reads compressed logs: that of Python 3.14, or the same for older
-    versions. Return None if there is none.
+    """Return the library that reads compressed logs: the one in Python 3.14, or its backport for
+    older versions. Return None if there is none.
     """
     for name in ("compression.zstd", "backports.zstd"):
         try:
@@ -667,7 +667,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 
 
 def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
-    """Yield the records of the current line, mostly one."""
+    """Yield the records of the current line, usually one."""
     number = conversation.lines
     value = decoded(data)
     if isinstance(value, dict):
@@ -696,7 +696,7 @@ def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
 
 
 def _is_written(log: Path) -> bool:
-    """Return whether the host may be writing the last line of a log now."""
+    """Return whether the host may currently be writing the last line of a log."""
     try:
         return time.time() - log.stat().st_mtime < _WRITING
     except OSError:
@@ -718,8 +718,8 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
-    """Return the next line of a log, or nothing at its end. A compressed log may be damaged; what
-    comes before the damage was read.
+    """Return the next line of a log, or nothing at its end. A compressed log may be damaged; the
+    lines before the damage have been read.
     """
     zstd = zstd_library()
     if zstd is None:
@@ -735,7 +735,7 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
 
 
 def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
-    """Return whether a line is not one of those seen before, and add it to them. Lines without a
+    """Return whether a line has not been seen before, and add it to the seen lines. Lines without a
     time may be the same by chance.
     """
     if "timestamp" not in line:
@@ -754,12 +754,12 @@ def _is_bounded(data: bytes) -> bool:
 
 
 def decoded(data: bytes) -> JSON:
-    """Return the value of a line, or of a row of a database, or None if it has none."""
+    """Return the value of a line, or of a row of a database, or None if it is not JSON."""
     if not _is_bounded(data):
         return None
     try:
         if _SURROGATE.search(data):
-            # A host that cuts a string may leave half of a surrogate pair.
+            # A host that truncates a string may leave half of a surrogate pair.
             value = cast("JSON", json.loads(data))
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return decode_trusted(data)
@@ -768,20 +768,20 @@ def decoded(data: bytes) -> JSON:
 
 
 class HistoryBounds:
-    """Limits what one conversation keeps in memory."""
+    """Limits the memory that one conversation uses."""
 
     def __init__(self) -> None:
         self._bytes = 0
         self._calls = 0
 
     def takes_call(self, size: int) -> bool:
-        """Count a call, and return False if it is one too many."""
+        """Count a call. Return False if it exceeds the limit."""
         self._calls += 1
         self._bytes += size
         return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
 
     def takes_result(self, size: int) -> bool:
-        """Count a result, and return False if it is too large to be kept with the others."""
+        """Count a result. Return False if it is too large to be kept with the others."""
         if self._bytes + size > MAX_HELD:
             return False
         self._bytes += size

@@ -1,4 +1,4 @@
-"""Copilot CLI: reads the logs in `~/.copilot/session-state`.
+"""Copilot CLI: read the logs in `~/.copilot/session-state`.
 
 A line is an event `{"type", "data", "id", "timestamp", "parentId"}`; GitHub documents the events
 with its SDK for Copilot. A call is an event `tool.execution_start`, with `mcpServerName` and
@@ -43,7 +43,7 @@ _NEVER_RAN_TEXT: Final = re.compile(
     r"The user rejected this tool call|Permission to run this tool was denied"
     r"|Permission denied and could not request permission from user"
 )
-"""How the errors of such calls begin, which may have no code."""
+"""Matches the beginning of the errors of such calls, which may have no code."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -53,7 +53,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversation in a log, and those of its subagents.
+    """Read the conversation in a log, and the conversations of its subagents.
 
     Raises:
         OSError: the log cannot be read.

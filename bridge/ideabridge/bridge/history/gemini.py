@@ -1,9 +1,9 @@
-"""Gemini CLI: reads the logs in `~/.gemini/tmp`, as its sources of 2026 write them.
+"""Gemini CLI: read the logs in `~/.gemini/tmp`, in the format of its source code of 2026.
 
 Each project has a folder there, with a folder `chats`. A line of a log is a message with `id`,
 `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`, `args`,
 `status`, `timestamp` and `result`. A message is written again when it changes, and the last version
-counts. `{"$rewindTo": ID}` takes back a message and what came after it. `{"$set": {"messages"}}`
+counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set": {"messages"}}`
 replaces the messages, whose results may be shortened then, so earlier results stay. Versions of
 2025 wrote one JSON document with all `messages`.
 
@@ -56,7 +56,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversation in a log, and what a person took back of it.
+    """Read the conversation in a log, including the parts that a person has reverted.
 
     Raises:
         OSError: the log cannot be read.
@@ -120,15 +120,15 @@ class _Log:
             self._main.skip("too long" if len(data) > MAX_HELD else "unreadable")
 
     def _rewind(self, message: str) -> None:
-        """Move the calls of a message and of those after it into a conversation of their own. The
-        host takes everything back if it does not know the message.
+        """Move the calls of a message and of those after it into a separate conversation. The host
+        reverts everything if it does not know the message.
         """
         ids = list(self._messages)
         first = ids.index(message) if message in self._messages else 0
         removed = set(ids[first:])
         self._messages = dict.fromkeys(ids[:first])
 
-        # A call stays known, because a late line may have its result.
+        # A call stays known, because a later line may contain its result.
         removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
         main = self._main
         calls = [call for call in main.calls if id(call) in removed_calls]
@@ -221,7 +221,7 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: JSONObject) ->
 
 
 def _error_of(entry: JSONObject, errors: list[JSON]) -> str:
-    """Return the first error of a call, or else what the host showed to the person."""
+    """Return the first error of a call, or else the text that the host showed to the person."""
     error = errors[0] if errors else None
     if isinstance(error, dict):
         error = error.get("message")
@@ -229,7 +229,7 @@ def _error_of(entry: JSONObject, errors: list[JSON]) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Return the texts of a result, each of which Gemini CLI marks for the model."""
+    """Return the texts of a result without the marks that Gemini CLI adds for the model."""
     if not text.startswith(_MARK) or not text.endswith(_END_MARK):
         return text
     texts = text[len(_MARK) : -len(_END_MARK)]

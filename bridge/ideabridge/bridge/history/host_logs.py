@@ -1,7 +1,8 @@
-"""Host logs: the logs that a host keeps on this machine, and what earlier imports found in them.
+"""Host logs: find the logs that a host keeps on this machine, and the results of earlier imports
+from them.
 
-An import that finds only logs that have not changed needs nothing else: neither the servers nor
-the readers. So this file imports little.
+An import that finds only unchanged logs needs neither the servers nor the readers, so this file
+imports few modules.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _UNREAD_HOSTS: Final[Mapping[str, str]] = {
     "vscode": "they are in files of the editor, whose content is not documented",
     "windsurf": "they are in binary files, whose format is not documented",
 }
-"""What is known of the conversations of hosts that cannot be read."""
+"""What is known about the conversations of hosts whose logs cannot be read."""
 
 
 def _unread(host: str) -> str:
@@ -69,7 +70,7 @@ class HostLogs:
 
     Args:
         host: one of `HISTORIES`.
-        store: has the imported runs, and what is remembered of the logs.
+        store: contains the imported runs, and what is remembered of the logs.
         modules: the names of the modules whose calls are imported.
         caller: the owner of the runs.
         renamed: the module for each name in the logs, for servers that have another name in the
@@ -77,8 +78,8 @@ class HostLogs:
 
     Attributes:
         name: the host's name on the command line.
-        title: the host's name for people.
-        folders: where the host keeps its logs.
+        title: the host's name for users.
+        folders: the folders of the host's logs.
         inventory: the logs that were found.
         read: reads one log.
         modules: the names of the modules whose calls are imported.
@@ -122,7 +123,7 @@ class HostLogs:
         return self.store.runs.imported_count(self.caller, self.name)
 
     def remembered(self) -> RememberedLogs:
-        """Return what earlier imports found in logs whose calls are all in the store."""
+        """Return the results of earlier imports for logs whose calls are all in the store."""
         names: JSON = [[*sorted(self.modules)], self._renamed]
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 

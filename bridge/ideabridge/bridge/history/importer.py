@@ -1,4 +1,4 @@
-"""Import: imports the conversations in a host's logs, storing each stretch of calls as a run that
+"""Import: import the conversations in a host's logs, and store each stretch of calls as a run that
 has ended.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
@@ -47,7 +47,7 @@ _RUNS: Final = "its last call has no result and is younger than an hour; it may 
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, with its stamp from before."""
+    """A log that was read, with the stamp that it had before."""
 
     path: Path
     stamp: Stamp | None
@@ -64,7 +64,7 @@ class HistoryImport:
 
     Args:
         logs: the logs.
-        write: runs a job that writes into the store, and waits until the store takes it.
+        write: runs a job that writes to the store, and waits until the store accepts it.
         configuration: only calls to its modules are imported.
         secrets: calls that contain one are refused, and results are redacted.
         offer: knows the tools of the modules.
@@ -72,8 +72,8 @@ class HistoryImport:
     Attributes:
         logs: the logs.
         now: the current time in seconds since 1970.
-        report: what was found so far.
-        done: the number of logs that were dealt with so far.
+        report: the report so far.
+        done: the number of logs that were processed so far.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class HistoryImport:
 
     @cached_property
     def _contents(self) -> set[str]:
-        """What identifies the calls that were read or imported without their times, because a host
-        that copies a conversation may change the times.
+        """The digests, without times, of the calls that were read or imported. The times are left
+        out because a host that copies a conversation may change the times.
         """
         return {digest[:16] for digest in self._imported}
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would store, as far as the logs show. This stores
-        nothing and needs no module.
+        """Read the logs, and return what `take` would store, judging from the logs alone. This
+        stores nothing and needs no module.
         """
         self._begin()
         async for log in self._logs():
@@ -125,15 +125,15 @@ class HistoryImport:
         return self.report
 
     async def take(self, connect: Callable[[], Awaitable[None]] | None = None) -> HistoryReport:
-        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch that
-        calls a module which does not come up is left for the next import.
+        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch is
+        left for the next import if it calls a module that does not start.
 
         Args:
             connect: called before the first stretch is stored, to open a bridge that is not open.
 
         Raises:
-            StoreError: the store could not be written for a minute. What was stored before stays,
-                and is in `report`.
+            StoreError: the store could not be written for a minute. The runs that were stored
+                before stay, and are in `report`.
         """
         self._begin()
         away = dict[str, str]()
@@ -165,12 +165,12 @@ class HistoryImport:
         self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Return why modules are not up, or "" if they are. `away` holds the reasons known so far,
-        keyed by module.
+        """Return the reasons why modules are not running, or "" if all are. `away` contains the
+        reasons known so far, keyed by module.
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # Wait only once for a module that does not come up.
+            # Wait only once for a module that does not start.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)
@@ -179,8 +179,8 @@ class HistoryImport:
         return "; ".join(away[module] for module in modules if away[module])
 
     async def _logs(self) -> AsyncIterator[_ReadLog]:
-        """Read the logs that have changed. Those with copies of other conversations come last, when
-        the calls of their originals are known.
+        """Read the logs that have changed. Logs with copies of other conversations come last,
+        because the calls of their originals are known then.
         """
         with_copies: list[Path] = []
         for path in self.logs.inventory.files:
@@ -221,7 +221,7 @@ class HistoryImport:
         return log
 
     def _count(self, path: Path, counts: LogCounts) -> None:
-        """Count what is not imported of a log."""
+        """Add the counts of a log to the report."""
         self.report.count(path, counts)
         self.done += 1
 
@@ -235,7 +235,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return why a stretch may still continue, or "" if it does not."""
+        """Return the reason why a stretch may still continue, or "" if it cannot."""
         last = stretch.last
         if last is None:
             return ""
@@ -259,7 +259,7 @@ class HistoryImport:
         )
 
     def _prompt(self, stretch: Stretch) -> str:
-        """Return what the person had asked for, or "" if it contains a secret."""
+        """Return the request of the person, or "" if it contains a secret."""
         try:
             self._screen.check({"prompt": stretch.prompt})
         except SecretGivenError:

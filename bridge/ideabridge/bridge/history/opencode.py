@@ -1,10 +1,11 @@
-"""opencode: reads its database, `~/.local/share/opencode/opencode.db`.
+"""opencode: read its database, `~/.local/share/opencode/opencode.db`.
 
-The table `session` has the conversations, `message` their messages, and `part` the parts of these,
-each with its content as JSON in `data`. A call is a part of type `tool`, with `callID`, `tool` and
-`state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. A tool of an MCP server
-is named `SERVER_TOOL`, so only names of configured servers can be told from opencode's own tools.
-Sessions of subagents have a `parent_id`, and are conversations of their own.
+The table `session` contains the conversations, `message` their messages, and `part` the parts of
+the messages, each with its content as JSON in `data`. A call is a part of type `tool`, with
+`callID`, `tool` and `state`: `status`, `input`, `output` or `error`, and `time` in milliseconds. A
+tool of an MCP server is named `SERVER_TOOL`, so only the names of configured servers can be
+distinguished from opencode's own tools. Sessions of subagents have a `parent_id`, and are separate
+conversations.
 
 Versions before 1.2 kept a file for each part; later versions move these into the database.
 """
@@ -47,8 +48,8 @@ _PARTS: Final = """
     WHERE part.session_id = CAST(? AS TEXT)
     ORDER BY message.time_created, message.id, part.id
 """
-"""The parts of a session, and who wrote them. A part that is too long is null. The message of a
-part may be missing or damaged.
+"""The parts of a session, and their authors. A part that is too long is null. The message of a part
+may be missing or damaged.
 """
 
 
@@ -164,7 +165,7 @@ def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) ->
 
 
 def _text(value: object) -> str:
-    """Return a text of the database, or "" if the value is none."""
+    """Return a text of the database, or "" if the value is not a text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 

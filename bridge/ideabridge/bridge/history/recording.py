@@ -1,7 +1,7 @@
-"""Recording: translates the calls of a conversation into calls of a run, as if they had been made
+"""Recording: translate the calls of a conversation into calls of a run, as if they had been made
 through ideabridge.
 
-A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run.
+A conversation is split into stretches at pauses of ten minutes. Each stretch becomes a run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
 PAUSE: Final = 600.0
-"""How long a pause, in seconds, ends a stretch."""
+"""Minimum length, in seconds, of a pause that ends a stretch."""
 
 LONGEST_CALL: Final = 3600.0
-"""For how long, in seconds, a call without a result may still run."""
+"""Maximum time, in seconds, for which a call without a result is assumed to be running."""
 
 
 @dataclass(slots=True)
@@ -40,29 +40,29 @@ class Stretch:
 
     @property
     def time(self) -> float | None:
-        """When it began, in seconds since 1970."""
+        """The time when it began, in seconds since 1970."""
         return next((call.time for call in self.calls if call.time is not None), None)
 
     @property
     def last(self) -> float | None:
-        """When its last call was active."""
+        """The time when its last call was active."""
         times = [call.last_seen for call in self.calls]
         return max((time for time in times if time is not None), default=None)
 
     @property
     def modules(self) -> list[str]:
-        """The modules that it calls, each once."""
+        """The modules that it calls, without duplicates."""
         return list(dict.fromkeys(call.module for call in self.calls))
 
     @property
     def prompt(self) -> str:
-        """What the person had asked for."""
+        """The request of the person."""
         return next((call.prompt for call in self.calls if call.prompt), "")
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Cut a conversation at its pauses, without the calls that were taken before. The time in which
-    a call is active is no pause.
+    """Split a conversation at its pauses, and leave out the calls that were taken before. Time
+    during which a call is active does not count as a pause.
     """
     cut: list[Stretch] = []
     last: float | None = None
@@ -101,7 +101,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool of a call, or None if its module does not currently have it."""
+        """Return the tool of a call, or None if its module currently does not offer it."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -116,12 +116,12 @@ def _plain(name: str) -> str:
 
 @dataclass(slots=True)
 class Recording:
-    """The calls of a stretch that a run can have.
+    """The calls of a stretch that can become calls of a run.
 
     Attributes:
         calls: the calls in the log.
         ended: the same calls, as calls of a run.
-        left: the number of calls that no run can have, keyed by reason.
+        left: the number of calls that cannot be in a run, keyed by reason.
         incomplete: why results are not what the tools returned, keyed by the call's number in the
             run.
     """
@@ -199,8 +199,8 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
-    """Return whether a call was made after another had ended. Lines may have the same time, and
-    may be written late.
+    """Return whether a call was made after another had ended. Several lines may have the same time,
+    and lines may be written late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
@@ -209,8 +209,8 @@ def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
-    """Return the arguments under the names of the tool's parameters here, or None if a call cannot
-    have them.
+    """Return the arguments, keyed by the current names of the tool's parameters, or None if a call
+    cannot have them.
     """
     try:
         arguments = normalise(call.arguments, what="the arguments")
@@ -237,7 +237,7 @@ class _End:
 
 
 class _Ends:
-    """Computes how calls end in a run: without secrets, and within the limits of a run."""
+    """Computes the results of calls in a run: without secrets, and within the limits of a run."""
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
         self._secrets = secrets
@@ -286,7 +286,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
 
-    # The host kept either the JSON that wraps a text, or the bare text.
+    # The host has kept either the JSON that wraps a text, or only the text.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text
     return value

@@ -1,5 +1,5 @@
-"""Remembered logs: what earlier imports found in logs that have not changed since, so that no
-import has to read them again.
+"""Remembered logs: store the results of earlier imports for logs that have not changed since, so
+that no import has to read them again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _VERSION: Final = 2
-"""Changes when the readers find more in the same log than before."""
+"""The version of the readers. It changes when they find more in the same log than before."""
 
 _MOST: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes, of what is remembered."""
+"""Maximum size, in bytes, of the stored results."""
 
 _GRANULARITY: Final = 2_000_000_000
-"""How exact the time of a change is, in nanoseconds, on the least exact file systems. A log that
-changed so recently may change again without another time.
+"""Resolution of the time of a change, in nanoseconds, on the least exact file systems. A log that
+has just changed may change again without a new time.
 """
 
 Stamp: TypeAlias = tuple[int, ...]
-"""What changes with the content of a log: for each of its files the number of the file, its size in
-bytes, and the times of the last change of its content and of its state, in nanoseconds. A program
-can set the first of these times back, for example when it restores a file, but not the second.
+"""Values that change with the content of a log: for each of its files, the number of the file, its
+size in bytes, and the times of the last change of its content and of its state, in nanoseconds. A
+program can set the first of these times back, for example when it restores a file, but not the
+second.
 """
 
 
@@ -57,13 +58,13 @@ def stamp_of(log: Path) -> Stamp | None:
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """What a log has besides new calls.
+    """The counts of a log apart from its new calls.
 
     Attributes:
         known: the number of calls that were imported.
         unread: the number of lines that were not understood, keyed by reason.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        repaired: the number of damaged lines of which records were read.
+        repaired: the number of damaged lines from which records were read.
     """
 
     known: int
@@ -101,7 +102,7 @@ class RememberedLogs:
     """The logs of a host whose calls are all in the store.
 
     Args:
-        store: has them as a setting.
+        store: contains them as a setting.
         host: the host.
         caller: the owner of the runs.
         names: the names of the modules, and what else decides which calls are imported.
@@ -129,7 +130,7 @@ class RememberedLogs:
             return {}
 
     def find(self, log: Path, stamp: Stamp | None) -> LogCounts | None:
-        """Return what a log has, or None if it must be read."""
+        """Return the counts of a log, or None if it must be read."""
         entry = self._logs.get(str(log))
         if entry is None or stamp is None or entry[0] != [*stamp]:
             return None
@@ -142,7 +143,7 @@ class RememberedLogs:
             self._is_changed = True
 
     def save(self, logs: Sequence[Path], runs: int) -> None:
-        """Store what is remembered of these logs, with the number of imported runs."""
+        """Store the counts of these logs, with the number of imported runs."""
         if not self._is_changed:
             return
 

@@ -1,4 +1,4 @@
-"""Report: what an import of a host's logs stored, or would store."""
+"""Report: describe what an import of a host's logs stored, or would store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class HistoryRun:
 
     Attributes:
         conversation: the host's id of the conversation.
-        time: when it began, ISO 8601 in UTC, or "" if the log does not say.
+        time: when it began, ISO 8601 in UTC, or "" if the log does not contain it.
         calls: the number of its calls that are imported.
         modules: the modules that they call.
-        title: what the person had asked for, on one line, or "" if the log does not say or it
+        title: the request of the person, on one line, or "" if the log does not contain it or it
             contains a secret.
         unread: the number of lines of the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
@@ -57,14 +57,14 @@ class HistoryRun:
 
 @dataclass(slots=True)
 class HistoryReport:
-    """What an import stored, or would store.
+    """The result of an import, or of a planned one.
 
     Attributes:
         runs: the new stretches, oldest log first.
         read: the logs that were read.
         known: the number of calls that an earlier import stored.
         unread: the number of lines of all logs that were not understood, keyed by reason.
-        repaired: the number of damaged lines of which records were read.
+        repaired: the number of damaged lines from which records were read.
         others: the number of MCP calls to servers that are not modules, keyed by server.
         failed: why a log could not be read, keyed by log.
     """
@@ -83,7 +83,7 @@ class HistoryReport:
         return len(self.read)
 
     def count(self, log: Path, counts: LogCounts) -> None:
-        """Count what is not imported of a log that was read, now or earlier."""
+        """Add the counts of a log that was read, now or earlier."""
         self.read.add(log)
         self.known += counts.known
         self.unread += counts.unread

@@ -1,8 +1,8 @@
-"""Salvage: the records in a damaged line of a log.
+"""Salvage: find the records in a damaged line of a log.
 
-Hosts write logs without locks and are killed while they write. So a line may hold zero bytes, two
-records without a line break between them, or a record that was cut off, directly followed by the
-next one. It may also hold a record that was written into the middle of another one.
+Hosts write logs without locks, and may be killed while they write. So a line may contain zero
+bytes, two records without a line break between them, or a truncated record, directly followed by
+the next one. It may also contain a record that was written into the middle of another one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 from ideabridge.tools.errors import IdeabridgeError
 
 _ATTEMPTS: Final = 1000
-"""At how many places of a line a record is looked for."""
+"""Maximum number of places of a line at which a record is looked for."""
 
 _BEGINNING: Final = re.compile(
     r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'
     r'message|payload|id|data|parentId|ordinal)"\s*:'
 )
-"""How a record begins, by the names of the members that hosts write first."""
+"""Matches the beginning of a record, by the names of the members that hosts write first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What could be read of a damaged line.
+    """The records that could be read from a damaged line.
 
     Attributes:
         records: the records, in the order of the line.
         fragments: the number of pieces that belong to no record.
-        has_bad_bytes: whether bytes were replaced because they are no UTF-8.
+        has_bad_bytes: whether bytes were replaced because they are not UTF-8.
     """
 
     records: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -51,8 +51,8 @@ class _Piece:
 
 
 def salvage(data: bytes) -> Salvaged:
-    """Return the records in a line that is not one JSON object. The line nests no deeper than JSON
-    may.
+    """Return the records in a line that is not one JSON object. The line does not exceed the
+    allowed depth of JSON.
     """
     data = data.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
     text = data.decode("utf-8", "replace")
@@ -111,8 +111,8 @@ def _pieces(text: str) -> list[_Piece]:
 
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces that are records of the log, and not parts of a record. After a part, the
-    line continues with the rest of that record, which never begins with `{`. So it does after a
-    record that was written into another one, and then the rest completes the other one.
+    line continues with the rest of its record, which never begins with `{`. The same is true after
+    a record that was written into another one, whose rest then follows.
     """
     ending_well: list[_Piece] = []
     unread_from = 0
@@ -146,7 +146,9 @@ def _decoded(text: str) -> JSONObject | None:
 
 
 def _plain(value: object) -> JSONObject | None:
-    """Return an object as the readers get one, or None if the value is none."""
+    """Return an object in the form that the readers expect, or None if the value is not an
+    object.
+    """
     try:
         plain: JSON = decode_trusted(
             json.dumps(cast("JSON", value), ensure_ascii=False).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Elicitation: who decides about a run, and the forms that the person at the client sees.
+"""Elicitation: determine who decides about a run, and ask the person at the client by forms.
 
 A person decides in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
@@ -244,7 +244,7 @@ class Deciding:
         return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Describe who decides and how, for the text of an answer."""
+        """Return a text about who decides and how, for an answer."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:

@@ -35,14 +35,14 @@ from ideabridge.tools.errors import IdeabridgeError
 _TOPIC: Final = "parked"
 _LOOKS_SECONDS: Final = 0.5
 _TAKES_SECONDS: Final = 5.0
-"""How long, in seconds, the holder has to pick up the answers."""
+"""Time limit, in seconds, for the holder to fetch the answers."""
 
 _BEATS_SECONDS: Final = 3.0
 _SILENT_SECONDS: Final = 15.0
-"""How long, in seconds, the holder may be silent before it is considered dead."""
+"""Time, in seconds, after which a silent holder is considered dead."""
 
 _KEPT_SECONDS: Final = 30.0
-"""How long, in seconds, the holder keeps an outcome that the asker does not fetch."""
+"""Time, in seconds, for which the holder keeps an outcome that the asker does not fetch."""
 
 _RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(
     dict[str, types.InputResponse]

@@ -37,13 +37,13 @@ _WIDTH: Final = 80
 
 _NAME_SHOWN: Final = 100
 _PART: Final = 200
-"""How many characters are shown from the start, and from the end, of a shortened value."""
+"""Number of characters shown from the start, and from the end, of a shortened value."""
 
 _DRAWING: Final = 3000
 """Limit, in characters, on the drawing of a plan, which is not part of the approval."""
 
 _NAMED: Final = 12
-"""How many values are listed if not all of them can be shown in full."""
+"""Maximum number of values that are listed if not all of them can be shown in full."""
 
 _FAULT: Final = 500
 _TITLE: Final = 100
@@ -69,14 +69,16 @@ class Commands:
 
     @property
     def places(self) -> str:
-        """Describe where a person can decide without a form."""
+        """Return a text about the places where a person can decide without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
             return terminal
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
-        """Describe where a person can publish a run or an idea under a name."""
+        """Return a text about the places where a person can publish a run or an idea under a
+        name.
+        """
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
             return terminal
@@ -452,7 +454,7 @@ def _is_whole(request: ApprovalRequest) -> bool:
 
 
 def _sums(request: ApprovalRequest) -> str:
-    """Say how often something would happen, if the listed values do not show it."""
+    """Return a text about how often something would happen, if the listed values do not show it."""
     if request.question is not None:
         return ""
     if request.plan is None:

@@ -61,11 +61,12 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
-"""How many seconds a client has to answer a question. The time is limited because the call occupies
-a place at its module, and the client may have disconnected without notice."""
+"""Time limit, in seconds, for a client's answer to a question. The time is limited because the call
+occupies a place at its module, and the client may have disconnected without notice.
+"""
 
 MOST_PARKED: Final = 50
-"""How many calls of one caller may be parked at once."""
+"""Maximum number of parked calls of one caller at the same time."""
 
 AnswerT = TypeVar("AnswerT")
 MessageT = TypeVar("MessageT", bound=BaseModel)
@@ -137,7 +138,7 @@ class RelayedClient:
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether the client accepts questions in place of a result."""
+        """True if the client accepts questions instead of a result."""
         return self._context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
@@ -347,7 +348,7 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 class Relaying:
     """Calls modules on behalf of clients, and relays the modules' questions. The task group must
-    live as long as the server.
+    exist as long as the server.
 
     Attributes:
         elsewhere: the calls that are parked in other servers.

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.run import Run
 
 MAX_FORM_ROUNDS: Final = 9
-"""How many rounds of forms one call may take. SDK clients end a call after ten rounds."""
+"""Maximum number of rounds of forms in one call. SDK clients end a call after ten rounds."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""How many seconds a person has to answer. Approvals have their own, configured time-out."""
+"""Time limit, in seconds, for a person's answer. Approvals have their own, configured time-out."""
 
 
 @dataclass(slots=True)

@@ -305,11 +305,13 @@ def _journaled(result: _Result) -> str:
 # -- the sampler -----------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""How many rounds of sampling one request may take. Clients end a request after ten rounds, and
-forms may need some of them."""
+"""Maximum number of rounds of sampling in one request. Clients end a request after ten rounds, and
+forms may need some of them.
+"""
 
 MALFORMED: Final = 3
-"""How many malformed answers to one Request are accepted before the caller must write the solution.
+"""Maximum number of malformed answers to one Request. After that, the caller must write the
+solution.
 """
 
 _AT_ONCE: Final = 8

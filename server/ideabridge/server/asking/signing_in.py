@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleConfiguration
 
 SECONDS: Final = 600.0
-"""How many seconds a person has to sign in."""
+"""Time limit, in seconds, for a person to sign in."""
 
 _CONNECT_SECONDS: Final = 60.0
 """Extra seconds that a sign-in may take, on top of the time that the person has."""

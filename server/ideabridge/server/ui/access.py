@@ -1,4 +1,4 @@
-"""Access: who may open the page, and what a request must have.
+"""Access: decide who may open the page, and check each request to it.
 
 The page shows results of tools and lets a person approve calls. So neither another web page,
 through the person's browser, nor a program that merely reaches its address may use it:
@@ -62,11 +62,10 @@ _MOST_SIGN_IN: Final = 16 * 1024
 """Maximum size, in bytes, of the form that someone unknown sends to sign in."""
 
 _MOST_SIGN_INS: Final = 60
-"""How many times per minute one caller may sign in, and how many sign-ins from one address may
-fail."""
+"""Limits per minute: the sign-ins of one caller, and the failed sign-ins from one address."""
 
 _MOST_FAILURES: Final = 600
-"""How many sign-ins may fail per minute, from all addresses together."""
+"""Maximum number of failed sign-ins per minute, from all addresses together."""
 
 _IDLE_SECONDS: Final = 12 * 3600.0
 
@@ -123,12 +122,12 @@ class Visitor:
 
     @property
     def may_change(self) -> bool:
-        """Whether the visitor has a session, and so may make changes."""
+        """True if the visitor has a session, and so may make changes."""
         return bool(self.secret)
 
     @property
     def is_owner(self) -> bool:
-        """Whether the session began with the owner's link, which works once, and not with a
+        """True if the session began with the owner's link, which works only once, and not with a
         token.
         """
         return self.may_change and self.caller == LOCAL and self.token is None
@@ -145,7 +144,7 @@ class Visitor:
 
     @property
     def scope(self) -> Viewer:
-        """The scope of what the visitor may see: what the visitor's caller sees, or everything."""
+        """What the visitor may see: everything, or what the visitor's caller may see."""
         return SEES_ALL if self.manages else self.caller
 
 

@@ -27,7 +27,7 @@ from ideabridge.tools.errors import ArgumentError
 _COUNTED: Final = 1000
 
 _CHANGES: Final = 20
-"""How many changes of the configuration the page shows."""
+"""Maximum number of changes of the configuration that the page shows."""
 
 
 class AdminPages:

@@ -108,8 +108,8 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may change: a call without its ids, or a plan with the ids of its calls,
-        which the calls use to refer to each other.
+        """The part that a visitor may change: a call without its ids, or a plan with the ids of its
+        calls, which the calls use to refer to each other.
         """
         question = self.pending.question
         if question.kind == "call":
@@ -184,7 +184,7 @@ class DecisionRow:
 
     @property
     def is_changed(self) -> bool:
-        """Whether someone has changed the call."""
+        """True if someone has changed the call."""
         if self.pending is None or self.text is None:
             return False
         shown = as_json(self.shown)
@@ -306,7 +306,7 @@ class ApprovalPages:
         return next((decision for decision in decisions if decision.key == key), None)
 
     async def _since(self, pending: Pending) -> str:
-        """Describe the calls of the run that finished after the question was asked."""
+        """Return a text about the calls of the run that finished after the question was asked."""
         if pending.asked is None:
             return ""
 

@@ -82,7 +82,7 @@ class CallValues:
 
     @property
     def changes(self) -> int:
-        """How many parameters differ from those of the earlier call."""
+        """The number of parameters that differ from those of the earlier call."""
         return len(self.gone) + sum(row.change in ("changed", "new") for row in self.rows)
 
 

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 LONGEST_COLOURED: Final = 10_000
-"""How many characters a text may have to be coloured. Hostile ones of this size take 0.3 s."""
+"""Maximum number of characters of a text that is coloured. The worst text of this size takes 0.3
+s.
+"""
 
 Language: TypeAlias = Literal["sql", "diff", "python", "json"]
 
 _LOOKED_AT: Final = 2000
-"""How many characters of a text decide what it is."""
+"""Number of characters of a text that are read to determine its language."""
 
 _LINES: Final = {"+": "h-gi", "-": "h-gd", "@": "h-gu", "*": "h-gu"}
 """The class of a line of a patch, by its first character."""

@@ -1,5 +1,5 @@
-"""Drawing: calls are boxes in layers. Arrows show the values that calls pass on, and the order in
-which calls run.
+"""Drawing: draw calls as boxes in layers, with arrows for the values that calls pass on, and for
+the order in which calls run.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class _Parts:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether a drawing of these parts would be too large to read."""
+        """True if a drawing of these parts would be too large to read."""
         return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
 
     def add_call(self, box: Box) -> None:

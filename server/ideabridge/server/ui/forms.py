@@ -48,7 +48,7 @@ class Field:
 
 
 def number_from(text: str) -> int | None:
-    """Read a number from outside, of at most nine ASCII digits. Return None for anything else."""
+    """Read a number of at most nine ASCII digits. Return None for any other text."""
     # `isdigit` alone would accept more than is wanted: other digits, and thousands of them.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
@@ -110,7 +110,7 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """Read the object that someone filled in. Empty fields are left out. `raw` contains the members
+    """Read the object from a filled form. Empty fields are left out. `raw` contains the members
     that have no field.
 
     Raises:

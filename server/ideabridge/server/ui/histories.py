@@ -77,7 +77,7 @@ class KeptJournal:
 
     @property
     def is_small(self) -> bool:
-        """Whether the journal is folded for every page."""
+        """True if the journal is folded for every page."""
         return self.trace.last <= SMALL and self.size <= SMALL_BYTES
 
     @property
@@ -174,7 +174,7 @@ class Histories:
 
     @property
     def has_workers(self) -> bool:
-        """Whether worker processes can read the store."""
+        """True if worker processes can read the store."""
         return self._store.reader() is not None
 
     # -- open decisions ----------------------------------------------------------------------------

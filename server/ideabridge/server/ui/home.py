@@ -1,4 +1,6 @@
-"""Home: what waits for the visitor, what runs, the state of the servers, and the last week."""
+"""Home: show what waits for the visitor, the running runs, the state of the servers, and the last
+week.
+"""
 
 from __future__ import annotations
 

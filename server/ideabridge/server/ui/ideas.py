@@ -102,7 +102,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSince:
-    """What changed in a version.
+    """The changes in a version.
 
     Attributes:
         before: the number of the previous version.
@@ -605,7 +605,7 @@ def _taken(value: str) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class ParameterField:
-    """What a person may decide about a parameter.
+    """The decisions that a person can make about a parameter.
 
     Attributes:
         key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,

@@ -28,10 +28,10 @@ OWN = "tools"
 """The name of the page about the tools of this process. No module's page has this name."""
 
 _MOST_TOOLS: Final = 100
-"""How many tools of a server one page lists."""
+"""Maximum number of tools of a server on one page."""
 
 _MOST_LINES: Final = 100
-"""How many lines of a log one page shows."""
+"""Maximum number of lines of a log on one page."""
 
 _HINTS: Final = (
     ("readOnlyHint", True, "read-only"),
@@ -72,7 +72,7 @@ class ToolRow:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What a visitor asks of a log: words that lines contain, and a level of messages."""
+    """The filter of a visitor for a log: words that lines contain, and a level of messages."""
 
     words: str
     level: str

@@ -163,7 +163,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
-    """Read the plan that someone wrote, with the input next to it."""
+    """Read the plan in a form, with the input next to it."""
     plan: JSON = {"program": text}
     if kind != "program":
         plan = decode(text, what="the plan")
@@ -189,7 +189,7 @@ def _input(form: FormFields) -> JSONObject | None:
 
 
 def _read_context(text: str) -> list[Message]:
-    """Read the messages of a context that someone wrote, and the names of their instances."""
+    """Read the messages of a context in a form, and the names of their instances."""
     messages, _ = read_context_document(read_written(text, what="the context"), "the context")
     read = read_context(with_instances(messages))
     initial_documents(read)

@@ -41,7 +41,7 @@ def size(number: int | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """Say how long ago a time was, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty
+    """Return the time since a moment, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty
     for None. A string is a time in the store's format.
     """
     if not at:
@@ -140,7 +140,7 @@ def light(status: ModuleStatus) -> str:
 
 
 def answered(publication: Publication) -> str:
-    """Describe how a call of a published tool is answered."""
+    """Return a text about how a call of a published tool is answered."""
     if publication.answer == "recorded":
         return "the recording"
     if publication.answer == "solve" or publication.plan is None:
@@ -157,7 +157,7 @@ _MINDS: Final = {
 
 
 def answerer(mind: str) -> str:
-    """Say who answers the Requests of a run, given the name of its mind."""
+    """Return a text about who answers the Requests of a run, given the name of its mind."""
     return _MINDS.get(mind, mind)
 
 

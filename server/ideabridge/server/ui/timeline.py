@@ -375,7 +375,7 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
-    """Say why a call did not start when it was listed. Return "" if it did."""
+    """Return the reason why a call did not start when it was listed, or "" if it did."""
     if bar.listed is None:
         return ""
 

@@ -1,1 +1,1 @@
-"""What the command line and the page show about runs: histories and open decisions."""
+"""Views: describe histories of runs and open decisions, for the command line and the page."""

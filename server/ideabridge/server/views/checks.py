@@ -1,4 +1,4 @@
-"""Checks: what `ideabridge doctor` and the page check, and what they find."""
+"""Checks: run the checks of `ideabridge doctor` and the page, and describe their results."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Say which runs servers delete, and when they delete them next."""
+    """Return a text about which runs servers delete, and when they delete the next ones."""
     import time
     from datetime import datetime
 
@@ -453,7 +453,7 @@ def check_hosts(findings: Findings, project: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _HostServers:
-    """What the files of a host list.
+    """The servers that the files of a host list.
 
     Attributes:
         ours: the files that list ideabridge, each with its scope.
@@ -492,7 +492,7 @@ class _StartedServer:
 
     @property
     def can_check(self) -> bool:
-        """Whether the program can be looked for without the host."""
+        """True if the program can be found without the host."""
         if self.program is None or any(sign in self.program for sign in "$%~"):
             return False
         # Some hosts pass a text with spaces to a shell.
@@ -501,7 +501,7 @@ class _StartedServer:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the program can be looked for, and is not there or cannot be executed."""
+        """True if the program can be looked for, but does not exist or cannot be executed."""
         return self.can_check and shutil.which(self.program or "") is None
 
 
@@ -540,7 +540,7 @@ def _program_in(entry: JSON, key: str) -> str | None:
 
 
 def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) -> _HostServers:
-    """Read the files of a host. Add what is wrong with a file to `problems`, keyed by its path."""
+    """Read the files of a host. Add the errors in a file to `problems`, keyed by its path."""
     from ideabridge.server.hosts.host import SERVER_NAME, read_tolerantly
 
     own_names: list[str] = []

@@ -1,7 +1,7 @@
-"""History: a run as its journal records it, described in words.
+"""History: describe a run in words, as its journal records it.
 
-`read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page
-show its entries.
+`read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page show
+its entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Line: TypeAlias = tuple[str, str | None]
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """Return lines about what the result of a run takes for granted: its assumptions and notes."""
+    """Return lines about what the result of a run presupposes: its assumptions and notes."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"

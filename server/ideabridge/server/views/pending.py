@@ -1,4 +1,4 @@
-"""Pending: the open decisions of all runs, as their journals record them."""
+"""Pending: find the open decisions of all runs in their journals."""
 
 from __future__ import annotations
 

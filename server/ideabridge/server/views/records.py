@@ -1,4 +1,4 @@
-"""Records: what the table of runs says about a run without reading its journal."""
+"""Records: describe a run from its row in the table of runs, without reading its journal."""
 
 from __future__ import annotations
 

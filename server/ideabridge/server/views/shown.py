@@ -1,4 +1,4 @@
-"""Shown: a question as people see it, and whether they see all of it.
+"""Shown: show a question to people, and determine whether they see all of it.
 
 The form, the page, the view inside an assistant and the terminal differ in how much of a question
 fits. `show_question` determines for all of them whether a question is shown in full. A person
@@ -28,7 +28,7 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question can be shown in one place, such as a form or a page.
+    """The size of the part of a question that can be shown in one place, such as a form or a page.
 
     Attributes:
         characters: maximum number of characters of the content (what would happen) as JSON on one
@@ -221,7 +221,8 @@ def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
-    """Say how often something would happen with one approval; see `ShownQuestion.sums`.
+    """Return a text about how often something would happen with one approval; see
+    `ShownQuestion.sums`.
 
     Args:
         kind: the kind of the question.

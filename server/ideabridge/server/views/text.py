@@ -143,5 +143,7 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """Say what a Request of this size costs. The number of tokens is an estimate."""
+    """Return a text about the cost of a Request of this size. The number of tokens is an
+    estimate.
+    """
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

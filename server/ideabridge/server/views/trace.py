@@ -1,5 +1,5 @@
-"""Trace: when each call of a run was listed, asked about, started and finished, from the journal
-alone.
+"""Trace: find out when each call of a run was listed, asked about, started and finished, from the
+journal alone.
 
 A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
 the machine binds references and checks parameters. A trace only records times, which takes 100 ms.
@@ -41,7 +41,7 @@ class _Start:
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What one answer of a mind took."""
+    """The usage of one answer of a mind."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -137,7 +137,7 @@ class CallBar:
         self._set_status()
 
     def answer(self, item: int | None, at: float | None) -> None:
-        """Note the answer of a person about one execution of the call."""
+        """Record that a person has answered a question about one execution of the call."""
         self.asking.discard(item)
         if not self.asking:
             self.decided = at
