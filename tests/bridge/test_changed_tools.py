@@ -14,11 +14,12 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, PlanError
 from ideabridge.bridge.configuration import load_workspace, parse_configuration
 from ideabridge.bridge.loop.event import AT_TERMINAL
 from ideabridge.bridge.minds.function import FunctionMind
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.bridge.stored_secrets import SecretOwner, set_secret
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from tests.server.serving import PLAIN
@@ -266,12 +267,51 @@ async def test_rules_name_the_real_tool() -> None:
         assert "not today" in json.dumps(run.errors())
 
 
+async def test_a_profile_names_the_real_tool() -> None:
+    profiles: JSONObject = {"review": {"tools": ["bugs.create_issue"]}}
+    reviewer = in_profile("review", LOCAL)
+    async with opened(CHANGED, profiles=profiles) as bridge:
+        shown = bridge.offer.to(reviewer)
+        names = {tool.name for tool in shown.catalogue.tools if tool.module == "bugs"}
+        assert names == {"report_bug"}
+        for name in ("report_bug", "create_issue"):
+            call = {**REAL, "_tool": name, "_outputPath": "got"}
+            run = await ended(await bridge.run_plan(calls=[call], caller=reviewer))
+            assert run.errors() == []
+
+        with pytest.raises(PlanError, match="not in profile 'review'"):
+            await bridge.run_plan(calls=[{"_tool": "list_issues"}], caller=reviewer)
+
+
+def test_where_a_name_that_tools_gives_matches_nothing_that_is_said() -> None:
+    content = {
+        "mcpServers": {"bugs": {**server(CHANGED), "deny": ["report_bug"]}},
+        "profiles": {"review": {"tools": ["list_*", "bugs.report_bug", "create_issue"]}},
+        "approval": {"rules": [{"tool": "report_bug", "then": "deny"}]},
+    }
+    warnings = parse_configuration(content, project=Path.cwd()).warnings
+    rest = (
+        "is how mcpServers.bugs.tools shows 'create_issue', and only names that servers list match "
+        "here. If that tool is meant, write 'create_issue'"
+    )
+    assert warnings == [
+        f"profiles.review.tools[1]: 'bugs.report_bug' {rest}",
+        f"mcpServers.bugs.deny[0]: 'report_bug' {rest}",
+        f"approval.rules[0].tool: 'report_bug' {rest}",
+    ]
+
+
 async def test_what_does_not_fit_is_left_out_alone_and_said() -> None:
     tools: JSONObject = {
         "create_issue": {
             "name": "list_issues",
             "description": "Still described.",
-            "defaults": {"ownr": "acme", "priority": "medium", "repo": "app"},
+            "defaults": {
+                "ownr": "acme",
+                "priority": "medium",
+                "repo": "app",
+                "owner": "the ${OWNER:-acme} group",
+            },
             "hide_parameters": ["title", "repos", "repo"],
         },
         "list_issue": {"hide": True},
@@ -282,6 +322,7 @@ async def test_what_does_not_fit_is_left_out_alone_and_said() -> None:
             "tools.create_issue.name: list_issues is the name of another tool",
             "tools.create_issue.defaults.ownr: the tool has no such parameter. Did you mean",
             "tools.create_issue.defaults.priority: ",
+            "tools.create_issue.defaults.owner: ${OWNER:-acme} names an environment variable",
             "tools.create_issue.hide_parameters.title: a call must give this parameter",
             "tools.create_issue.hide_parameters.repos: the tool has no such parameter. Did",
             "tools.list_issue: the server lists no such tool, or it is not allowed. Did",

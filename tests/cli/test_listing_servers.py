@@ -69,6 +69,30 @@ def test_a_server_whose_tools_are_stored_is_not_started(
     assert server.starts == starts + 2
 
 
+def test_the_names_of_changed_tools_stand_beside_the_real_ones(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Starting(project)
+    changes = {"tally": {"name": "count_once"}, "die": {"hide": True}}
+    entry = {**server.entry, "tools": changes, "deny": ["count_once"]}
+    profiles = {"review": {"servers": ["n"]}}
+    write_trusted(project, {"mcpServers": {"m": entry}, "store": "s", "profiles": profiles})
+    assert main(["servers", "list", "m", "--json"]) == 0
+    shown_server = json.loads(capsys.readouterr().out)
+    assert shown_server["tools"] == ["tally", "die"]
+    assert shown_server["shown_as"] == {"tally": "count_once"}
+    assert shown_server["hidden"] == ["die"]
+    assert main(["servers", "list", "m"]) == 0
+    printed = capsys.readouterr()
+    assert "2: tally (shown as count_once), die (hidden)" in printed.out
+    # What matches nothing, and what cannot be used, is said wherever a configuration is read.
+    assert "mcpServers.m.deny[0]: 'count_once' is how" in printed.err
+    assert main(["doctor"]) == 1
+    found = capsys.readouterr().out
+    assert "mcpServers.m.deny[0]: 'count_once' is how" in found
+    assert "server 'n' is not configured" in found
+
+
 def test_a_store_that_cannot_be_read_is_said_and_the_servers_start(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

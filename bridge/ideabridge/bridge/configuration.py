@@ -12,7 +12,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -666,7 +666,54 @@ class Configuration(BaseModel):
             for name, lines in self.unusable.items()
             for line in lines
         ]
-        return [*self.notes, *unusable, *self.unusable_profiles.values()]
+        return [*self.notes, *unusable, *self.unusable_profiles.values(), *self.vain_names]
+
+    @property
+    def vain_names(self) -> list[str]:
+        """A line for each name of a tool in `profiles`, `approval`, `allow` or `deny` that is only
+        the name that `tools` gives it. All of these are about the names that servers list, so such
+        a name matches nothing.
+        """
+        real_names: dict[str, tuple[str, str]] = {}
+        for module, entry in self.modules.items():
+            for real, settings in entry.tools.items():
+                if settings.name is not None and settings.name != real:
+                    real_names.setdefault(settings.name, (module, real))
+                    real_names[f"{module}.{settings.name}"] = (module, real)
+
+        lines: list[str] = []
+        for place, name in self._names_of_tools():
+            if name in real_names:
+                module, real = real_names[name]
+                lines.append(
+                    f"{place}: {name[:64]!r} is how mcpServers.{module}.tools shows "
+                    f"{real[:64]!r}, and only names that servers list match here. If that tool is "
+                    f"meant, write {real[:64]!r}"
+                )
+
+        return lines
+
+    def _names_of_tools(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the text of each name or pattern of a tool that restricts or allows
+        calls.
+        """
+        for profile, settings in self.profiles.items():
+            for number, name in enumerate(settings.tools or ()):
+                yield f"profiles.{profile}.tools[{number}]", name
+
+        for module, entry in self.modules.items():
+            for number, name in enumerate(entry.deny):
+                yield f"mcpServers.{module}.deny[{number}]", name
+            for number, name in enumerate(entry.allow or ()):
+                yield f"mcpServers.{module}.allow[{number}]", name
+
+        for approval in (*self.also, self.approval):
+            part = self._approval_as_written(approval)
+            rules = list_or_empty(part.get("rules")) if isinstance(part, dict) else []
+            for number, rule in enumerate(rules):
+                name = rule.get("tool") if isinstance(rule, dict) else None
+                if isinstance(name, str):
+                    yield f"approval.rules[{number}].tool", name
 
     @property
     def unusable_profiles(self) -> dict[str, str]:

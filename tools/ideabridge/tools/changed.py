@@ -9,8 +9,10 @@ know only that tool, and nothing depends on the view once the call is written.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
@@ -19,6 +21,9 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
+"""`${VAR}`, `${env:VAR}` or `${VAR:-text}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +48,19 @@ class ToolChange:
 def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str]]:
     """Return the parts of a change that fit a tool, and a sentence for each part that does not.
 
-    A default is left out if the tool has no such parameter, or if the parameter's schema refuses
-    it. A parameter stays visible if the tool has no such parameter, or needs a value for it and has
-    no default.
+    A default is left out if the tool has no such parameter, if the parameter's schema refuses it,
+    or if it names an environment variable. A parameter stays visible if the tool has no such
+    parameter, or needs a value for it and has no default.
     """
     names = ParameterNames(tool.name, tool.parameters)
     problems: list[str] = []
     defaults: dict[str, JSON] = {}
     for name, value in change.defaults.items():
-        problem = _unknown_parameter(name, names) or _refused_default(tool, name, value)
+        problem = (
+            _unknown_parameter(name, names)
+            or _named_variable(value)
+            or _refused_default(tool, name, value)
+        )
         if problem is None:
             defaults[name] = value
         else:
@@ -78,6 +87,27 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
         return None
     near = did_you_mean(name, names.listed)
     return f"the tool has no such parameter.{near}"
+
+
+def _named_variable(value: JSON) -> str | None:
+    """Return why a default cannot be used that contains `${VAR}`, or None if it does not. The text
+    would be sent as it is, which is hardly ever what is meant.
+    """
+    if isinstance(value, str):
+        match = _VARIABLE.search(value)
+        if match is None:
+            return None
+        return (
+            f"{match[0]} names an environment variable, which is not filled in here; expected the "
+            "value itself, or ${secret:NAME} for a stored secret."
+        )
+
+    parts: Iterable[JSON] = ()
+    if isinstance(value, list):
+        parts = value
+    elif isinstance(value, dict):
+        parts = value.values()
+    return next(filter(None, map(_named_variable, parts)), None)
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:

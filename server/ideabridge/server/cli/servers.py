@@ -242,7 +242,15 @@ async def _show_server(configuration: Configuration, name: str, *, as_json: bool
             await connecting.wait(modules)
             status = modules[name].status()
             memory = modules[name].memory()
-            tools = [tool.origin[1] for tool in modules.tools()]
+            changes = modules[name].changes
+            tools = [
+                _ListedTool(
+                    tool.origin[1],
+                    changes.shown[tool.name].name if tool.name in changes.shown else None,
+                    tool.name in changes.hidden,
+                )
+                for tool in modules.tools()
+            ]
 
     shown = _ShownServer(only, status, memory, tools, signed_in_users(name))
     if as_json:
@@ -258,6 +266,29 @@ async def _show_server(configuration: Configuration, name: str, *, as_json: bool
 
 
 @dataclass(frozen=True, slots=True)
+class _ListedTool:
+    """A tool of a server.
+
+    Attributes:
+        name: the name that the server lists.
+        shown_as: the name that the configuration gives it, or None.
+        is_hidden: whether the configuration hides it.
+    """
+
+    name: str
+    shown_as: str | None
+    is_hidden: bool
+
+    def text(self) -> str:
+        """Return the name, and how the configuration changes it."""
+        if self.is_hidden:
+            return f"{shown_name(self.name)} (hidden)"
+        if self.shown_as is not None:
+            return f"{shown_name(self.name)} (shown as {self.shown_as})"
+        return shown_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class _ShownServer:
     """Everything about one server.
 
@@ -265,14 +296,14 @@ class _ShownServer:
         configuration: the configuration that contains its entry.
         status: its status.
         memory: the memory that its program takes, in bytes, or None if it has none here.
-        tools: the names of its tools.
+        tools: its tools.
         users: the users of ideabridge who are signed in to it.
     """
 
     configuration: Configuration
     status: ModuleStatus
     memory: int | None
-    tools: list[str]
+    tools: list[_ListedTool]
     users: list[str]
 
     @property
@@ -313,7 +344,11 @@ class _ShownServer:
             "configuration": None if self.file is None else str(self.file),
             "entry": self.entry,
             "folder": None if self.folder is None else str(self.folder),
-            "tools": list[JSON](self.tools),
+            "tools": [tool.name for tool in self.tools],
+            "shown_as": {
+                tool.name: tool.shown_as for tool in self.tools if tool.shown_as is not None
+            },
+            "hidden": [tool.name for tool in self.tools if tool.is_hidden],
             "log": None if log_file is None else str(log_file),
         }
 
@@ -343,7 +378,7 @@ class _ShownServer:
         if status.state == "up":
             lines.append(("program", _program(status) or "unnamed"))
             lines.append(("protocol", f"MCP {status.protocol_version}, over {status.kind}"))
-            names = ", ".join(map(shown_name, self.tools))
+            names = ", ".join(tool.text() for tool in self.tools)
             lines.append(("tools", f"{len(self.tools)}: {names}" if self.tools else "none"))
         if self.users:
             lines.append(("signed in", ", ".join(self.users)))

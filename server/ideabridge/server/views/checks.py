@@ -145,8 +145,11 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
         for line in (*layer.narrowed, *layer.refused):
             findings.add("configuration", line, wrong=line in layer.refused)
 
-    for line in configuration.notes:
+    for line in (*configuration.notes, *configuration.vain_names):
         findings.add("configuration", line, warning=True)
+
+    for reason in configuration.unusable_profiles.values():
+        findings.add("profiles", reason, wrong=True)
 
     untrusted = configuration.untrusted
     if untrusted is not None:
