@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from ideabridge.bridge.modules import user_modules
+from ideabridge.bridge.modules import connection_pool, user_modules
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.sign_ins import (
@@ -287,7 +287,7 @@ async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatc
     async with authorized() as server:
         for user in ("alice", "bob", "carol"):
             await sign_in(server, user)
-        monkeypatch.setattr(user_modules, "MOST_CONNECTIONS", 2)
+        monkeypatch.setattr(connection_pool, "MOST_CONNECTIONS", 2)
         async with opened(server) as modules:
             async with (
                 modules.using("tickets", "alice") as alices,

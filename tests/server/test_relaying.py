@@ -260,7 +260,7 @@ async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path
     configuration = configured(tmp_path, mcpServers={"asks": module}, expose=["modules"])
     with http_process(configuration) as url:
         async with (
-            Client(url, mode="legacy", elicitation_callback=never) as one,
+            Client(url, mode="auto", elicitation_callback=never) as one,
             Client(url, mode="auto", elicitation_callback=never) as two,
             anyio.create_task_group() as group,
         ):

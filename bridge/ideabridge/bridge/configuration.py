@@ -819,6 +819,13 @@ class Configuration(BaseModel):
         """
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
+    def apart_file_of(self, module: str) -> Path | None:
+        """Return the file that exists once each session needs a module of its own, or None if
+        nothing is stored; see `Module.sharing`.
+        """
+        log_file = self.log_file_of(module)
+        return None if log_file is None else log_file.with_suffix(".apart")
+
     def exposes(self, module: str) -> bool:
         """Return whether clients may call a module's tools directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
@@ -970,6 +977,7 @@ _SERVER_PROTECTING: Final = (
     "parallel",
     "retry",
     "record",
+    "sharing",
 )
 """The corresponding keys of a server's entry. If one of them is not understood, only this server is
 refused.

@@ -558,7 +558,7 @@ def _calls_door(served: _Served, common: _Common, group: TaskGroup) -> Workspace
 
     front = served.front
     bridge = served.bridge
-    app = application(front.server, host=common.http.host, ended=front.announcements.disconnected)
+    app = application(front.server, host=common.http.host, ended=front.disconnected)
     if common.http.metrics:
         app, observer = _with_metrics(app, front)
         common.observers.append(observer)
@@ -603,7 +603,7 @@ async def _workspace(
             RequestWatch(front.server, common.observers)
 
         host = common.http.host
-        app = application(front.server, host=host, ended=front.announcements.disconnected)
+        app = application(front.server, host=host, ended=front.disconnected)
 
         async with front.server.session_manager.run():
             door = TokenDoor(app, common.credentials, served.bridge.profiles)

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules.client_session import set_client_session
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.server.announcements import Announcements
@@ -26,7 +27,7 @@ from ideabridge.server.answers import PLAIN_HOSTS, STRUCTURED_HOSTS, ToolAnswer,
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.callers import Context, Serving, caller_of, client_key
+from ideabridge.server.callers import Context, Serving, caller_of, client_key, session_id
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.extensions.apps import URI as VIEW_URI
@@ -165,6 +166,11 @@ class Front:
         self._tasks = RunTasks(self.running)
         self.server = self._served(version)
         bridge.session_begun = _session_begun.get
+
+    def disconnected(self, session: str) -> None:
+        """Forget a client whose HTTP session has ended, and end the servers of this session."""
+        self.announcements.disconnected(session)
+        self._bridge.modules.end_session(session)
 
     def close(self) -> None:
         """End the requests that listen for changes, because the process is about to end. Runs stay
@@ -315,6 +321,8 @@ class Front:
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
 
         _session_begun.set(self.announcements.begun(ctx))
+        # Over stdio there is only one client, and in 2026-07-28 there are no sessions.
+        set_client_session(session_id(ctx) or None)
         try:
             # A request may still be in progress after its client has disconnected, so requests are
             # counted here, where they really end.

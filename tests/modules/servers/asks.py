@@ -71,6 +71,8 @@ TOOLS = [
     tool("order", "who", reads=False),
     tool("twice", "who"),
     tool("meet", "who"),
+    tool("together", "who", "file"),
+    tool("order_together", "who", "file", reads=False),
     tool("hostile", "how"),
     tool("named", "who"),
     tool("again"),
@@ -181,6 +183,14 @@ async def call_tool(
                 await BOTH_ANSWERED.wait()
 
             return answer
+        case "together" | "order_together":
+            # The first two calls of all processes ask side by side.
+            file = anyio.Path(str(arguments.get("file")))
+            async with await file.open("a") as callers:
+                await callers.write(f"{who}\n")
+            while len((await file.read_text()).splitlines()) < 2:  # noqa: ASYNC110 - no event tells it
+                await anyio.sleep(0.01)
+            return await ask(ctx, params, {"q": form(f"Seats for {who}?")})
         case "stubborn":
             # Given up, it goes on, and asks when another call lets it.
             with anyio.CancelScope(shield=True):

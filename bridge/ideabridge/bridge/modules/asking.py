@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.inquiry import AnswerError, Asker, FormAnswer, Inquiry, read_answer
+from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
@@ -460,6 +461,9 @@ class Asking:
             asked.
         refused: messages to the caller, one for each refused question.
         own_ids: maps the module's ids for addresses to the ids that the client gets.
+        session: the session of the call's client; see `client_session`.
+        is_mixed: whether the module has asked a question that may belong to a call of another
+            session.
     """
 
     def __init__(
@@ -472,6 +476,8 @@ class Asking:
         client: DirectClient | None = None,
     ) -> None:
         self.client = client
+        self.session = client_session()
+        self.is_mixed = False
         self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
         self.allowed = seconds
         self._seconds = seconds

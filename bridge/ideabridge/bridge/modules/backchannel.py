@@ -49,15 +49,20 @@ class Backchannel:
 
     Args:
         on_ask: called for each question; after the first, the module's calls run one at a time.
+        on_mixed: called if calls of several sessions are running when the module asks; from then
+            on, each session has a connection of its own. The argument is the number of sessions.
         exposed: whether the module may ask the clients of direct calls.
 
     Attributes:
         start: starts a task of the connection, or None until the connection is up.
     """
 
-    def __init__(self, on_ask: Callable[[], None], *, exposed: bool) -> None:
+    def __init__(
+        self, on_ask: Callable[[], None], on_mixed: Callable[[int], None], *, exposed: bool
+    ) -> None:
         self._asked = False
         self._on_ask = on_ask
+        self._on_mixed = on_mixed
         self._declared = _EVERYTHING if exposed else FORMS
         self.start: Start | None = None
         # The calls of the unanswered requests, keyed by request id. The value is None if the call
@@ -212,7 +217,7 @@ class Backchannel:
         self._asked = True
         self._on_ask()
         live = [asking for asking in self._live if asking in unanswered]
-        if len(live) == len(unanswered) == 1:
+        if len(live) == len(unanswered) == 1 and not live[0].is_mixed:
             return await self._answer_of(live[0], question)
 
         if len(live) == len(unanswered):
@@ -224,9 +229,19 @@ class Backchannel:
             why = "one of its earlier calls was cancelled, and the question may belong to that call"
 
         is_for_people = isinstance(question, types.ElicitRequest)
+        if any(asking.is_mixed for asking in live):
+            # The callers know already, and these calls end or are sent again.
+            return types.ElicitResult(action="cancel") if is_for_people else _refusal(why)
+
         message = question.params.message if is_for_people else question.method
-        advice = f"{why}. From now on, its calls run one at a time: run the call again"
+        sessions = {asking.session for asking in live}
+        if len(sessions) > 1:
+            self._on_mixed(len(sessions))
+            advice = f"{why}. From now on, each session has its own process of the server"
+        else:
+            advice = f"{why}. From now on, its calls run one at a time: run the call again"
         for asking in live:
+            asking.is_mixed = len(sessions) > 1
             asking.refuse(message, advice)
 
         if is_for_people and not any(asking.client for asking in live):

@@ -418,6 +418,7 @@ class ConnectionStart:
             the module.
         log: the log file of the module, or None.
         on_ask: called when the module sends a question the way that versions with a handshake do.
+        on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
     """
@@ -434,6 +435,7 @@ class ConnectionStart:
     log_level: types.LoggingLevel | None
     log: ServerLog | None
     on_ask: Callable[[], None]
+    on_mixed: Callable[[int], None]
     on_event: Callable[[ServerEvent], None]
     on_listing: Callable[[Listing], None]
 
@@ -497,7 +499,7 @@ class Connection:
                 auth=start.auth,
             )
 
-        self.backchannel = Backchannel(start.on_ask, exposed=start.exposed)
+        self.backchannel = Backchannel(start.on_ask, start.on_mixed, exposed=start.exposed)
         self._tap = Tap(
             transport,
             self.backchannel,

@@ -18,6 +18,7 @@ entry says otherwise. A failed module is tried again until this process ends, an
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -85,8 +86,10 @@ from ideabridge.bridge.modules.settings import (
     ModuleState,
     ModuleStatus,
     Recollection,
+    Sharing,
     StoredValues,
     Way,
+    entry_digest,
     expand,
     secrets_named,
     with_secrets,
@@ -110,6 +113,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Authorization
 
 
+logger: Final = logging.getLogger(__name__)
+
 SentT = TypeVar("SentT")
 
 _CONNECTED_ANEW: Final = (
@@ -125,6 +130,11 @@ _NOTES: Final = 100
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to clients; "views": true in its entry allows them'
+)
+
+_APART: Final = (
+    "each session has its own process of it, because it asked a question while calls of several "
+    "sessions were running, and did not say whose it is"
 )
 
 _PATIENCE: Final = 30.0
@@ -179,6 +189,8 @@ class ModuleSurroundings:
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
         is_needed: returns whether a run needs the module of this name although no call is running.
+        apart_file: the file that exists once each session needs a module of its own, or None if
+            nothing is stored. It contains the digest of the module's entry.
     """
 
     unusable: str | None
@@ -195,6 +207,7 @@ class ModuleSurroundings:
     on_change: Callable[[str], None]
     on_event: Callable[[str, ServerEvent], None]
     is_needed: Callable[[str], bool]
+    apart_file: Path | None
 
 
 class Module:
@@ -274,27 +287,76 @@ class Module:
         self._asked_until = -math.inf
         # True while the connection ends because nobody uses the module.
         self._is_resting = False
+        # True once the module has asked a question of which nobody knew to which session it
+        # belonged, in this process or an earlier one.
+        self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
             self._settled.set()
 
-    def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
+    def for_user(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
         """Return a Module for the same server with its own connections, and with the tokens that
         `authorize` gets. `parallel` limits the calls of both together. State changes of the copy
         are not reported.
         """
+        copy = self._copy(authorize)
+        copy._limiter = self._limiter
+        return copy
+
+    def for_session(self) -> Module:
+        """Return a Module for the same server with its own process or connection. State changes of
+        the copy are not reported.
+        """
+        copy = self._copy(self._surroundings.authorize)
+        copy._limiter = FairLimiter(self.configuration.parallel)
+        return copy
+
+    def _copy(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
         surroundings = replace(
             self._surroundings,
             authorize=authorize,
             on_change=_report_to_nobody,
             on_event=_report_to_nobody,
+            apart_file=None,
         )
         copy = Module(self.name, self.configuration, surroundings)
         copy.place = self.place
-        copy._limiter = self._limiter
         copy._legacy = self._legacy
         copy._log_level = self._log_level
         copy._kind = self._kind
         return copy
+
+    @property
+    def sharing(self) -> Sharing:
+        """Who shares one process of the module, or one connection to it. Each session has its own
+        if the configuration says so, or once the module has asked a question that no call of
+        several sessions could be found for.
+        """
+        return "session" if self._mixes_sessions else self.configuration.sharing
+
+    def _has_mixed_before(self) -> bool:
+        file = self._surroundings.apart_file
+        try:
+            return file is not None and file.read_text() == entry_digest(self.configuration)
+        except (OSError, ValueError):
+            return False
+
+    def _mixed(self, sessions: int) -> None:
+        """Note that the module has asked a question while calls of several sessions were running."""
+        logger.warning(
+            "server %s asked a question while calls of %d sessions were running, and did not say "
+            "whose it is, so nobody was asked. From now on, each session has its own process of it",
+            self.name,
+            sessions,
+        )
+        self._mixes_sessions = True
+        file = self._surroundings.apart_file
+        if file is not None:
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                file.write_text(entry_digest(self.configuration))
+            except OSError as error:
+                logger.warning("%s: cannot be written: %s", file, error.strerror)
+        self._surroundings.on_change(self.name)
 
     @property
     def state(self) -> ModuleState:
@@ -532,6 +594,8 @@ class Module:
             notes += self.authorization.oddities.lines
 
         notes += self.changes.notes
+        if self._mixes_sessions and self.configuration.sharing == "shared":
+            notes.append(_APART)
         if not self.configuration.views and any(_has_view(tool) for tool in self.known_tools):
             notes.append(_WITHHELD)
 
@@ -539,6 +603,7 @@ class Module:
             name=self.name,
             state=self._state,
             kind=self._kind,
+            sharing=self.sharing,
             since=time.monotonic() - self._since,
             **(asdict(peer) if peer else {}),
             tools=len(self.known_tools if self.is_callable else self._tools),
@@ -844,6 +909,7 @@ class Module:
             log_level=self._log_level,
             log=surroundings.log,
             on_ask=lambda: self._limiter.lower(1),
+            on_mixed=self._mixed,
             on_event=self._take_event,
             on_listing=self._take_listing,
         )

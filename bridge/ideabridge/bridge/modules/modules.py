@@ -32,7 +32,14 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
@@ -40,6 +47,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 import anyio
 import anyio.abc
 
+from ideabridge.bridge.modules.client_session import client_session
+from ideabridge.bridge.modules.connection_pool import ConnectionPool
 from ideabridge.bridge.modules.errors import ModuleError, UnknownModuleError
 from ideabridge.bridge.modules.settings import (
     ModuleStatus,
@@ -109,6 +118,10 @@ class ModuleSource(Protocol):
 
     def log_file_of(self, module: str) -> Path | None:
         """Return the file for the log of a module, or None if no log is written."""
+        ...
+
+    def apart_file_of(self, module: str) -> Path | None:
+        """Return the file that exists once each session needs a module of its own, or None."""
         ...
 
     def exposes(self, module: str) -> bool:
@@ -182,6 +195,7 @@ class Modules:
 
         self._group: anyio.abc.TaskGroup | None = None
         self._of_users: UserModules | None = None
+        self._of_sessions = ConnectionPool(self._start, "sessions", self._is_needed_anywhere, None)
         self._store_key = ""
         self._running = 0
         self._one_ended = anyio.Event()
@@ -211,6 +225,7 @@ class Modules:
             on_change=self._note_change,
             on_event=self._note_event,
             is_needed=self._is_needed_anywhere,
+            apart_file=configuration.apart_file_of(name),
         )
         return Module(name, configuration.modules[name], surroundings)
 
@@ -309,6 +324,7 @@ class Modules:
             self._start(module.run, module)
 
     def _retire(self, module: Module) -> None:
+        self._of_sessions.retire(module.name)
         if self._of_users is not None:
             self._of_users.retire(module.name)
         if self._uses[module]:
@@ -414,7 +430,8 @@ class Modules:
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
         """Yield the module for one person's calls. If each person signs in for themselves, it has
-        their own sign-in and connection; otherwise it is the shared module of this name.
+        their own sign-in and connection. If sessions do not share the module, it is that of the
+        present session (`client_session`). Otherwise it is the shared module of this name.
 
         Args:
             name: the module's name.
@@ -434,8 +451,8 @@ class Modules:
 
         module = self[name]
         if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
-            with self._counted(module):
-                yield module
+            with self._counted(module), self._of_session(module) as shared_or_own:
+                yield shared_or_own
             return
 
         if self._of_users is None:
@@ -450,6 +467,19 @@ class Modules:
         async with self._of_users.using(module, user, self._store_key) as own:
             yield own
 
+    def _of_session(self, module: Module) -> AbstractContextManager[Module]:
+        """Return the context manager that yields the module of the present session."""
+        session = client_session()
+        if session is None or module.sharing == "shared" or module.configuration.disabled:
+            return nullcontext(module)
+        return self._of_sessions.using(module, session, module.for_session)
+
+    def end_session(self, session: str) -> None:
+        """End the processes and connections of a session that has ended."""
+        self._of_sessions.leave(session)
+        if self._lender is not None:
+            self._lender.end_session(session)
+
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
@@ -463,6 +493,7 @@ class Modules:
         for module in (*self._own.values(), *self._retired):
             module.stop()
 
+        self._of_sessions.stop()
         if self._of_users is not None:
             self._of_users.stop()
 
@@ -561,7 +592,16 @@ class Modules:
 
     def statuses(self) -> list[ModuleStatus]:
         """Return the status of each module, in the order of the configuration."""
-        return [module.status() for module in self._modules.values()]
+        return [
+            replace(module.status(), sessions=self._sessions_of(name))
+            for name, module in self._modules.items()
+        ]
+
+    def _sessions_of(self, name: str) -> int:
+        """Return how many sessions have a process or connection of a module of their own."""
+        if self._lender is not None and name in self._borrowed:
+            return self._lender._sessions_of(name)
+        return self._of_sessions.count(name)
 
     def connecting(self) -> list[str]:
         """Return the names of the modules that are connecting now."""

@@ -28,6 +28,7 @@ from ideabridge.bridge.modules.errors import (
     ModuleSignInError,
     ModuleTimeoutError,
     ModuleToolError,
+    SharedQuestionError,
     shown,
 )
 from ideabridge.bridge.modules.http import Mark
@@ -38,10 +39,7 @@ from ideabridge.bridge.modules.repairs import restore_structured
 from ideabridge.bridge.modules.results import ResultReader, add_text, broken_result
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
-from ideabridge.tools.errors import (
-    IdeabridgeError,
-    ResultLimitError,
-)
+from ideabridge.tools.errors import IdeabridgeError, Outcome, ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -68,6 +66,11 @@ _DATA: Final = 1000
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
 """Messages of the errors that the SDK raises if the connection closes after it was usable."""
+
+
+def _text_in(result: types.CallToolResult) -> str:
+    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    return "\n".join(texts)
 
 
 class SessionLostError(ModuleError):
@@ -131,7 +134,7 @@ class Requests:
         )
         request = types.CallToolRequest(params=params)
         try:
-            result = await self._send(connection, asking, request, _RESULT, call.progress)
+            result = await self._sent(connection, asking, tool, request, call.progress)
         except MCPError as error:
             if client is not None:
                 error = asking.addresses(client, error)
@@ -163,6 +166,50 @@ class Requests:
             return await self._answer(tool, result, validator, asking)
         except ModuleToolError as error:
             raise _with_class(error, connection) from None
+
+    async def _sent(
+        self,
+        connection: Connection,
+        asking: Asking,
+        tool: Tool,
+        request: types.CallToolRequest,
+        progress: OnProgress | None,
+    ) -> types.CallToolResult | None:
+        """Send a call, and return its result; see `_send`.
+
+        Raises:
+            SharedQuestionError: the module asked a question that may belong to another session.
+        """
+        try:
+            result = await self._send(connection, asking, request, _RESULT, progress)
+        except MCPError as error:
+            if not asking.is_mixed:
+                raise
+            said = shown(error.message, self._secrets)
+            raise self._mixed(tool, said, "failed") from None
+
+        if result is None or not asking.is_mixed:
+            return result
+        said = shown(_text_in(result), self._secrets)
+        mixed = self._mixed(tool, said, "failed" if result.is_error else "ran")
+        mixed.sent = self._results.sent(result)
+        raise mixed
+
+    def _mixed(self, tool: Tool, said: str, outcome: Outcome) -> SharedQuestionError:
+        """Return the error of a call during which the module asked a question that nobody got.
+
+        Args:
+            tool: the tool.
+            said: what the module answered in the end, without secrets.
+            outcome: whether the module says that the call has failed.
+        """
+        text = (
+            f"{self._name} asked a question that may belong to a call of another session, so "
+            "nobody was asked. From now on, each session has its own process of it. The call has "
+            f"ended; it answered: {said}"
+        )
+        repeatable = tool.annotations.read_only is True
+        return SharedQuestionError(self._module, text, outcome=outcome, repeatable=repeatable)
 
     async def _answer(
         self,

@@ -288,6 +288,13 @@ class ModuleConfiguration(BaseModel):
         description="Seconds after which a server that nobody uses is stopped until its next use. "
         "Default: it keeps running, because servers keep state.",
     )
+    sharing: Literal["shared", "session"] = Field(
+        default="shared",
+        description="Who shares one process of the server, or one connection to it, where several "
+        "clients use one ideabridge over HTTP. shared: all of them. session: each session has its "
+        "own, which ends with the session; for servers that keep state, such as a browser or a "
+        "shell.",
+    )
     disabled: bool = Field(default=False, description="true: the server is not used.")
 
     @property
@@ -721,6 +728,9 @@ next call reconnects. `failed`: it could not be reached, and is tried again. `un
 is made, because its configuration cannot be used.
 """
 
+Sharing = Literal["shared", "session"]
+"""Who shares one process of a module; see `ModuleConfiguration.sharing`."""
+
 _LONG_AWAY: Final = 5.0
 """Number of seconds after which the status mentions how long a module has been away."""
 
@@ -781,11 +791,16 @@ class ModuleStatus:
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
             module.
         seconds: how long connecting took.
+        sharing: who shares its process; see `ModuleConfiguration.sharing`. It is `session`, too, if
+            the module once asked a question of which nobody knew whose it was.
+        sessions: how many sessions have a process or connection of their own now.
     """
 
     name: str
     state: ModuleState
     kind: ModuleKind
+    sharing: Sharing = "shared"
+    sessions: int = 0
     since: float = 0.0
     era: Era | None = None
     protocol_version: str | None = None
@@ -800,6 +815,16 @@ class ModuleStatus:
     away: float | None = None
     next_try: float | None = None
     seconds: float | None = None
+
+    @property
+    def sharing_text(self) -> str:
+        """Who has a process or connection of the module, in words for people; "" if everybody
+        shares one.
+        """
+        if self.sharing == "shared":
+            return ""
+        now = f", {self.sessions} now" if self.sessions else ""
+        return f"one for each session{now}"
 
     @property
     def why(self) -> str:

@@ -15,8 +15,8 @@ from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.modules.errors import ModuleError
-from ideabridge.bridge.modules.module_call import ModuleCall
+from ideabridge.bridge.modules.errors import ModuleError, SharedQuestionError
+from ideabridge.bridge.modules.module_call import Answer, ModuleCall
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
@@ -417,8 +417,7 @@ class Executor:
             patience=PATIENCE,
         )
         try:
-            async with self._modules.using(name, user_of(context.run.caller)) as module:
-                answer = await module.answer(call)
+            answer = await self._answered(name, call, user_of(context.run.caller))
         except ModuleError as error:
             _keep_sent(error, context.run.kept_bytes, tool.name)
             raise
@@ -432,6 +431,19 @@ class Executor:
         if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
             await Validator(tool.output, what=f"the result of {tool.name}").check_apart(value)
         return value
+
+    async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
+        """Call a module. Send a call that only reads again if it was mixed up with calls of other
+        sessions: it then has a connection of its own.
+        """
+        try:
+            async with self._modules.using(name, user) as module:
+                return await module.answer(call)
+        except SharedQuestionError as error:
+            if not error.repeatable:
+                raise
+        async with self._modules.using(name, user) as module:
+            return await module.answer(call)
 
     async def _run_activity(
         self, activity: Activity, parameters: JSONObject, context: CallContext

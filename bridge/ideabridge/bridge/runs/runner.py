@@ -84,6 +84,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.minds.choice import TURNS
+from ideabridge.bridge.modules.client_session import set_client_session
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.binding import Binding
@@ -203,6 +204,8 @@ class Runner:
         unreported: the answer in progress, if it can report its usage so far and has not done so
             yet.
         observers: watch the run while it is driven here.
+        session: the session of the client that began the run in this process; see
+            `client_session`.
     """
 
     def __init__(
@@ -222,6 +225,7 @@ class Runner:
     ) -> None:
         self._run = run
         self.caller = run.caller
+        self.session: str | None = None
         self._driver = driver
         self._queue = queue
         self.machine = machine
@@ -954,6 +958,7 @@ class RunningCalls:
 
     async def _execute(self, effect: Execute) -> None:
         asked_by.set(self._runner.caller)
+        set_client_session(self._runner.session)
         try:
             # The run may have been abandoned before this task began. A call that is in no journal
             # must not run.

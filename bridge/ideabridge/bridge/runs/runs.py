@@ -69,6 +69,7 @@ from ideabridge.bridge.loop.machine import Machine, resume_events
 from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
+from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.programs.names import program_schema
 from ideabridge.bridge.programs.sandbox import Sandbox
@@ -360,6 +361,7 @@ class Runs:
             )
 
         run = self._attach(run_id, caller, start.machine, first, parent, memory)
+        run.runner.session = client_session() if parent is None else parent.runner.session
         run.made_under = self.fingerprint
         if parent is not None:
             # Add the room to its parent before it is created, so that its usage counts and it ends
@@ -1039,7 +1041,14 @@ class Runs:
 
         kept_bytes.memory += memory
         run = Run(
-            run_id, caller, machine, driver, self, kept_bytes=kept_bytes, mind=mind, parent=parent
+            run_id,
+            caller,
+            machine,
+            driver,
+            self,
+            kept_bytes=kept_bytes,
+            mind=mind,
+            parent=parent,
         )
         run.bound = first.bound if isinstance(first, RunStarted) else None
         self._forget_idle()

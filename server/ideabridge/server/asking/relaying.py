@@ -46,6 +46,7 @@ from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
     ModuleInputRequiredError,
     ModuleProtocolError,
+    SharedQuestionError,
     shown,
 )
 from ideabridge.bridge.modules.module import Module
@@ -440,14 +441,23 @@ class Relaying:
             async with self._modules.using(module, user) as connected:
                 return await call(connected, client)
 
-        async with self._modules.using(module, user) as connected:
-            return await self._answered(
-                client,
-                caller_of(context),
-                connected,
-                lambda client: call(connected, client),
-                parked,
-            )
+        async def send() -> AnswerT:
+            async with self._modules.using(module, user) as connected:
+                return await self._answered(
+                    client,
+                    caller_of(context),
+                    connected,
+                    lambda client: call(connected, client),
+                    parked,
+                )
+
+        try:
+            return await send()
+        except SharedQuestionError as error:
+            if not error.repeatable:
+                raise
+            # The session has a connection of its own now.
+            return await send()
 
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]

@@ -144,6 +144,8 @@ def _say_users_and_age(status: ModuleStatus) -> None:
     users = signed_in_users(status.name)
     if users:
         say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
+    if status.sharing_text:
+        say(f"  {status.name}: {status.sharing_text}", "dim")
     if status.listed_at:
         say(f"  {status.name}: starts when it is used; tools as of {status.listed_at}", "dim")
 
@@ -383,6 +385,8 @@ class _ShownServer:
         if self.users:
             lines.append(("signed in", ", ".join(self.users)))
 
+        if status.sharing_text:
+            lines.append(("processes", status.sharing_text))
         lines += [("note", note) for note in status.notes]
         lines.append(("log", f"ideabridge servers logs {shlex.quote(status.name)}"))
         return lines

@@ -143,7 +143,8 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
         yield f"a service at {place}, {near(planned.service.file)}, to which clients connect"
     yield (
         "  Each server then starts once for all clients. One that keeps state, such as a browser "
-        "or a shell, shares it with all of them"
+        'or a shell, shares it with all of them; "sharing": "session" in its entry gives each '
+        "session its own"
     )
     yield (
         "  Clients use your own configuration there. For a project's ideabridge.json, run "

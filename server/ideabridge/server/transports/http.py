@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import socket
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import mcp_types as types
 import orjson
 import uvicorn
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,6 +59,12 @@ low for a server."""
 
 _MOST_SESSIONS: Final = 200
 """Maximum number of sessions of the handshake era that one caller may have."""
+
+SESSION_SECONDS: Final[float] = DEFAULT_SESSION_IDLE_TIMEOUT
+"""How long, in seconds, a session may be unused. The SDK ends it then, without telling anybody."""
+
+SWEEP_SECONDS: Final = 60.0
+"""How often, in seconds, sessions are looked through for those that have been unused that long."""
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
@@ -270,10 +278,13 @@ def _too_late(data: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Session:
-    """A session of the handshake era, and the number of its requests in progress."""
+    """A session of the handshake era, the number of its requests in progress, and when the last
+    one ended, as `time.monotonic` counts.
+    """
 
     caller: str
     busy: int
+    used_at: float = 0.0
 
 
 class _Messages:
@@ -287,6 +298,7 @@ class _Messages:
         # The least recently used session is first.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._crowded_out: OrderedDict[str, None] = OrderedDict()
+        self._swept_at = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -360,6 +372,7 @@ class _Messages:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the
                 request may open another one.
         """
+        self._sweep()
         session = header(scope, b"mcp-session-id")
         caller = caller_in(scope)
         if session in self._crowded_out:
@@ -405,12 +418,25 @@ class _Messages:
         finally:
             if state is not None:
                 state.busy -= 1
+                state.used_at = time.monotonic()
                 if scope["method"] == "DELETE":
                     self._ended(session)
                 if _GONE in statuses or scope["method"] == "DELETE":
                     self._sessions.pop(session, None)
                 elif session in self._sessions:
                     self._sessions.move_to_end(session)
+
+    def _sweep(self) -> None:
+        """Report the sessions that have ended because their clients have vanished."""
+        now = time.monotonic()
+        if now - self._swept_at < SWEEP_SECONDS:
+            return
+
+        self._swept_at = now
+        for session, state in list(self._sessions.items()):
+            if not state.busy and now - state.used_at >= SESSION_SECONDS:
+                del self._sessions[session]
+                self._ended(session)
 
     def _sessions_of(self, caller: str) -> list[str]:
         """Return the sessions of a caller, the least recently used first."""
