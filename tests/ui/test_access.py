@@ -545,6 +545,8 @@ def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(
             ("admin/users", {"name": "ann", "action": "add"}),
             ("admin/tokens", {"name": "ann"}),
             ("admin/backup", {}),
+            ("admin/limits", {"calls": "1"}),
+            ("admin/sessions", {"session": "any"}),
             ("sign-out", {}),
         ]
         for path, fields in forms:
@@ -582,7 +584,10 @@ def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Clie
     with stranger(str(http.base_url)) as other:
         assert other.get("/ui/runs").url.path == "/ui/runs"
         answer = send(http, "/ui/admin/users", "/ui/admin", name="ann", action="add", role="member")
-        found = re.search(r"not shown again:\n(\S+)</p>", answer.text)
+        assert 'aria-label="The text to hand over"' in answer.text
+        found = re.search(r"sign in there with the token:\n  (\S+)\n", answer.text)
         assert found is not None
+        # What is handed over is shown once.
+        assert found[1] not in http.get("/ui/admin/users/ann").text
         assert other.get("/ui/runs").url.path == "/ui/sign-in"
         assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/home"

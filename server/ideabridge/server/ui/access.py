@@ -16,6 +16,7 @@ through the person's browser, nor a program that merely reaches its address may 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 import time
@@ -93,8 +94,8 @@ _HEADERS: Final = {
 
 _KEEP: Final = "private, max-age=31536000, immutable"
 
-Note = tuple[Literal["good", "bad"], str]
-"""A message to show on the next page that a visitor opens."""
+Note = tuple[Literal["good", "bad", "text"], str]
+"""A message to show on the next page that a visitor opens. A `text` is for the visitor to copy."""
 
 
 @dataclass(slots=True)
@@ -152,6 +153,10 @@ class NotAManagerError(IdeabridgeError):
     """Only the owner of the store and admins may see or change this."""
 
 
+class UnknownSessionError(IdeabridgeError):
+    """There is no such session of the page."""
+
+
 class NotTheOwnerError(IdeabridgeError):
     """Only the owner may do this, in a session that began with the owner's link."""
 
@@ -183,6 +188,30 @@ def form_of(request: Request) -> FormFields:
     form = request.scope[FORM]
     assert isinstance(form, FormFields)
     return form
+
+
+@dataclass(frozen=True, slots=True)
+class PageSession:
+    """A session of the page, as people see it.
+
+    Attributes:
+        id: identifies it; its key cannot be found from it.
+        caller: the caller of the visitor.
+        is_owner: whether it began with the owner's link.
+        idle: seconds since it was last used.
+        is_own: whether it is the session of the visitor who asks.
+    """
+
+    id: str
+    caller: str
+    is_owner: bool
+    idle: float
+    is_own: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the person."""
+        return person_of(self.caller)
 
 
 class FormFields:
@@ -413,15 +442,52 @@ class Access:
         self._quotas.spend(address, "failed sign-ins from this address", _MOST_SIGN_INS, 60)
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
+    def sessions(self, visitor: Visitor) -> list[PageSession]:
+        """Return the sessions of this process, the one that was used last first.
+
+        Args:
+            visitor: who asks.
+        """
+        now = time.monotonic()
+        return [
+            PageSession(
+                _session_id(key),
+                other.caller,
+                other.is_owner,
+                now - other.used,
+                is_own=other is visitor,
+            )
+            for key, other in reversed(self._sessions.items())
+        ]
+
+    def end_session(self, session_id: str, visitor: Visitor) -> PageSession:
+        """End a session. Only the owner ends one that began with the owner's link.
+
+        Raises:
+            UnknownSessionError: there is no such session any more.
+            NotTheOwnerError: it is the owner's.
+        """
+        for key, session in zip(reversed([*self._sessions]), self.sessions(visitor), strict=True):
+            if session.id == session_id:
+                if session.is_owner:
+                    expect_owner(visitor)
+                del self._sessions[key]
+                return session
+        raise UnknownSessionError("this session has ended already")
+
     def sign_out(self, scope: Scope) -> None:
         """End the session of a request."""
         self._sessions.pop(_session_key(scope), None)
 
 
+def _session_id(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
 def cookie(scope: Scope, key: str) -> str:
     """Return the header that sets the session's cookie. An empty key deletes the cookie."""
     ends = "" if key else "; Max-Age=0"
-    place = "Path=/; Secure" if _is_encrypted(scope) else f"Path={PREFIX}"
+    place = "Path=/; Secure" if is_encrypted(scope) else f"Path={PREFIX}"
     return f"{_cookie_name(scope)}={key}; {place}; HttpOnly; SameSite=Strict{ends}"
 
 
@@ -432,10 +498,10 @@ def _cookie_name(scope: Scope) -> str:
     name = f"ideabridge_ui_{scope['server'][1]}"
     # Browsers accept a cookie with this prefix only over an encrypted connection, and only from
     # this host.
-    return f"__Host-{name}" if _is_encrypted(scope) else name
+    return f"__Host-{name}" if is_encrypted(scope) else name
 
 
-def _is_encrypted(scope: Scope) -> bool:
+def is_encrypted(scope: Scope) -> bool:
     """Return whether the browser's connection is encrypted, as far as the server can tell from a
     proxy's headers.
 

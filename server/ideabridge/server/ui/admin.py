@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.configuration import (
+    Configuration,
+    Limits,
+    parse_configuration,
+    user_file,
+)
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
-from ideabridge.bridge.store.users import LOCAL, SEES_ALL, read_expiry
-from ideabridge.server.ui.access import PREFIX, expect_manager, form_of, visitor_of
-from ideabridge.server.ui.showing import duration
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Token, User, read_expiry
+from ideabridge.server.hosts.editing.host_text import read_host_text
+from ideabridge.server.hosts.host import SERVER_NAME
+from ideabridge.server.ui.access import (
+    PREFIX,
+    FormFields,
+    Visitor,
+    expect_manager,
+    expect_owner,
+    form_of,
+    is_encrypted,
+    visitor_of,
+)
+from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import Findings
-from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.encoding import decode, encode_text
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _COUNTED: Final = 1000
 
@@ -43,6 +64,9 @@ class AdminPages:
         return [
             Route("/admin", self._guarded(self.show)),
             Route("/admin/doctor", self._guarded(self.doctor)),
+            Route("/admin/users/{name}", self._guarded(self.show_user)),
+            Route("/admin/limits", changing(self.change_limits), methods=["POST"]),
+            Route("/admin/sessions", changing(self._guarded(self.end_session)), methods=["POST"]),
             Route("/admin/users", changing(self._guarded(self.change_user)), methods=["POST"]),
             Route("/admin/tokens", changing(self._guarded(self.change_token)), methods=["POST"]),
             Route("/admin/backup", changing(self._guarded(self.back_up)), methods=["POST"]),
@@ -75,14 +99,14 @@ class AdminPages:
         mind = "the caller, or its client's model" if bridge.mind is None else bridge.mind.name
         parts = approval_parts(configuration.approval_setting)
         approval = ", ".join(part if isinstance(part, str) else "rules" for part in parts)
-        users = [
-            (user, [token for token in tokens if token.user == user.name])
-            for user in store.users.all()
-        ]
+        visitor = visitor_of(request)
+        access = self._site.access
+        assert access is not None
         return self._site.page(
             request,
             "admin.html",
-            users=users,
+            users=[_row(user, tokens, visitor) for user in store.users.all()],
+            sessions=access.sessions(visitor),
             facts=[
                 ("Program", f"{programs}, Python {platform.python_version()}"),
                 ("Database", store.engine()),
@@ -93,6 +117,8 @@ class AdminPages:
                 ("Order of effects", str(configuration.order)),
             ],
             limits=_limits(configuration),
+            fields=_limit_fields(configuration.limits),
+            limits_file=file_to_change(configuration) if visitor.is_owner else None,
             retention=configuration.retention,
             layers=configuration.layers,
             away=bridge.modules.away(),
@@ -124,6 +150,45 @@ class AdminPages:
 
         return self._site.page(request, "doctor.html", found=findings)
 
+    async def show_user(self, request: Request) -> Response:
+        """Show one user, with the tokens and what can be changed."""
+        users = self._bridge.store.users
+        user = users.get(request.path_params["name"])
+        tokens = [token for token in users.tokens() if token.user == user.name]
+        return self._site.page(
+            request,
+            "admin_user.html",
+            user=user,
+            tokens=tokens,
+            is_self=user.caller == visitor_of(request).caller,
+        )
+
+    async def change_limits(self, request: Request) -> Response:
+        """Change the limits of runs in the configuration file."""
+        expect_owner(visitor_of(request))
+        form = form_of(request)
+        file = file_to_change(self._bridge.configuration)
+        reloading = self._site.front.reloading
+        if file is None or reloading is None:
+            raise ArgumentError(
+                "this server was started by a program that gives it its configuration, so its "
+                "limits cannot be changed here"
+            )
+
+        limits = self._bridge.configuration.limits
+        await anyio.to_thread.run_sync(_write_limits, file, form, limits)
+        await reloading.look()
+        return self._site.back(request, f"{PREFIX}/admin", f"The limits are written to {file}.")
+
+    async def end_session(self, request: Request) -> Response:
+        """End a session of the page."""
+        access = self._site.access
+        assert access is not None
+        session = access.end_session(form_of(request).get("session"), visitor_of(request))
+        return self._site.back(
+            request, f"{PREFIX}/admin", f"A session of {session.name} has ended."
+        )
+
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
         form = form_of(request)
@@ -134,8 +199,10 @@ class AdminPages:
             with self._bridge.store.transaction():
                 user = users.add(name, "admin" if form.get("role") == "admin" else "member")
                 _, text = users.add_token(name, "first", _expiry(form.get("expires")))
-            return self._show_token(request, f"{user.name} is a {user.role}", text)
+            return self._invite(request, user, text)
 
+        if users.get(name).caller == visitor_of(request).caller:
+            raise ArgumentError("you cannot change your own role or state: another admin can")
         if action in ("disable", "enable"):
             users.change(name, state="disabled" if action == "disable" else "active")
         elif action in ("member", "admin"):
@@ -145,7 +212,7 @@ class AdminPages:
                 f"action: expected add, disable, enable, member or admin, found {action[:40]!r}"
             )
 
-        return self._site.back(request, f"{PREFIX}/admin", f"{name}: {action}.")
+        return self._site.back(request, _page_of(name), f"{name}: {action}.")
 
     async def change_token(self, request: Request) -> Response:
         """Create a token for a user, or revoke one."""
@@ -154,20 +221,20 @@ class AdminPages:
         if form.get("action") == "revoke":
             token = users.revoke(form.get("token"))
             return self._site.back(
-                request, f"{PREFIX}/admin", f"Token {token.id} of {token.user} is revoked."
+                request, _page_of(token.user), f"Token {token.id} of {token.user} is revoked."
             )
 
-        _, text = users.add_token(
-            form.get("name"), form.get("label").strip(), _expiry(form.get("expires"))
-        )
-        return self._show_token(request, f"A token of {form.get('name')}", text)
+        name = form.get("name")
+        _, text = users.add_token(name, form.get("label").strip(), _expiry(form.get("expires")))
+        return self._invite(request, users.get(name), text)
 
-    def _show_token(self, request: Request, sentence: str, token: str) -> Response:
-        return self._site.back(
-            request,
-            f"{PREFIX}/admin",
-            f"{sentence}. Copy the token now, because it is not shown again:\n{token}",
-        )
+    def _invite(self, request: Request, user: User, token: str) -> Response:
+        """Show a text to hand over to a user, with the token. It is shown once."""
+        visitor = visitor_of(request)
+        note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
+        visitor.notes.append(("good", note))
+        visitor.notes.append(("text", _invitation(request, user, token)))
+        return self._site.back(request, _page_of(user.name))
 
     async def back_up(self, request: Request) -> Response:
         """Copy the store to a new file next to it."""
@@ -185,17 +252,152 @@ class AdminPages:
         return self._site.back(request, f"{PREFIX}/admin", f"{size:,} bytes copied to {target}.")
 
 
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """A user in the list.
+
+    Attributes:
+        user: the user.
+        valid: how many valid tokens the user has.
+        used: when one of the tokens was last used, as ISO 8601 in UTC, or None.
+        is_self: whether the user is the visitor.
+    """
+
+    user: User
+    valid: int
+    used: str | None
+    is_self: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitField:
+    """A limit of runs that the page changes.
+
+    Attributes:
+        key: its key in the configuration.
+        label: what is limited.
+        value: its value, or "" for none.
+        may_be_empty: whether there may be no limit.
+    """
+
+    key: str
+    label: str
+    value: str
+    may_be_empty: bool
+
+
+_CHANGED_LIMITS: Final = (
+    ("parallel_calls", "Calls of a run at the same time"),
+    ("calls", "Calls of a run"),
+    ("requests", "Requests of a run to a model"),
+    ("tokens", "Tokens of a run"),
+    ("cost", "Cost of a run, in US dollars"),
+    ("wall_seconds", "Seconds that a run may take"),
+)
+_OPTIONAL_LIMITS: Final = ("tokens", "cost")
+
+
+def _limit_fields(limits: Limits) -> list[LimitField]:
+    written = limits.model_dump()
+    fields: list[LimitField] = []
+    for key, label in _CHANGED_LIMITS:
+        value = written[key]
+        text = "" if value is None else encode_text(value)
+        fields.append(LimitField(key, label, text, key in _OPTIONAL_LIMITS))
+    return fields
+
+
+def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
+    """Write the limits of a form that differ from the present ones into a configuration file.
+    Everything else keeps its bytes. Blocks.
+
+    Raises:
+        ArgumentError: a limit is not a number.
+        ConfigurationError: a limit is out of its range.
+        HostFileError: the file cannot be written.
+    """
+    text = read_host_text(path, "json")
+    limits = {**text.entries(("limits",))}
+    values = present.model_dump()
+    for key, label in _CHANGED_LIMITS:
+        number = _limit(form.get(key).strip(), key, label)
+        if number == values[key]:
+            continue
+        if number is None:
+            text = text.without_entry(("limits",), key)
+            limits.pop(key, None)
+        else:
+            text = text.with_entry(("limits",), key, number)
+            limits[key] = number
+
+    parse_configuration({"limits": limits}, project=path.parent)
+    text.edit(private=path == user_file())
+
+
+def _limit(text: str, key: str, label: str) -> int | float | None:
+    """Return the number of a limit, or None if there is to be none.
+
+    Raises:
+        ArgumentError: the text is not a number.
+    """
+    if not text and key in _OPTIONAL_LIMITS:
+        return None
+    try:
+        number = decode(text, what=label)
+    except IdeabridgeError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise ArgumentError(f"{label}: expected a number, found {text[:80]!r}")
+    return number
+
+
+def _row(user: User, tokens: Sequence[Token], visitor: Visitor) -> UserRow:
+    own = [token for token in tokens if token.user == user.name]
+    used = [token.used for token in own if token.used is not None]
+    return UserRow(
+        user,
+        valid=sum(token.state == "valid" for token in own),
+        used=max(used, default=None),
+        is_self=user.caller == visitor.caller,
+    )
+
+
+def _page_of(name: str) -> str:
+    return f"{PREFIX}/admin/users/{quote(name, safe='')}"
+
+
+def _invitation(request: Request, user: User, token: str) -> str:
+    """Return the text that a user needs to connect. The address is the one that the visitor's
+    browser uses, under which the user has to reach this server, too.
+    """
+    scheme = "https" if is_encrypted(request.scope) else "http"
+    base = f"{scheme}://{request.headers['host']}"
+    header = f"Authorization: Bearer {token}"
+    words = ["claude", "mcp", "add", "--transport", "http", SERVER_NAME, f"{base}/mcp"]
+    return "\n".join(
+        [
+            f"{user.name}, you can use the ideabridge of your team.",
+            "",
+            "Claude Code:",
+            f"  {shlex.join([*words, '--header', header])}",
+            "",
+            "Other assistants:",
+            f"  address: {base}/mcp",
+            f"  header:  {header}",
+            "",
+            f"Your runs and approvals are at {base}{PREFIX}/ ; sign in there with the token:",
+            f"  {token}",
+            "",
+            "The token is yours alone: whoever has it acts in your name.",
+        ]
+    )
+
+
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """Return (what is limited, its limit) for each limit that the configuration sets."""
+    """Return (what is limited, its limit) for each limit that the page only shows."""
     limits = configuration.limits
     users = configuration.users
     return [
-        ("Calls of a run at the same time", f"{limits.parallel_calls:,}"),
-        ("Calls of a run", f"{limits.calls:,}"),
-        ("Requests of a run to a model", f"{limits.requests:,}"),
-        ("Tokens of a run", "any number" if limits.tokens is None else f"{limits.tokens:,}"),
-        ("Cost of a run", "any" if limits.cost is None else f"${limits.cost:g}"),
-        ("Time that a run may take", duration(limits.wall_seconds)),
         ("A result", f"{limits.result_bytes / 2**20:g} MB"),
         ("All results of a run", f"{limits.run_bytes / 2**20:g} MB"),
         ("Runs of a user at the same time", f"{users.runs:,}"),

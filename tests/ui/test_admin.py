@@ -1,0 +1,128 @@
+"""Admin: users with their invitations, sessions and limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ideabridge.bridge.store.store import Store
+from tests.ui.serving import client, send, served, stranger
+
+COMMENTED = '{\n  // ours\n  "limits": {"calls": 500}\n}\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The user's own configuration, for a page that is served from the same folder."""
+    path = tmp_path / "config" / "ideabridge" / "ideabridge.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(COMMENTED, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def site(tmp_path: Path, file: Path) -> Generator[str]:
+    assert file.exists()
+    with served(tmp_path) as url:
+        yield url
+
+
+def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
+    page.goto(f"{site}admin")
+    page.get_by_text("Invite a user").click()
+    page.get_by_label("Name", exact=True).fill("ann")
+    page.get_by_role("button", name="Invite").click()
+    invitation = page.get_by_label("The text to hand over").inner_text()
+    address = site.removesuffix("/ui/")
+    assert f"claude mcp add --transport http ideabridge {address}/mcp --header" in invitation
+    token = re.search(r"header:  Authorization: Bearer (\S+)", invitation)
+    assert token is not None
+    with stranger(site) as ann:
+        assert ann.post("/ui/sign-in", data={"token": token[1]}).url.path == "/ui/home"
+
+    page.reload()
+    expect(page.get_by_label("The text to hand over")).to_have_count(0)
+    page.get_by_role("button", name="Disable").click()
+    expect(page.get_by_role("status")).to_contain_text("ann: disable")
+
+
+def test_nobody_disables_or_promotes_themselves(tmp_path: Path, site: str) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+
+    with stranger(site) as ada:
+        ada.post("/ui/sign-in", data={"token": token})
+        text = ada.get("/ui/admin/users/ada").text
+        assert "This is you" in text
+        assert 'value="disable"' not in text
+        for action in ("disable", "member"):
+            answer = send(ada, "/ui/admin/users", page="/ui/admin", name="ada", action=action)
+            assert "your own role or state" in answer.text
+
+        assert ada.get("/ui/admin").status_code == 200
+        assert ada.get("/ui/admin/users/nobody").status_code == 400
+
+
+def test_a_session_is_ended_but_the_owners_only_by_the_owner(tmp_path: Path, site: str) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+
+    with stranger(site) as ada, client(site) as owner:
+        ada.post("/ui/sign-in", data={"token": token})
+        shown = owner.get("/ui/admin").text
+        [theirs] = re.findall(r'name="session" value="([0-9a-f]+)"', shown)
+        assert 'name="session"' not in ada.get("/ui/admin").text
+        cookie = next(cookie.value for cookie in owner.cookies.jar)
+        assert cookie is not None
+        assert cookie not in shown
+
+        send(owner, "/ui/admin/sessions", page="/ui/admin", session=theirs)
+        assert ada.get("/ui/admin").url.path == "/ui/sign-in"
+        again = send(owner, "/ui/admin/sessions", page="/ui/admin", session=theirs)
+        assert "has ended already" in again.text
+
+
+def test_limits_are_written_in_place_and_hold_at_once(page: Page, site: str, file: Path) -> None:
+    page.goto(f"{site}admin")
+    expect(page.get_by_label("Calls of a run", exact=True)).to_have_value("500")
+    page.get_by_label("Calls of a run", exact=True).fill("1")
+    page.get_by_label("Tokens of a run").fill("1000")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("The limits are written")
+    text = file.read_text(encoding="utf-8")
+    assert "// ours" in text
+    assert json.loads(text.replace("// ours", ""))["limits"] == {"calls": 1, "tokens": 1000}
+    with client(site) as http:
+        plan = json.dumps({"calls": [{"_tool": "list_orders"}, {"_tool": "list_orders"}]})
+        form = {"kind": "plan", "text": plan, "input": "", "title": "", "action": "run"}
+        assert "at most 1 in total" in send(http, "/ui/playground", **form).text
+
+        for value, why in (("-1", "calls"), ("many", "expected a number"), ("", "expected")):
+            fields = {
+                "parallel_calls": "16",
+                "calls": value,
+                "requests": "50",
+                "wall_seconds": "3600",
+            }
+            assert why in send(http, "/ui/admin/limits", page="/ui/admin", **fields).text
+            assert file.read_text(encoding="utf-8") == text
+
+
+def test_only_the_owner_changes_limits(tmp_path: Path, site: str, file: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+
+    with stranger(site) as ada:
+        ada.post("/ui/sign-in", data={"token": token})
+        answer = send(ada, "/ui/admin/limits", page="/ui/admin", calls="1")
+        assert "only the owner" in answer.text
+        assert file.read_text(encoding="utf-8") == COMMENTED
