@@ -423,6 +423,89 @@ async def test_a_stored_secret_is_followed(tmp_path: Path) -> None:
         assert processes_with(str(PLAIN), str(tmp_path / "one.json")) == [stays]
 
 
+FIRST: dict[str, Any] = {"_tool": "first", "x": "1", "_outputPath": "one"}
+SECOND: dict[str, Any] = {"_tool": "second", "x": "2", "_outputPath": "two"}
+ASKS_FIRST: dict[str, Any] = {"default": "allow", "rules": [{"tool": "first", "then": "ask"}]}
+
+
+class Rules:
+    """The rules that a running server follows, and decisions through one of its clients."""
+
+    def __init__(self, host: Host, servers: dict[str, Any]) -> None:
+        self._host = host
+        self._servers = servers
+        self._number = 0
+
+    async def become(self, approval: Any, **changed: Any) -> None:
+        """Change the rules, and wait until they hold: a further server is there then."""
+        self._number += 1
+        name = f"sign_{self._number}"
+        servers = {**self._servers, **changed, name: plain(self._host.folder, name, name)}
+        write_own({**EXPOSED, "approval": approval, "mcpServers": servers})
+        await self._host.until(lambda tools: name in tools)
+
+    async def run(self, *calls: dict[str, Any]) -> dict[str, Any]:
+        """Run a plan, until it has ended or asks."""
+        return await call(self._host.client, "run_plan", calls=[*calls])
+
+    async def decide(self, run: dict[str, Any], decision: str) -> types.CallToolResult:
+        """Decide about the first question of an answer."""
+        approval = run["approvals"][0]["approval"]
+        decisions = [{"approval": approval, "decision": decision}]
+        arguments = {"run": run["run"], "decisions": decisions}
+        return await self._host.client.call_tool("decide_approval", arguments)
+
+    async def look(self, run: dict[str, Any]) -> dict[str, Any]:
+        """What is known of a run now."""
+        return structured(await self._host.client.call_tool("check_run", {"run": run["run"]}))
+
+
+@BOTH
+async def test_what_waits_stays_decidable_under_other_rules(
+    tmp_path: Path, transport: str, mode: str
+) -> None:
+    servers = {"pair": plain(tmp_path, "pair", "first", "second")}
+    write_own({**EXPOSED, "approval": ASKS_FIRST, "mcpServers": servers})
+    async with hosting(tmp_path, transport, mode) as host:
+        await host.until(lambda tools: "first" in tools)
+        rules = Rules(host, servers)
+        # `second` is allowed, and waits for its turn behind `first`.
+        both = await rules.run(FIRST, SECOND)
+        other = await rules.run(FIRST)
+        third = await rules.run(FIRST)
+        fourth = await rules.run(FIRST)
+        waiting = [run["status"] for run in (both, other, third, fourth)]
+        assert waiting == ["needs_approval"] * 4
+
+        # Looser rules decide nothing that waits, and hold for no session that is here.
+        await rules.become("allow_all")
+        assert (await rules.look(both))["status"] == "needs_approval"
+        assert (await rules.run(FIRST))["status"] == "needs_approval"
+
+        # Stricter ones ask about what was allowed and has not run.
+        await rules.become({"default": "allow", "rules": [{"module": "pair", "then": "ask"}]})
+        asks_again = structured(await rules.decide(both, "approve"))
+        assert asks_again["status"] == "needs_approval"
+        assert [entry["call"]["_tool"] for entry in asks_again["approvals"]] == ["second"]
+        done = structured(await rules.decide(asks_again, "approve"))
+        assert done["status"] == "done"
+
+        # A file that is broken leaves decidable what waits.
+        user_file().write_text("{")
+        await host.told(lambda answer: "cannot be used as it is now" in answer)
+        assert structured(await rules.decide(third, "approve"))["status"] == "done"
+
+        # A server that starts differently gets no call that was meant for the earlier one, whatever
+        # is decided about it.
+        changed = {**servers["pair"], "args": [*servers["pair"]["args"], "more"]}
+        await rules.become(ASKS_FIRST, pair=changed)
+        ended = structured(await rules.decide(other, "approve"))
+        assert ended["status"] == "done"
+        assert "starts differently" in str(ended["errors"])
+        assert "one" not in ended["state"]
+        assert "denied" in text(await rules.decide(fourth, "deny"))
+
+
 async def test_rules_that_become_looser_hold_for_sessions_that_begin_afterwards(
     tmp_path: Path,
 ) -> None:
