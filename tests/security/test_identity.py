@@ -254,6 +254,31 @@ async def test_a_token_of_the_provider_makes_a_user_and_nothing_else_does(
         ]
 
 
+async def test_users_of_the_provider_have_the_profile_that_auth_names(
+    provider: Provider, tmp_path: Path
+) -> None:
+    auth = {"issuer": provider.issuer, "audience": AUDIENCE, "profile": "review"}
+    profiles = {"review": {"tools": ["add"]}, "notes": {"tools": ["write_note"]}}
+    file = configured(
+        tmp_path, auth=auth, profiles=profiles, expose=["tools"], approval="allow_all"
+    )
+    note = {"path": str(tmp_path / "note"), "text": "x"}
+    with http_process(file) as url:
+        assert await status(f"{url}/p/notes", provider.token()) == 403
+        for address in (url, f"{url}/p/review"):
+            async with client_of(address, provider.token()) as client:
+                listed = await all_tools(client)
+                assert "add" in listed
+                assert "write_note" not in listed
+                assert "not in profile 'review'" in await refused(client, "write_note", **note)
+                plan = [{"_tool": "write_note", **note}]
+                assert "not in profile" in await refused(client, "run_plan", calls=plan)
+                added = await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
+                assert added["status"] == "done"
+
+    assert not (tmp_path / "note").exists()
+
+
 async def test_made_up_key_ids_do_not_reach_the_provider(provider: Provider, url: str) -> None:
     assert await status(url, provider.token()) != 401
     before = provider.hits.total()

@@ -20,18 +20,22 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.errors import DecisionError, PlanError
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.server import server
 from ideabridge.server.cli.app import app
 from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.tools.encoding import JSONObject
 from tests import preloaded
+from tests.operations.test_workers import working
 from tests.server.serving import (
     ERAS,
     all_tools,
     call,
     configured,
     http_process,
+    listening,
     over_stdio,
     plain,
     refused,
@@ -52,6 +56,8 @@ PROFILES: Final[dict[str, Any]] = {
 }
 PING: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}
 NAMED: Final = "not in profile 'review'"
+CURSORS: Final = ("0", "1", "vault", "test_simple_text", "ideas:private_secret")
+PLAYGROUND: Final = "/ui/playground"
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +223,9 @@ def requests(outside: Outside) -> dict[str, list[dict[str, Any]]]:
     prompt = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
     template = {"type": "ref/resource", "uri": "test://template/{id}/data"}
     ideas = {"type": "ref/resource", "uri": "idea://{name}"}
+    argument = {"name": "arg1", "value": "t"}
     return {
-        "tools/list": [{}],
+        "tools/list": [{}, *({"cursor": cursor} for cursor in CURSORS)],
         "tools/call": [
             {"name": "test_simple_text", "arguments": {}},
             {"name": "vault_test_simple_text", "arguments": {}},
@@ -226,8 +233,8 @@ def requests(outside: Outside) -> dict[str, list[dict[str, Any]]]:
             {"name": "private_secret@1", "arguments": {}},
             {"name": "write_note", "arguments": {"path": "x", "text": "y"}},
         ],
-        "resources/list": [{}],
-        "resources/templates/list": [{}],
+        "resources/list": [{}, *({"cursor": cursor} for cursor in CURSORS)],
+        "resources/templates/list": [{}, *({"cursor": cursor} for cursor in CURSORS)],
         "resources/read": [
             {"uri": "test://static-text"},
             {"uri": "test://template/7/data"},
@@ -241,7 +248,7 @@ def requests(outside: Outside) -> dict[str, list[dict[str, Any]]]:
             {"uri": "idea://private_secret"},
         ],
         "resources/unsubscribe": [{"uri": "test://watched-resource"}],
-        "prompts/list": [{}],
+        "prompts/list": [{}, *({"cursor": cursor} for cursor in CURSORS)],
         "prompts/get": [
             {"name": "test_simple_prompt"},
             {"name": "vault_test_simple_prompt"},
@@ -250,6 +257,9 @@ def requests(outside: Outside) -> dict[str, list[dict[str, Any]]]:
         "completion/complete": [
             {"ref": prompt, "argument": {"name": "arg1", "value": ""}},
             {"ref": template, "argument": {"name": "id", "value": ""}},
+            {"ref": template, "argument": {"name": "id", "value": "7"}},
+            {"ref": {**prompt, "name": "vault_test_prompt_with_arguments"}, "argument": argument},
+            {"ref": {**prompt, "name": "private_secret"}, "argument": argument},
             {"ref": ideas, "argument": {"name": "name", "value": "private"}},
         ],
         "tasks/get": [{"taskId": outside.run}],
@@ -515,12 +525,15 @@ def test_a_token_is_made_for_a_profile_that_exists(tmp_path: Path) -> None:
     assert "Did you mean 'review'?" in str(refusal.exception) + refusal.output
 
 
-async def test_the_page_shows_only_the_servers_of_a_profile(tmp_path: Path) -> None:
+async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path) -> None:
     file = str(configuration(tmp_path))
     with page_of(tmp_path, "--config", file, command="serve") as url:
-        tokens = Tokens(url, tmp_path)
         base = url.removesuffix("/ui/")
-        async with httpx2.AsyncClient(base_url=base, follow_redirects=True, timeout=60) as http:
+        tokens = Tokens(f"{base}/mcp", tmp_path)
+        async with (
+            httpx2.AsyncClient(base_url=base, follow_redirects=True, timeout=60) as http,
+            tokens.client(tokens.free) as free,
+        ):
             await http.post("/ui/sign-in", data={"token": tokens.bound})
             servers = (await http.get("/ui/modules")).text
             assert "/ui/modules/docs" in servers
@@ -529,3 +542,75 @@ async def test_the_page_shows_only_the_servers_of_a_profile(tmp_path: Path) -> N
             refused_page = html.unescape((await http.get("/ui/modules/vault")).text)
             assert NAMED in refused_page
             assert "lookup" in (await http.get("/ui/modules/docs")).text
+
+            secret = re.search(r'name="secret" value="([^"]+)"', (await http.get(PLAYGROUND)).text)
+            assert secret is not None
+
+            async def send(where: str, **fields: str) -> str:
+                headers = {"Origin": base, "Referer": f"{base}{PLAYGROUND}"}
+                form = {"secret": secret[1], **fields}
+                answer = await http.post(where, data=form, headers=headers)
+                return f"{answer.url.path} {html.unescape(answer.text)}"
+
+            outside = {
+                "/ui/modules/vault/call": {"tool": "test_simple_text"},
+                "/ui/modules/docs/call": {"tool": "test_simple_text"},
+                "/ui/modules/own/call": {"tool": "write_note", "path": "x", "text": "y"},
+            }
+            for path, fields in outside.items():
+                told = await send(path, **fields)
+                assert "/ui/runs/" not in told.partition(" ")[0]
+                assert NAMED in told or "has no tool" in told or "unknown" in told, (path, told)
+
+            plan = json.dumps({"calls": [{"_tool": "test_simple_text", "_module": "vault"}]})
+            told = await send(PLAYGROUND, kind="plan", text=plan, input="", title="", action="run")
+            assert NAMED in told
+
+            told = await send("/ui/modules/docs/call", tool="lookup", x="1")
+            assert told.startswith("/ui/runs/run_")
+            assert '"tool"' in told
+
+            # A run of the same person in no profile is not found in one.
+            ran = await call(free, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
+            assert ran["run"] not in (await http.get("/ui/runs")).text
+            assert (await http.get(f"/ui/runs/{ran['run']}")).status_code == 404
+
+
+async def test_a_worker_keeps_to_the_profile_of_a_run(tmp_path: Path) -> None:
+    file = configuration(tmp_path)
+    with working(file), listening(served(file, "--http", "0", "--workers")) as url:
+        async with within(url, "auto") as client:
+            plan = [{"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}]
+            ran = await call(client, "run_plan", calls=plan, wait_s=20)
+            assert ran["status"] == "done"
+            assert ran["state"]["found"]
+
+            asked = await call(client, "solve", task="read", tools=["*"])
+            solution = {"calls": [{"_tool": "test_simple_text", "_module": "vault"}]}
+            turn = {"run": asked["run"], "turn": 0, "solution": solution, "wait_s": 20}
+            assert "unknown" in json.dumps((await call(client, "solve", **turn))["errors"])
+
+
+async def test_a_run_that_is_resumed_keeps_its_profile(tmp_path: Path) -> None:
+    configured_with = load_configuration(configuration(tmp_path))
+    reviewer = in_profile("review", LOCAL)
+    secret: JSONObject = {"_tool": "test_simple_text", "_module": "vault"}
+    async with Bridge(configured_with) as bridge:
+        await bridge.modules.settled(20)
+        run = await bridge.solve("read", tools=["*"], caller=reviewer)
+        assert "test_simple_text" not in {tool.name for tool in run.machine.catalogue.tools}
+        run_id = run.id
+
+    async with Bridge(configured_with) as bridge:
+        await bridge.modules.settled(20)
+        with pytest.raises(UnknownRunError):
+            await bridge.run(run_id, caller=in_profile("vault", LOCAL))
+
+        run = await bridge.run(run_id, caller=reviewer)
+        run.submit(0, {"calls": [secret], "output": None})
+        assert await run.wait(20) == "needs_solution"
+        assert "unknown server 'vault'" in str(run.errors())
+        read: JSONObject = {"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}
+        run.submit(1, {"calls": [read], "output": "†state.found"})
+        assert await run.wait(20) == "done"
+        assert "lookup" in str(run.given())
