@@ -9,6 +9,7 @@ import pytest
 from ideabridge.bridge.store.daily_use import DayOfUse, UsedTool
 from ideabridge.bridge.store.direct_calls import DirectCall, DirectOutcome
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.journal import RunSource
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -33,7 +34,7 @@ def run(
         title=name,
         fingerprint="",
         parent=parent,
-        began=at(day),
+        source=RunSource(at(day)),
     )
     epoch = store.leases.acquire(name, "driver", 10, at(day))
     assert epoch is not None

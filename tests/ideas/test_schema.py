@@ -66,6 +66,7 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
         connection.execute("ALTER TABLE ideas DROP COLUMN shown")
         connection.execute("ALTER TABLE user_tokens DROP COLUMN profile")
         connection.execute("DROP TABLE configuration_changes")
+        connection.execute("ALTER TABLE runs DROP COLUMN client")
         connection.execute("CREATE VIEW idea_list AS SELECT number FROM ideas")
         connection.commit()
         with Store.open(path) as store:

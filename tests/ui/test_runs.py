@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.journal import CallMark
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.ui.mini_timeline import mini_timeline
 from ideabridge.server.ui.runs import PAGE
-from tests.ui.serving import ask
+from tests.ui.serving import ask, send
+from tests.ui.test_apps import McpClient
 
 ORDERS: Final[dict[str, Any]] = {"_tool": "list_orders"}
 FAILING: Final[dict[str, Any]] = {"_tool": "compute", "code": "1 / 0"}
@@ -63,3 +70,95 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
 
     assert "1 error" in http.get("/ui/runs").text
     assert "1 error" not in http.get("/ui/runs?status=running").text
+
+
+def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) -> None:
+    own = ask(http, ORDERS)
+    assistant = McpClient(site, {})
+    other = assistant.call("run_plan", calls=[ORDERS])["run"]
+    assistant.close()
+    ended(http, other)
+    page = http.get("/ui/runs").text
+    for run_id, asker in ((own, "the page"), (other, "test host 1")):
+        row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
+        assert f"<span>{asker}</span>" in row, row
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        assert store.runs.find(other, caller=SEES_ALL).client == "test host 1"
+
+
+def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
+    made = ask(http, ORDERS, output="†results.0")
+    ended(http, made)
+    path = f"/ui/ideas/publish?ref={made}"
+    while "Self-consistent" not in http.get(path).text:
+        pass
+    send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
+    send(http, "/ui/ideas/orders/call", "/ui/ideas/orders")
+    assert (
+        '<a class="sub dim" href="/ui/ideas/orders">the tool orders</a>'
+        in http.get("/ui/runs").text
+    )
+
+
+def test_a_row_has_the_first_calls_as_bars(http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
+    while "asked" not in (page := http.get("/ui/runs").text).partition(run_id)[2]:
+        pass
+    row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
+    assert 'aria-label="3 calls"' in row
+    assert row.count("<path ") == 2
+
+
+def test_bars_of_calls_that_run_at_once_are_in_lanes() -> None:
+    marks = [
+        CallMark("call_started", 0, 10.0),
+        CallMark("call_started", 1, 10.0),
+        CallMark("call_finished", 0, 15.0),
+        CallMark("call_started", 2, 15.0),
+        CallMark("call_finished", 1, 20.0),
+    ]
+    bars = mini_timeline(marks, 20.0)
+    assert bars is not None
+    assert bars.ran == ("M0.0 0h50.0v2h-50.0zM0.0 3h100.0v2h-100.0zM50.0 0h50.0v2h-50.0z")
+    assert bars.asked == ""
+    assert mini_timeline([], 20.0) is None
+    # Bars that nobody could see are wider, and one page of runs stays small.
+    many = [CallMark("call_started", n, 10.0 + n / 1e6) for n in range(1000)]
+    bars = mini_timeline(many, 11.0)
+    assert bars is not None
+    assert len(bars.ran) < 1000
+
+
+def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Client) -> None:
+    waiting = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
+    page.goto(f"{site}runs")
+    expect(page.locator("#live")).to_contain_text("live")
+    row = page.locator(f"#row-{waiting}")
+    expect(row).to_contain_text("needs approval")
+    row.hover()
+    before = row.bounding_box()
+    ended(http, ask(http, ORDERS))
+    expect(page.locator("#new-rows")).to_contain_text("new above")
+    assert row.bounding_box() == before
+    # What is under the pointer is as live as before.
+    send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")
+    expect(row).to_contain_text("cancelled")
+    assert row.bounding_box() == before
+    page.mouse.move(0, 0)
+    expect(page.locator("tr[id^=row-]")).to_have_count(2)
+    expect(page.locator("#new-rows")).to_be_hidden()
+
+
+def test_filters_fold_on_a_phone(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}runs")
+    expect(page.get_by_role("search")).to_be_hidden()
+    page.get_by_text("Filter the list").click()
+    expect(page.get_by_role("search")).to_be_visible()
+    page.get_by_label("Tool").fill("refund")
+    page.get_by_role("button", name="Filter").click()
+    # Whoever filters sees by what.
+    expect(page.get_by_label("Tool")).to_have_value("refund")
+    page.set_viewport_size({"width": 1000, "height": 800})
+    expect(page.get_by_text("Filter the list")).to_be_hidden()
+    expect(page.get_by_role("search")).to_be_visible()

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -68,6 +68,22 @@ def session_id(context: Context) -> str:
     if isinstance(request, Request):
         return request.headers.get("mcp-session-id", "")
     return ""
+
+
+_CLIENT_CHARACTERS: Final = 120
+"""Maximum number of characters of a client's name and version."""
+
+
+def client_text(context: Context, mask: Callable[[str], str]) -> str:
+    """Return the name and version that a request's client gives, without secrets, or "" if it gives
+    none.
+    """
+    params = context.session.client_params
+    if params is None:
+        return ""
+    text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
+    # Secrets are masked before the text is cut, because part of a secret would not be recognised.
+    return mask(text).strip()[:_CLIENT_CHARACTERS]
 
 
 def client_key(context: Context) -> Hashable:

@@ -38,7 +38,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.sessions import SessionRow
 from ideabridge.server.answers import ToolAnswer, size_of
 from ideabridge.server.asking.rounds import ToolRequest
-from ideabridge.server.callers import session_id
+from ideabridge.server.callers import client_text, session_id
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
@@ -69,7 +69,6 @@ forgotten, and its next call begins a new session."""
 _SWEEP_SECONDS: Final = 60.0
 """Interval, in seconds, at which sessions that have ended are looked for."""
 
-_CLIENT_CHARACTERS: Final = 120
 _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
 
@@ -352,13 +351,7 @@ class DirectCalls:
 
     def client(self, request: ToolRequest) -> str:
         """Return the name and version of a request's client, as they are recorded."""
-        params = request.context.session.client_params
-        if params is None:
-            return ""
-        text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
-        # Secrets are masked before the text is cut, because part of a secret would not be
-        # recognised.
-        return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
+        return client_text(request.context, self._bridge.secrets.mask)
 
     def session(self, request: ToolRequest) -> str:
         """Return the hash of a request's connection, or "" over HTTP without a session."""

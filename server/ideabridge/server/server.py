@@ -21,13 +21,21 @@ from pydantic import ValidationError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.client_session import set_client_session
 from ideabridge.bridge.store.errors import CursorError
+from ideabridge.bridge.store.run_record import CLIENT
 from ideabridge.bridge.store.users import LOCAL, in_profile
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import PLAIN_HOSTS, STRUCTURED_HOSTS, ToolAnswer, refusal
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.callers import Context, Serving, caller_of, client_key, session_id
+from ideabridge.server.callers import (
+    Context,
+    Serving,
+    caller_of,
+    client_key,
+    client_text,
+    session_id,
+)
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.extensions.apps import URI as VIEW_URI
@@ -323,6 +331,7 @@ class Front:
         _session_begun.set(self.announcements.begun(ctx))
         # Over stdio there is only one client, and in 2026-07-28 there are no sessions.
         set_client_session(session_id(ctx) or None)
+        CLIENT.set(client_text(ctx, self._bridge.secrets.mask))
         try:
             # A request may still be in progress after its client has disconnected, so requests are
             # counted here, where they really end.

@@ -110,9 +110,10 @@ from ideabridge.bridge.runs.starts import Start
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.standing_rules import RulesLockedError, StandingRule, StandingRules
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.journal import RunSource
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import CLIENT, ENDED, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of, user_of
 from ideabridge.bridge.store.writer import Writer
@@ -348,6 +349,7 @@ class Runs:
             start.machine.traceparent = traceparent
 
         above = None if parent is None else parent.id
+        client = CLIENT.get()
         title = self.screen.mask(title)[:200]
 
         def creates() -> None:
@@ -358,6 +360,7 @@ class Runs:
                 title=title,
                 fingerprint=self.fingerprint,
                 parent=above,
+                source=RunSource(client=client),
             )
 
         run = self._attach(run_id, caller, start.machine, first, parent, memory)

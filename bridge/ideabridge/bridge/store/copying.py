@@ -58,7 +58,7 @@ _CHANGED: Final = (
     _table(
         "runs",
         "number id kind caller title fingerprint parent status summary driver epoch lease_until "
-        "created updated forked_from forked_at",
+        "created updated forked_from forked_at client",
     ),
     _table("ideas", "number id request run step meta schema context solved solution shown"),
     _table("occurrences", "run step idea meta", 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.leases import Leases, number_of, read_holder
 from ideabridge.bridge.store.run_filter import RunFilter
-from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import CLIENT, RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of, sees_run_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
@@ -40,7 +41,7 @@ _APPEND: Final = (
 _RECORD: Final = (
     "SELECT id, kind, caller, title, fingerprint, parent, status, summary, driver, epoch, "
     "lease_until, created, "
-    "updated, forked_from, forked_at, (SELECT max(id) FROM events "
+    "updated, forked_from, forked_at, client, (SELECT max(id) FROM events "
     "WHERE events.id BETWEEN runs.number << 32 "
     "AND ((runs.number + 1) << 32) - 1) FROM runs"
 )
@@ -53,9 +54,8 @@ def _read_summary(text: str | None) -> StoredSummary:
 
 
 def _read(row: tuple[Any, ...]) -> RunRecord:
-    *plain, summary, driver, epoch, lease_until, created, updated, forked_from, forked_at, last = (
-        row
-    )
+    *plain, summary, driver, epoch, lease_until, created, updated = row[:-4]
+    forked_from, forked_at, client, last = row[-4:]
     driver, lease_s = read_holder(driver)
     return RunRecord(
         *plain,
@@ -68,6 +68,7 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
         updated=updated,
         forked_from=forked_from,
         forked_at=forked_at,
+        client=client or "",
         last_event=0 if last is None else last & (2**_BITS - 1),
     )
 
@@ -83,6 +84,19 @@ class PastEvents:
 
     events: Sequence[JSONObject]
     times: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """When a run began, in seconds since 1970, or None if it begins now; and the program that asked
+    for it, see `RunRecord.client`.
+    """
+
+    began: float | None = None
+    client: str = ""
+
+
+_ASKED_NOW: Final = RunSource()
 
 
 class Journal:
@@ -102,21 +116,20 @@ class Journal:
         title: str,
         fingerprint: str,
         parent: str | None = None,
-        began: float | None = None,
+        source: RunSource = _ASKED_NOW,
     ) -> None:
-        """Create a run with the status `running` and no driver. `began`, in seconds since 1970,
-        says when the run began; by default, it begins now.
+        """Create a run with the status `running` and no driver.
 
         Raises:
             RunExistsError: the id is taken.
         """
-        now = now_text() if began is None else time_text(began)
+        now = now_text() if source.began is None else time_text(source.began)
         cursor = self._database.change(
             "INSERT INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, "
             "lease_until, "
-            "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?) "
+            "created, updated, client) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?, ?) "
             "ON CONFLICT DO NOTHING",
-            (run_id, kind, caller, title, fingerprint, parent, now, now),
+            (run_id, kind, caller, title, fingerprint, parent, now, now, source.client or None),
         )
         if cursor.rowcount != 1:
             raise RunExistsError(f"run {run_id[:64]!r} already exists")
@@ -303,6 +316,7 @@ class Journal:
                 caller=parent.caller,
                 title=parent.title,
                 fingerprint=fingerprint,
+                source=RunSource(client=CLIENT.get()),
             )
             self._database.execute(
                 "UPDATE runs SET forked_from = ?, forked_at = ? WHERE id = ?",
@@ -332,7 +346,12 @@ class Journal:
         """
         began = past.times[0] if past.times else None
         self.create(
-            run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint, began=began
+            run_id,
+            kind=kind,
+            caller=caller,
+            title=title,
+            fingerprint=fingerprint,
+            source=RunSource(began),
         )
         epoch = self._leases.acquire(run_id, "import", 1.0, 0.0)
         if epoch is not None:
@@ -549,6 +568,29 @@ class Journal:
             raise UnknownRunError(f"no run {run_id[:64]!r}")
         return number
 
+    def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
+        """Return what happened to the calls of runs in their first events, keyed by run. This reads
+        no values.
+        """
+        outlines: dict[str, list[CallMark]] = {}
+        for run_id in run_ids:
+            with self._database.guard:
+                rows = self._database.execute(
+                    "SELECT substr(events.body, 1, ?1), events.at FROM runs JOIN events "
+                    "ON events.id BETWEEN (runs.number << 32) + 1 AND (runs.number << 32) + ?2 "
+                    "WHERE runs.id = ?3 ORDER BY events.id",
+                    (_MARK_CHARACTERS, OUTLINED, run_id),
+                ).fetchall()
+
+            marks: list[CallMark] = []
+            for beginning, at in rows:
+                mark = _MARK.match(beginning)
+                if mark is not None and at is not None:
+                    marks.append(CallMark(mark[1], int(mark[2]), at))
+            outlines[run_id] = marks
+
+        return outlines
+
     def decisions(self, caller: Viewer, limit: int = 50) -> list[Decided]:
         """Return the decisions of people, assistants and time-outs in the newest runs, latest run
         first. With `caller`, only runs that the caller started count.
@@ -574,6 +616,27 @@ class Journal:
                 (_DECIDED_RUNS, only_of(caller), limit),
             ).fetchall()
         return [_read_decided(row) for row in rows]
+
+
+OUTLINED: Final = 120
+"""How many events of a run `Journal.outlines` reads."""
+
+_MARK_CHARACTERS: Final = 80
+_MARK: Final = re.compile(
+    r'\{"event":"(call_started|call_finished|approval_asked|call_decided)","call":(\d{1,9})\b'
+)
+"""The beginning of an event about a call, as `append` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMark:
+    """An event about a call: `call_started`, `call_finished`, `approval_asked` or `call_decided`;
+    the number of the call, and the time in seconds since 1970.
+    """
+
+    event: str
+    call: int
+    at: float
 
 
 _DECIDED_RUNS: Final = 1000

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.typed import read_as
+
+CLIENT: Final[ContextVar[str]] = ContextVar("client", default="")
+"""The program on whose behalf the current task creates runs; see `RunRecord.client`. Requests set
+it.
+"""
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 """The statuses that mean a run has ended."""
@@ -86,6 +92,8 @@ class RunRecord:
         last_event: the sequence number of its last event, or 0 if it has no events.
         forked_from: the run it was forked from.
         forked_at: the number of the event in that run after which it was forked.
+        client: the program that asked for it, with its version as the program gives it, or "" if
+            that is not known.
     """
 
     id: str
@@ -104,6 +112,7 @@ class RunRecord:
     last_event: int
     forked_from: str | None = None
     forked_at: int | None = None
+    client: str = ""
     lease_s: float = LEASE_SECONDS
 
     @property

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 import typer
 
 from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.bridge.store.run_record import CLIENT
 from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
@@ -102,6 +103,7 @@ async def run(
         # tool could be published.
         check_name(save_as)
 
+    CLIENT.set("ideabridge run")
     async with Bridge(options.configuration(), standing_rules=True) as bridge:
         _expect_inputs(bridge, parsed, arguments or {})
         if dry_run or draw is not None:

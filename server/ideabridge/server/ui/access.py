@@ -32,6 +32,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.store.run_record import CLIENT
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, person_of
 from ideabridge.server.callers import Credentials
@@ -281,6 +282,7 @@ class Access:
         if path.startswith(STATIC) or path == SIGN_IN:
             return STRANGER
 
+        CLIENT.set("the page")
         key = _session_key(scope)
         visitor = await self._visitor(key)
         if visitor is not None:

@@ -17,7 +17,8 @@ from starlette.routing import Route
 from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.reading import read_beside
-from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.errors import UnknownPublicationError, UnknownRunError
+from ideabridge.bridge.store.journal import CallMark
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
@@ -27,6 +28,7 @@ from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
+from ideabridge.server.ui.mini_timeline import MiniTimeline, mini_timeline
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_comparison import (
     MOST_OFFERED,
@@ -60,13 +62,22 @@ STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A row of the list of runs."""
+    """A row of the list of runs.
+
+    Attributes:
+        asker: the program that asked for the run, or the host that it was imported from.
+        tool: the published tool that the run is a call of, or "".
+        bars: its first calls, or None if none has begun.
+    """
 
     record: RunRecord
     status: str
     reason: str | None
     errors: int
     seconds: float | None
+    asker: str = ""
+    tool: str = ""
+    bars: MiniTimeline | None = None
 
 
 class RunPages:
@@ -118,10 +129,11 @@ class RunPages:
         )
         following = records[PAGE - 1].id if len(records) > PAGE else None
         filters = {key: value for key, value in query.items() if key != "after" and value}
+        rows = await compute_in_thread(self._rows, records[:PAGE], visitor)
         return self._site.page(
             request,
             "runs.html",
-            rows=[_row(record) for record in records[:PAGE]],
+            rows=rows,
             statuses=STATUSES,
             asked={**conditions, "status": status, "user": user},
             callers=_callers(store, visitor),
@@ -129,6 +141,26 @@ class RunPages:
             newest=f"?{urlencode(filters)}" if after else "",
             older=f"?{urlencode({**filters, 'after': following})}" if following else "",
         )
+
+    def _rows(self, records: list[RunRecord], visitor: Visitor) -> list[RunRow]:
+        store = self._bridge.store
+        outlines = store.runs.outlines([record.id for record in records])
+        titles = {record.title for record in records}
+        tools = {title for title in titles if self._is_tool(title, visitor)}
+        return [
+            _row(record, outlines[record.id], record.title if record.title in tools else "")
+            for record in records
+        ]
+
+    def _is_tool(self, title: str, visitor: Visitor) -> bool:
+        """Return whether a title is the name of a tool that is published to a visitor."""
+        if not title.isidentifier():
+            return False
+        try:
+            self._bridge.store.publications.get(title, caller=visitor.scope)
+        except UnknownPublicationError:
+            return False
+        return True
 
     async def direct(self, request: Request) -> Response:
         """Show the direct calls of exposed tools, newest first."""
@@ -424,16 +456,33 @@ class RunPages:
         return Response(base64.b64decode(data), media_type=kind)
 
 
-def _row(record: RunRecord) -> RunRow:
+def _row(record: RunRecord, marks: list[CallMark], tool: str) -> RunRow:
     from datetime import datetime
 
     status, reason = run_status(record)
+    origin = record.summary.origin or {}
     seconds = None
-    ended = str((record.summary.origin or {}).get("ended") or record.updated)
+    end = time.time()
+    ended = str(origin.get("ended") or record.updated)
     if status in ENDED and ended:
-        began = datetime.fromisoformat(record.created)
-        seconds = (datetime.fromisoformat(ended) - began).total_seconds()
-    return RunRow(record, status, reason, errors_of(record), seconds)
+        end = datetime.fromisoformat(ended).timestamp()
+        seconds = end - datetime.fromisoformat(record.created).timestamp()
+
+    host = origin.get("host") or origin.get("client")
+    asker = record.client
+    if not asker and isinstance(host, str):
+        asker = host
+
+    return RunRow(
+        record,
+        status,
+        reason,
+        errors_of(record),
+        seconds,
+        asker,
+        tool,
+        mini_timeline(marks, end),
+    )
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:

@@ -65,11 +65,16 @@ def _add_configuration_changes(database: Database) -> None:
     )
 
 
+def _add_clients_of_runs(database: Database) -> None:
+    database.table("runs").add_column("client", str)
+
+
 MIGRATIONS: Final[Sequence[Migration]] = (
     _add_shown_and_ropes,
     _convert_removed_kinds,
     _add_profiles,
     _add_configuration_changes,
+    _add_clients_of_runs,
 )
 """The migration steps from `FIRST` on, in order. Add new ones at the end."""
 

@@ -25,7 +25,9 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = old.id && fresh.getElementById(old.id);
-        if (next && next.innerHTML !== old.innerHTML && !busy(old)) replace(old, next);
+        if (!next || next.innerHTML === old.innerHTML || busy(old)) continue;
+        if (old.matches("[data-rows]:hover")) freshenRows(old, next);
+        else replace(old, next);
       }
       for (const old of document.querySelectorAll("[data-cards]")) {
         const next = fresh.getElementById(old.id);
@@ -76,6 +78,36 @@
     const active = document.activeElement;
     if (element.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return true;
     return [...element.querySelectorAll("textarea, input:not([type=hidden]), select")].some((field) => changed(field));
+  }
+
+  // A list under the pointer keeps its rows where they are: their cells change, and new rows wait until the pointer leaves.
+  function freshenRows(old, next) {
+    let coming = 0;
+    for (const row of next.querySelectorAll("tr[id]")) {
+      const shown = document.getElementById(row.id);
+      if (!shown) coming += 1;
+      else freshenCells(shown, row);
+    }
+    const note = old.querySelector(".new-rows");
+    if (note && coming) {
+      note.hidden = false;
+      note.textContent = `${coming} new above, when the pointer leaves the list`;
+    }
+    if (!old.dataset.awaits) {
+      old.dataset.awaits = "1";
+      old.addEventListener("pointerleave", () => {
+        delete old.dataset.awaits;
+        refresh();
+      }, { once: true });
+    }
+  }
+
+  // Cells that keep their height.
+  function freshenCells(shown, row) {
+    const fresh = row.querySelectorAll("td[data-fresh]");
+    shown.querySelectorAll("td[data-fresh]").forEach((cell, place) => {
+      if (fresh[place] && fresh[place].innerHTML !== cell.innerHTML) cell.replaceChildren(...fresh[place].childNodes);
+    });
   }
 
   function changed(field) {

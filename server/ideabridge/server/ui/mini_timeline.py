@@ -1,0 +1,92 @@
+"""Mini timeline: the first calls of a run as thin bars, for a row of the list of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.store.journal import CallMark
+
+_MOST_BARS: Final = 24
+_LANES: Final = 4
+"""Maximum number of bars above each other. Further calls that ran at once share the last lane."""
+
+_HEIGHT: Final = 3
+"""The height of a lane. The drawing is 100 wide and `_LANES` lanes high."""
+
+_NARROWEST: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MiniTimeline:
+    """The bars of a run as paths of an SVG of 100 by 12.
+
+    Attributes:
+        ran: the path of the bars of calls that ran.
+        asked: the path of the bars of questions.
+        calls: how many calls it shows.
+    """
+
+    ran: str
+    asked: str
+    calls: int
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """When something began, and when it ended, or None if it has not."""
+
+    begun: float
+    ended: float | None = None
+
+
+def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
+    """Return the bars of a run, or None if none of its calls has begun.
+
+    Args:
+        marks: what happened to its first calls, in order.
+        end: when the run ended, or the present time, in seconds since 1970.
+    """
+    ran: dict[int, _Stretch] = {}
+    asked: dict[int, _Stretch] = {}
+    for mark in marks:
+        stretches = ran if mark.event in ("call_started", "call_finished") else asked
+        stretch = stretches.get(mark.call)
+        if mark.event in ("call_started", "approval_asked"):
+            if stretch is None and len(stretches) < _MOST_BARS:
+                stretches[mark.call] = _Stretch(mark.at)
+        elif stretch is not None:
+            stretch.ended = mark.at
+
+    if not ran and not asked:
+        return None
+
+    begun = min(stretch.begun for stretch in (*ran.values(), *asked.values()))
+    ends = [stretch.ended or end for stretch in (*ran.values(), *asked.values())]
+    last = max(ends)
+    scale = 100 / max(last - begun, 1e-6)
+    lanes = [begun] * _LANES
+    return MiniTimeline(
+        _path(ran.values(), lanes, begun, last, scale),
+        _path(asked.values(), lanes, begun, last, scale),
+        len(ran.keys() | asked.keys()),
+    )
+
+
+def _path(
+    stretches: Iterable[_Stretch], lanes: list[float], begun: float, last: float, scale: float
+) -> str:
+    """Return the bars as a path, each in the first lane that is free. `lanes` says from when each
+    lane is free.
+    """
+    parts: list[str] = []
+    for stretch in stretches:
+        ended = stretch.ended or last
+        free = (lane for lane, until in enumerate(lanes) if until <= stretch.begun)
+        lane = next(free, _LANES - 1)
+        lanes[lane] = max(lanes[lane], ended)
+        width = max(_NARROWEST, (ended - stretch.begun) * scale)
+        left = min((stretch.begun - begun) * scale, 100 - width)
+        parts.append(f"M{left:.1f} {lane * _HEIGHT}h{width:.1f}v2h-{width:.1f}z")
+    return "".join(parts)
