@@ -776,7 +776,7 @@ class Bridge:
         Args:
             ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
                 idea, the run is the caller's latest one that ended with it.
-            name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
+            name: the name of the tool: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that may call it.
             answer: how a call is answered: `program`, `plan`, `solve`, `recorded`, or `auto` for
                 the first of these that is possible.
@@ -1070,7 +1070,7 @@ class Bridge:
         tools that it could become.
 
         Args:
-            least: how many times it must have been done.
+            least: the minimum number of times that it was done.
             limit: the maximum number of suggestions.
             caller: the owner of the runs.
         """
@@ -1305,8 +1305,8 @@ class Bridge:
                 of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the
                 configured value.
-            shown: how many bytes of results the mind is shown whole: `value` for one result,
-                `request` for all results in a Request. If one is absent, the mind or the
+            shown: the number of bytes of results that the mind sees in full: `value` for one
+                result, `request` for all results in a Request. If one is absent, the mind or the
                 configuration decides.
             caller: who asks; other callers do not see the run.
 

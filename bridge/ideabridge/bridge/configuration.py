@@ -285,7 +285,7 @@ class RetentionSettings(BaseModel):
 
 
 class NotifySettings(BaseModel):
-    """How a person learns that something waits for a decision."""
+    """Settings of the messages that tell a person that something waits for a decision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -427,7 +427,7 @@ class Layer:
 
     @property
     def is_project(self) -> bool:
-        """Whether the layer is a project file, which a person has trusted."""
+        """True if the layer is a project file, which a person has trusted."""
         return self.variables is not None
 
 
@@ -1023,9 +1023,9 @@ class _Check:
 
     Attributes:
         content: the content of the document, except for the parts that are left out.
-        problems: why the file cannot be used.
+        problems: the reasons why the file cannot be used.
         notes: how odd values were read, and which parts were left out.
-        unusable: why servers cannot be used, by name.
+        unusable: the reasons why servers cannot be used, by name.
     """
 
     def __init__(self, document: FileContent) -> None:

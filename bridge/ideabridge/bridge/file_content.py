@@ -48,7 +48,7 @@ class FileContent:
         notes: what was odd, and how it was read instead.
         conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
             or a key below it, occurs several times.
-        unusable: why servers cannot be used, by name.
+        unusable: the reasons why servers cannot be used, by name.
     """
 
     content: JSONObject

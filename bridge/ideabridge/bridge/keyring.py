@@ -20,7 +20,7 @@ person to type a password on an unattended desktop.
 """
 
 PAUSE: Final = 60.0
-"""How long, in seconds, a keyring is left alone after it has not answered."""
+"""Time, in seconds, for which a keyring is left alone after it has not answered."""
 
 _LEAST_PRIORITY: Final = 1
 """The minimum priority of a usable backend. The package gives a lower priority to backends that
@@ -86,7 +86,7 @@ class _Call:
 
     Attributes:
         result: what the package returned.
-        error: why there is no result, or None.
+        error: the reason why there is no result, or None.
     """
 
     def __init__(self, function: Callable[[Any], object]) -> None:

@@ -226,7 +226,7 @@ class HiddenText:
     """A text that the shown definition hides.
 
     Attributes:
-        place: where it is in the definition, for example `env.TOKEN` or `args.2`.
+        place: its place in the definition, for example `env.TOKEN` or `args.2`.
         text: the secret.
         evidence: what shows that it is secret.
         name: the name of the variable, option, header, parameter or member, or "".
@@ -543,7 +543,7 @@ class _Mask:
 
         Args:
             text: the secret.
-            reason: why it is hidden.
+            reason: the reason why it is hidden.
             is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise,
                 a text that may be more than a word is shown, but it counts as hidden for errors,
                 which must not show it.

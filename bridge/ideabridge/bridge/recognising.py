@@ -93,7 +93,7 @@ class SecretPlace:
     """A secret in an entry.
 
     Attributes:
-        place: where it is, for example `env.TOKEN` or `args.2`.
+        place: its place, for example `env.TOKEN` or `args.2`.
         name: the suggested name of the stored secret. Equal values in an entry share a name.
         evidence: how it was recognised.
         value: the secret.

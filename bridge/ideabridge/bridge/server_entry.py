@@ -177,7 +177,7 @@ class ServerEntry:
     Attributes:
         members: the keys and values. Values that are not understood stay as they are in the file.
         notes: what was odd, and how it was read instead.
-        problems: why the server cannot be used.
+        problems: the reasons why the server cannot be used.
     """
 
     members: JSONObject = field(default_factory=dict[str, JSON])

@@ -56,7 +56,7 @@ _LATEST: Final = 253_000_000_000
 """The latest valid time of a rule, in seconds since 1970. It lies in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
-"""How long, in seconds, to wait for another process that changes the rules."""
+"""Time, in seconds, to wait for another process that changes the rules."""
 
 _SETTING: Final = "always "
 _VERSION: Final = 1
@@ -96,7 +96,7 @@ class StandingRule:
         tool: the tool.
         server: the start definition of the tool's module, or a hash of the tool files.
         by: the person who gave it.
-        at: when it was given, in seconds since 1970.
+        at: the time when it was given, in seconds since 1970.
     """
 
     owner: str
@@ -113,8 +113,8 @@ class StandingRule:
 
     @property
     def subject(self) -> tuple[str, str, str, str]:
-        """What the person allows, regardless of its definition. A person has at most one rule for
-        each subject.
+        """The tool that the person allows, regardless of its definition. A person has at most one
+        rule for each subject.
         """
         return (self.workspace, self.tool.module, self.tool.name, self.tool.activity)
 
@@ -311,7 +311,7 @@ class _ReadFile:
     Attributes:
         signature: identifies the content; empty if there was no file.
         rules: the rules, keyed by id.
-        problem: why the file cannot be used, or None.
+        problem: the reason why the file cannot be used, or None.
     """
 
     signature: tuple[int, ...] = ()
@@ -535,7 +535,7 @@ class StandingRules:
 
         Args:
             rule: the rule.
-            seconds: how long to wait for another process that changes the rules.
+            seconds: the time to wait for another process that changes the rules.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.

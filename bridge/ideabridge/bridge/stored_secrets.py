@@ -64,7 +64,8 @@ class StoredSecret:
         servers: the servers that may use it, each with the digest of its entry (`entry_digest`). In
             the user's own file every server may use it.
         value: the value, if it is in the file.
-        set_at: when the value was stored, in seconds since 1970, or 0 if that is not known.
+        set_at: the time when the value was stored, in seconds since 1970, or 0 if that is not
+            known.
     """
 
     name: str

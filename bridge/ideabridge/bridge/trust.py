@@ -317,7 +317,7 @@ class ProjectFile:
             in `data_files`, by path. The path is relative with `/` for a file in its folder, and
             absolute for any other (only tool files).
         data_files: the files that a person may confirm as data, keyed by path.
-        left: how many bytes of these data files trust may still cover.
+        left: the number of bytes of these data files that trust may still cover.
     """
 
     file: Path
@@ -1277,7 +1277,8 @@ class Untrusted:
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
-        problems: why the file cannot be used even if it were trusted, or () if it could be used.
+        problems: the reasons why the file cannot be used even if it were trusted, or () if it could
+            be used.
         reason: the same in a few words, none of which come from the file.
         is_readable: whether the top-level keys of the file are known.
         was_trusted: whether a person has trusted an earlier content of the file.

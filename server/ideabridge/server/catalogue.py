@@ -532,7 +532,7 @@ class ToolCatalogue:
         """Return one page of definitions, and the cursor of the next page (None on the last page).
 
         Args:
-            cursor: where the page begins, or None for the first page.
+            cursor: the place where the page begins, or None for the first page.
             caller: whose ideas are listed.
             as_sent: whether exposed tools keep their schemas as the modules send them.
 

@@ -77,8 +77,8 @@ _WAITING: Final = "direct."
 id follows it. The settings are deleted with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""How long, in seconds, after such a run has ended an identical call still gets its result. A later
-call asks again.
+"""Time, in seconds after the end of such a run, during which an identical call still gets its
+result. A later call asks again.
 """
 
 
@@ -91,7 +91,7 @@ class Entry:
         arguments: the arguments with secrets removed.
         is_secret: whether the arguments contained a secret.
         value: the value of the call, once `has_value` is true.
-        error: why the call failed.
+        error: the reason why the call failed.
         run: the run that the call became.
         ends: functions to call when the call has ended.
     """

@@ -60,8 +60,9 @@ _MOST_LISTS: Final = 3000
 """Maximum number of lists that are kept for modules that answer too late."""
 
 LATE_SECONDS: Final = 2.0
-"""How long, in seconds, a list waits for the entries of a module that is up. Entries that arrive
-later are announced."""
+"""Time, in seconds, for which a list waits for the entries of a module that is up. Entries that
+arrive later are announced.
+"""
 
 _MOST_READINGS: Final = 3
 """Maximum number of times that a list is read if it keeps changing meanwhile."""

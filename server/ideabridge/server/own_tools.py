@@ -491,7 +491,7 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
 # -- handlers --------------------------------------------------------------------------------------
 
 _WRITTEN_S: Final = 5.0
-"""How long, in seconds, a request for values waits for the journal to be written."""
+"""Time, in seconds, for which a request for values waits for the journal to be written."""
 
 _PLAN_KEYS: Final = ("calls", "program", "input", "instances", "output", "output_schema")
 

@@ -297,7 +297,7 @@ class Publishing:
         Args:
             publish_request: what to publish.
             request: the call.
-            program_seconds: how long to wait for a program of the client's or the configured model;
+            program_seconds: the time to wait for a program of the client's or the configured model;
                 None if no program is wanted.
         """
         by = await self._decider(publish_request, request)
@@ -558,7 +558,7 @@ class Publishing:
             publish_request: what to publish.
             run: the run in which the model writes the next program.
             request: the call, which may be repeated for each program.
-            seconds: how long to wait for each program.
+            seconds: the time to wait for each program.
             version: the version without a program, if this request has already published one.
 
         Raises:

@@ -98,8 +98,9 @@ CANCELLED: Final = "notifications/cancelled"
 _TIME_OUT: Final = re.compile(r"time[ds]?[ -]?out|deadline|too long", re.IGNORECASE)
 _MOST_REASONS: Final = 100
 _REASON_SECONDS: Final = 1.0
-"""How long, in seconds, to wait for the notification, which arrives independently of the end of the
-request."""
+"""Time, in seconds, to wait for the notification, which arrives independently of the end of the
+request.
+"""
 
 
 class Cancellations:

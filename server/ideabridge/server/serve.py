@@ -389,7 +389,7 @@ class OwnerLink:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSource:
-    """Where a server over HTTP finds its workspaces.
+    """The source of the workspaces of a server over HTTP.
 
     Attributes:
         folder_of: returns the folder of a name. Raises `UnknownWorkspaceError`.
@@ -453,7 +453,7 @@ async def serve_http(
 
     Args:
         configuration: the content of `ideabridge.json`.
-        http: where the server listens, and what it serves there.
+        http: the address at which the server listens, and what it serves there.
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
@@ -527,7 +527,7 @@ async def serve_http(
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What all addresses of a server have in common.
+    """The parts that all addresses of a server have in common.
 
     Attributes:
         http: see `serve_http`.
@@ -736,7 +736,7 @@ async def run_worker(
 
     Args:
         configuration: the content of `ideabridge.json`, the same as that of the servers.
-        most: how many runs the worker may carry out at once.
+        most: the maximum number of runs that the worker carries out at once.
         only: the modules that run here, or None for all.
         drain_seconds: how long, in seconds, the worker waits for running calls.
         on_status: see `serve_stdio`.

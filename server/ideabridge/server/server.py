@@ -95,7 +95,7 @@ MOST_ARGUMENTS: Final = 32 * MAX_BYTES
 
 
 _session_begun: ContextVar[float | None] = ContextVar("session_begun", default=None)
-"""When the client of the present request connected; see `Announcements.begun`."""
+"""The time when the client of the current request connected; see `Announcements.begun`."""
 
 
 class FrontServer(Server[Any]):

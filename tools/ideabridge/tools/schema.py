@@ -106,10 +106,10 @@ class _Inliner:
     """One pass of `inline_refs`.
 
     Attributes:
-        count: how many schemas have been written so far.
-        cuts: how many references were replaced by a schema that accepts anything.
-        embedded: how many enclosing schemas have an `$id`. If any do, `#` refers to the innermost
-            one.
+        count: the number of schemas that have been written so far.
+        cuts: the number of references that were replaced by a schema that accepts anything.
+        embedded: the number of enclosing schemas that have an `$id`. If any do, `#` refers to the
+            innermost one.
     """
 
     def __init__(self, root: JSONObject) -> None:

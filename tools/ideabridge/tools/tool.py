@@ -192,7 +192,7 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call may be sent again if its server did not answer, or if it was running
+        """True if a call may be sent again if its server did not answer, or if it was running
         during a crash. True if the tool declares itself read-only or idempotent.
         """
         return self.read_only is True or self.idempotent is True

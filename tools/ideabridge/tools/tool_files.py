@@ -161,7 +161,7 @@ def load_tool_files_anew(
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
         is_wanted: returns whether the caller still waits for the result. If it no longer waits, the
             old modules of the folder are restored at the end.
-        seconds: how long to wait for an earlier load that has not ended.
+        seconds: the time to wait for an earlier load that has not ended.
 
     Returns:
         The tools of each file, or why it could not be loaded, keyed by path.

@@ -66,8 +66,8 @@ class FairPlaces:
     """A number of places shared by the callers of one event loop.
 
     Args:
-        places: how many places there are.
-        each: how many of them one caller may hold at once.
+        places: the number of places.
+        each: the maximum number of places that one caller may hold at once.
     """
 
     def __init__(self, places: int, each: int | None = None) -> None:

@@ -49,7 +49,7 @@ class EndPiece:
     """The answer has ended.
 
     Attributes:
-        broken: why the answer is invalid or incomplete, or None if it is fine.
+        broken: the reason why the answer is invalid or incomplete, or None if it is fine.
         extra: the other members of the answer.
         program: the program, if the answer is one.
     """

@@ -86,9 +86,9 @@ class Assumption:
     """A literal whose value was not determined, or a call that may not belong in the run.
 
     Attributes:
-        at: where the literal is: `calls.3.max_count`, `output.title`, `calls.2`. In a room, the
-            call that the room answers comes first: `calls.0: calls.3.max_count`.
-        why: why the value is not determined.
+        at: the place of the literal: `calls.3.max_count`, `output.title`, `calls.2`. In a
+            room, the call that the room answers comes first: `calls.0: calls.3.max_count`.
+        why: the reason why the value is not determined.
         taken: the value that was used, or None for a call.
         instead: the other values that the literal could have had.
         instance: the instance of the call or of the output, or "" if there are no instances.

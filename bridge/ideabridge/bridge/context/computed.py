@@ -126,9 +126,9 @@ class Computed:
     Attributes:
         values: the values of the literals, keyed by their paths relative to the call or the output.
         doubts: what is uncertain about them.
-        problem: why a literal has no value, or None if each literal has one.
-        skipped: why the call is not made, or None if it is made. Only plans of earlier versions
-            decide this.
+        problem: the reason why a literal has no value, or None if each literal has one.
+        skipped: the reason why the call is not made, or None if it is made. Only plans of earlier
+            versions decide this.
     """
 
     values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])

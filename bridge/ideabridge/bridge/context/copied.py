@@ -77,7 +77,8 @@ class CopiedLiterals:
     Args:
         literals: the literals with their explanations.
         facts: what the plan records about its values.
-        depth: how many keys of a place lead to the call or the output, before the keys inside it.
+        depth: the number of keys of a place that lead to the call or the output, before the keys
+            inside it.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts, depth: int) -> None:

@@ -546,9 +546,9 @@ class Explained:
     """A literal of a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: where it is: ("calls", place, key...) or ("output", key...).
+        at: its place: ("calls", place, key...) or ("output", key...).
         by: the explanations, cheapest first. Never empty.
-        runs: how many runs with different data agree with all explanations.
+        runs: the number of runs with different data that agree with all explanations.
         cut: whether the search reached a limit, so that an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
         given: the reference to an optional parameter. If the caller passes it, the literal gets its
@@ -674,11 +674,12 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 CUT: Final = "not every explanation was looked for"
 MAYBE_DATA: Final = "its path has a key that may be data"
 UNPROVED: Final = "its evidence is not in the document"
-"""Why a literal of an imported plan is never determined."""
+"""The reason why a literal of an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""Why a literal is not determined before three runs agree: its author may have copied the part from
-the earlier text."""
+"""The reason why a literal is not determined before three runs agree: its author may have copied
+the part from the earlier text.
+"""
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
 """The reasons that are only noted. True means that the note is mild: it is no reason to ask before
@@ -695,8 +696,8 @@ class Settled:
             "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other
             values. An entry without a value stands for an explanation that has none. A long value
             is truncated, and marked by `"shortened": true` next to it.
-        note: why the value is not determined, if this reason alone does not make it doubtful; see
-            `NOTED`.
+        note: the reason why the value is not determined, if this reason alone does not make it
+            doubtful; see `NOTED`.
     """
 
     value: JSON | Missing

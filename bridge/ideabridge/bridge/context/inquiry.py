@@ -12,7 +12,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
-"""What a person did with the form: whether they filled it in, refused it, or closed it."""
+"""A person's reaction to the form: the person filled it in, refused it, or closed it."""
 
 _ANSWER_BYTES: Final = 100_000
 """The maximum size of the answer to a form, in bytes of JSON."""

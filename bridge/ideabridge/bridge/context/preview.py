@@ -108,7 +108,7 @@ def reference_to(
 
     Args:
         value: the value.
-        path: where the value is.
+        path: the place of the value.
         instance: the instance in the reference.
         size: its size in bytes of JSON, if it is known.
         text: the maximum number of characters of one string in the preview.
@@ -130,7 +130,7 @@ def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int 
 
     Args:
         value: any JSON value.
-        path: where the value is, kind first. The references point there.
+        path: the place of the value, beginning with the kind. The references point there.
         instance: the instance in the references, for a reader outside the instance.
         small: the maximum size, in bytes of JSON, of a value that is shown in full.
     """

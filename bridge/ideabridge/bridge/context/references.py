@@ -458,7 +458,7 @@ def compile_value(
         value: any JSON value.
         holes: receives a `Hole` for every reference.
         problems: receives (path, message) for every malformed reference.
-        path: where `value` is.
+        path: the place of `value`.
 
     Returns:
         `value` itself if it contains no references or escapes, otherwise a copy with holes.

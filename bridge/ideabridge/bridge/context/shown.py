@@ -514,9 +514,9 @@ class Showing:
         """Return a state or data as it is shown.
 
         Args:
-            place: where it is among the documents.
-            value: the value of its message. If a handler has changed the message, it is
-                shown as it is.
+            place: its place among the documents.
+            value: the value of its message. If a handler has changed the message, it is shown as it
+                is.
         """
         short = self._short.get(place, [])
         if not short or self._documents.get(place) is not value:

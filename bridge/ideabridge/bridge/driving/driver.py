@@ -266,7 +266,7 @@ class Driver:
 
     Args:
         name: the name of this process, from `own_driver_name`.
-        seconds: how many seconds the lease lasts without a heartbeat.
+        seconds: the number of seconds that the lease lasts without a heartbeat.
         writer: writes into the store for an event loop, or None for blocking writes.
         watch: the watch over the leases of other drivers, or None for a new one, to which no lease
             has lapsed yet.

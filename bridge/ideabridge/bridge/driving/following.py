@@ -19,11 +19,11 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 
 FOLLOWS_SECONDS: Final = 0.25
-"""How often, in seconds, the journals are read if the store cannot notify."""
+"""Interval, in seconds, at which the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""How long, in seconds, a run whose driver is gone is left to the servers. After that, a process
-that waits for the run takes it up.
+"""Time, in seconds, for which a run whose driver is gone is left to the servers. After that, a
+process that waits for the run takes it up.
 """
 
 

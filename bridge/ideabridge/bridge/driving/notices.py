@@ -22,7 +22,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ideabridge.bridge.store.store import Store
 
 LOOKS_SECONDS: Final = 2.0
-"""How long, in seconds, a task waits for a notice before it checks the store anyway."""
+"""Time, in seconds, for which a task waits for a notice before it checks the store anyway."""
 
 
 class _Topic:
@@ -102,7 +102,7 @@ class Notices:
 
         Args:
             topic: the topic.
-            seconds: how many seconds to wait for a notice if the store cannot notify.
+            seconds: the number of seconds to wait for a notice if the store cannot notify.
 
         Returns:
             What the notices are about, or None to check everything.

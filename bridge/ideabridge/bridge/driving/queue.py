@@ -174,7 +174,7 @@ class _Runs(Protocol):
 
 
 POLL_SECONDS: Final = 0.25
-"""How often, in seconds, the queue is checked if the store cannot notify."""
+"""Interval, in seconds, at which the queue is checked if the store cannot notify."""
 
 
 class Worker:
@@ -184,7 +184,7 @@ class Worker:
         store: the store that holds the queue.
         runs: the runs of this process.
         writer: the thread that claims runs.
-        most: how many runs may be driven at once.
+        most: the maximum number of runs that may be driven at once.
         modules: the modules available here, or None for all.
     """
 

@@ -33,7 +33,7 @@ from ideabridge.bridge.store.writer import Writer
 T = TypeVar("T")
 
 _LOOKS_SECONDS: Final = 0.25
-"""How often, in seconds, the calls are checked if the store cannot notify."""
+"""Interval, in seconds, at which the calls are checked if the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
 """The number of seconds without a heartbeat after which even the calls of a live process on this

@@ -85,18 +85,18 @@ class HistoryCall:
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the line of the log with the call, from 1.
-        time: when it was made, in seconds since 1970, or None if the log does not say.
+        time: the time when it was made, in seconds since 1970, or None if the log does not say.
         prompt: the request of the person before it.
         answer: the host's id of the model's answer that made the call, or "" if the log does not
             contain it.
         copied: True if the host has copied the call from another conversation, perhaps with another
             time.
         ended: the line with the result, or None if the log has no result.
-        ended_at: when it ended, in seconds since 1970, or None if the log does not say.
+        ended_at: the time when it ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a module's result (`ResultReader.value`).
-        error: why the call failed, or None if it did not fail.
-        missing: why the result is not what the tool returned (it is absent, or the host has
-            truncated it), or None if it is.
+        error: the reason why the call failed, or None if it did not fail.
+        missing: the reason why the result is not what the tool returned (it is absent, or the host
+            has truncated it), or None if it is.
         doubt: the reason why its arguments or its result may have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
     """

@@ -122,8 +122,8 @@ class Recording:
         calls: the calls in the log.
         ended: the same calls, as calls of a run.
         left: the number of calls that cannot be in a run, keyed by reason.
-        incomplete: why results are not what the tools returned, keyed by the call's number in the
-            run.
+        incomplete: the reasons why results are not what the tools returned, keyed by the call's
+            number in the run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])

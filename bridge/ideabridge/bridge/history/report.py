@@ -16,14 +16,14 @@ class HistoryRun:
 
     Attributes:
         conversation: the host's id of the conversation.
-        time: when it began, ISO 8601 in UTC, or "" if the log does not contain it.
+        time: the time when it began, ISO 8601 in UTC, or "" if the log does not contain it.
         calls: the number of its calls that are imported.
         modules: the modules that they call.
         title: the request of the person, on one line, or "" if the log does not contain it or it
             contains a secret.
         unread: the number of lines of the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
-        why: why it was not imported, or "" if it was or would be imported.
+        why: the reason why it was not imported, or "" if it was or would be imported.
         left: the number of calls that were not imported, keyed by reason.
         incomplete: the number of results that are not what the tools returned.
     """
@@ -66,7 +66,7 @@ class HistoryReport:
         unread: the number of lines of all logs that were not understood, keyed by reason.
         repaired: the number of damaged lines from which records were read.
         others: the number of MCP calls to servers that are not modules, keyed by server.
-        failed: why a log could not be read, keyed by log.
+        failed: the reasons why a log could not be read, keyed by log.
     """
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])

@@ -321,7 +321,7 @@ class _LaterCalls:
 _READABLE: Final = ("input", "results", "state")
 
 _MEMBERS: Final = 20
-"""How many members of an object count as parts of a result."""
+"""Maximum number of members of an object that count as parts of a result."""
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:

@@ -82,7 +82,7 @@ class Record:
         by: who started the run.
         kind: `run` if the run was named at publication, `person` if a person confirmed its
             assumptions, `assistant` if a mind confirmed them.
-        time: when the run ended, as ISO 8601 text.
+        time: the time when the run ended, as ISO 8601 text.
         values: the value of each literal, keyed by its path; see `Explained.at`.
         view: the values of the references that the explanations read, or None if they are too
             large. A reference that is absent had no value.

@@ -139,7 +139,7 @@ class IndexedDocument:
     """A document of the index.
 
     Attributes:
-        number: how many documents were added before it.
+        number: the number of documents that were added before it.
         is_literal: True if it is an earlier literal of the run, not the input or a result.
         is_small: True if it has so few values that a match in it is no coincidence.
     """

@@ -217,7 +217,7 @@ class Parameter:
 
     @property
     def filled(self) -> Filled:
-        """What the parameter fills. Its name is chosen from this."""
+        """The values that the parameter fills. Its name is chosen from them."""
         leaf = self.leaves[0]
         source_keys: Path = ()
         if isinstance(self.source, PathTo):

@@ -38,7 +38,7 @@ _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""How many of these bytes are reserved for the names of omitted parts."""
+"""The number of these bytes that are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
@@ -72,7 +72,7 @@ class ToolReport:
     from the report on a program.
 
     Attributes:
-        left_open: why the run cannot be a plan, or None if it can.
+        left_open: the reason why the run cannot be a plan, or None if it can.
         rows: the table.
         reproduces: the runs whose output a program reproduces, or None for a plan.
         copied: lines about values that a program contains and that may be data.

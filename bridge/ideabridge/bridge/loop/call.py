@@ -38,9 +38,10 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed. `structural`: a fault was found before it ran. `runtime`: it failed while it
-ran. `dependency`: a call that it depends on failed. `denied`: a decision or the policy denied it.
-`output`: the output of a Solution could not be resolved or validated."""
+"""The reason why a call failed. `structural`: a fault was found before it ran. `runtime`: it failed
+while it ran. `dependency`: a call that it depends on failed. `denied`: a decision or the policy
+denied it. `output`: the output of a Solution could not be resolved or validated.
+"""
 
 UNCERTAIN = ("unknown", "ran")
 """Kinds of errors after which a call may have taken effect: its outcome is unknown, or its result

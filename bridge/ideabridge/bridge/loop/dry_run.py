@@ -169,7 +169,7 @@ Form: TypeAlias = Literal["mermaid", "text"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _LONGEST: Final = 60
-"""How many characters of a name or a reference a drawing shows."""
+"""Maximum number of characters of a name or a reference in a drawing."""
 
 
 def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:

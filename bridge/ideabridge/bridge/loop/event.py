@@ -102,7 +102,7 @@ attributes a decision to a person only if the journal does.
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Who decided.
+    """A person or a program that decided.
 
     Attributes:
         kind: who it was; see `DeciderKind`.

@@ -79,9 +79,9 @@ class Grant:
         tool: the tool that it allows, as it was defined at that time.
         activity: the activity that the call named.
         by: who gave it.
-        most: how many executions it approves at most, or None for any number.
+        most: the maximum number of executions that it approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
-        used: how many executions it has approved so far.
+        used: the number of executions that it has approved so far.
     """
 
     call: int

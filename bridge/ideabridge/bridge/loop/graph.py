@@ -93,7 +93,7 @@ def _literal(compiled: Compiled) -> Compiled:
 
 @dataclass(frozen=True, slots=True)
 class ModuleOrder:
-    """How the configuration orders one module's calls.
+    """The order of one module's calls, as configured.
 
     Attributes:
         ordered: whether its calls keep their listed order.

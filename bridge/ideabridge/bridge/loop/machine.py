@@ -100,19 +100,21 @@ from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off when the process of the run ended. This is not the mind's fault."""
+"""The reason why an answer broke off when the process of the run ended. This is not the mind's
+fault.
+"""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
 
 @dataclass(slots=True)
 class Feedback:
-    """What the last Solution adds to the context of the next Request.
+    """The messages that the last Solution adds to the context of the next Request.
 
     Attributes:
         errors: what the next Request, or the answer of the run, reports: failed calls, and an
-            output or a Solution that is malformed, each as `{"call", "place", "error"}`.
-            Caught calls are not among them.
+            output or a Solution that is malformed, each as `{"call", "place", "error"}`. Caught
+            calls are not among them.
         corrections: the calls and plans that people changed or denied.
         messages: the messages that activities added, except data.
     """

@@ -28,7 +28,7 @@ class Write:
 
     @property
     def is_result(self) -> bool:
-        """Whether this is the result of a call without an output path."""
+        """True if this is the result of a call without an output path."""
         return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
 
 

@@ -82,8 +82,9 @@ class _Reads:
         values: the values that the call itself reads.
         known: the same values, plus those that its computed literals read, where they exist.
         by_item: the reads of `†item`, whose value differs for each execution.
-        absent: why a value that the call itself reads does not exist.
-        failing: why computed literals lack a value, because the call that provides it has failed.
+        absent: the reasons why a value that the call itself reads does not exist.
+        failing: the reasons why computed literals lack a value, because the call that provides it
+            has failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])

@@ -56,10 +56,10 @@ REFUSALS: Final[dict[Kind, Choice]] = {
 """The answer that counts if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
-"""Why an outcome is unknown, if no other reason is known."""
+"""The reason why an outcome is unknown, if no other reason is known."""
 
 ENDED: Final = "the run ended while it ran"
-"""Why an outcome is unknown in a run that was ended."""
+"""The reason why an outcome is unknown in a run that was ended."""
 
 FORKED: Final = "it had not ended when the run was forked"
 """Why, in a fork, the outcome of a call of the parent is unknown."""

@@ -26,7 +26,7 @@ class Settings:
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
         modules: how the configuration orders the calls of single modules, keyed by module name.
-        parallel_calls: how many calls (and items of `_each`) may run at once.
+        parallel_calls: the maximum number of calls (and items of `_each`) that run at once.
         calls: maximum number of calls that a run may list.
         items: maximum number of items of one `_each`.
         requests: maximum number of Requests of a run.
@@ -133,7 +133,7 @@ class Spending:
         cost: the cost in US dollars of every answer whose price is known.
         last: the usage of the current Request, or None if it was not reported.
         requests, calls: the Requests and calls of rooms that have ended.
-        partial: how many answers used more than was reported.
+        partial: the number of answers that used more than was reported.
         estimated: the minimum number of tokens in Requests whose mind reported no usage.
     """
 

@@ -59,7 +59,7 @@ class Solution:
         output: its output, or None if it has none or the answer broke off.
         extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: why the answer broke off, or None if it is complete.
+        broken: the reason why the answer broke off, or None if it is complete.
         program: the program, if the answer is one. `calls` then contains the calls that it has made
             so far.
         failed: whether the program has ended with an error.
@@ -223,7 +223,7 @@ class SolutionReader:
         catalogue, settings, opening, memory, spending: the run's own.
 
     Attributes:
-        listed: how many calls the run has listed.
+        listed: the number of calls that the run has listed.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class PlanResult:
         plan: the plan as it was proposed.
         runs: the plan that runs, or None if no plan runs.
         errors, corrections: reports for the mind.
-        reason: why a person denied the plan.
+        reason: the reason why a person denied the plan.
     """
 
     plan: Proposal

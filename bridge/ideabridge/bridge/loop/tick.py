@@ -118,8 +118,9 @@ class Group:
             that ends cancels all other calls. None: the calls are independent.
 
     Attributes:
-        decided: why the calls that have not settled are cancelled, or None if they are not.
-        cancelled: why someone cancelled the Solution, or None if nobody did.
+        decided: the reason why the calls that have not settled are cancelled, or None if they are
+            not.
+        cancelled: the reason why someone cancelled the Solution, or None if nobody did.
     """
 
     def __init__(self, pattern: Pattern | None) -> None:

@@ -409,7 +409,7 @@ def _translated(place: str) -> Generator[None]:
 # -- the models of the user's own server -----------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""How long, in seconds, a server may take to answer."""
+"""Maximum time, in seconds, that a server may take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_BYTES: Final = 1024 * 1024

@@ -77,7 +77,7 @@ class AnswerBuffer:
 
     Attributes:
         has_begun: whether a call is complete and the text has been passed on.
-        broken: why the answer cannot be read, or None if it can be read so far.
+        broken: the reason why the answer cannot be read, or None if it can be read so far.
     """
 
     def __init__(self) -> None:
@@ -92,12 +92,12 @@ class AnswerBuffer:
 
     @property
     def is_spoilt(self) -> bool:
-        """Whether the answer cannot be read and nothing has been passed on."""
+        """True if the answer cannot be read and nothing has been passed on."""
         return self.broken is not None and not self.has_begun
 
     @property
     def is_whole(self) -> bool:
-        """Whether the Solution is complete. Any text after it is ignored."""
+        """True if the Solution is complete. Any text after it is ignored."""
         return self._answer.is_whole
 
     @property
@@ -167,7 +167,7 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""How long, in seconds, to wait for the usage of an answer after the Solution is complete."""
+"""Time, in seconds, to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
 """The HTTP status of a server that fails, whether because of a schema or for any other reason."""
 _MODELS: Final = 32
@@ -440,7 +440,7 @@ class ModelMind:
 
     Args:
         configuration: the model, its address and its settings.
-        secrets: where the key is registered, so that journals and messages mask it.
+        secrets: the place where the key is registered, so that journals and messages mask it.
         sleep: waits between two attempts. Tests replace it.
 
     Raises:

@@ -405,7 +405,8 @@ class DirectClient(Protocol):
         Args:
             module: the module that asks.
             question: its question, checked and without secrets.
-            fault: why the last answer was not accepted, or None if there was no answer yet.
+            fault: the reason why the last answer was not accepted, or None if there was no answer
+                yet.
         """
         ...
 

@@ -87,7 +87,9 @@ time.
 _MOST_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
-"""How many scopes a module may demand, including those that were granted or demanded before."""
+"""Maximum number of scopes that a module may demand, including those that were granted or demanded
+before.
+"""
 
 LONGEST_SCOPE: Final = 500
 """Maximum length, in characters, of one scope."""
@@ -138,7 +140,8 @@ class Authorization(httpx2.Auth):
         at_once: True to sign in before the module asks for it.
 
     Attributes:
-        signed_in: where the tokens are stored after a person has signed in, or None before that.
+        signed_in: the place where the tokens are stored after a person has signed in, or None
+            before that.
         oddities: repairs that were made to answers of authorization servers.
     """
 

@@ -359,8 +359,8 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""How long, in seconds, a connecting module waits for the pages after the first. Tools that arrive
-after that are added to the list when they come.
+"""Time, in seconds, for which a connecting module waits for the pages after the first. Tools that
+arrive after that are added to the list when they come.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -451,8 +451,8 @@ class Connection:
         may_be_era: True if the attempt failed during the first messages, so that it may succeed
             with the other first message.
         listing: the tools, refreshed when they change, or None until the module has listed them.
-        list_fault: why some or all tools could not be listed the last time, or None if there was no
-            fault.
+        list_fault: the reason why some or all tools could not be listed the last time, or None if
+            there was no fault.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
         oddities: notes on messages that were skipped or repaired.

@@ -56,7 +56,7 @@ class DeviceCode:
     ASCII.
 
     Attributes:
-        address: where the person enters the code.
+        address: the place where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code, or None if the server sends none.
         seconds: how long the person has, in seconds: as long as the code is valid, but at most 10

@@ -14,7 +14,7 @@ import time
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""How long, in seconds, the parent may keep running after SIGTERM or SIGINT."""
+"""Maximum time, in seconds, for which the parent may keep running after SIGTERM or SIGINT."""
 
 
 def _send(group: int, number: int) -> bool:

@@ -36,7 +36,7 @@ class Handshake:
     """The handshake of one connection.
 
     Args:
-        seconds: how long connecting may take.
+        seconds: the maximum time that connecting may take.
 
     Attributes:
         begun: True after the first message was sent.

@@ -60,7 +60,7 @@ MAX_REDIRECTS: Final = 5
 
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
-"""How many bytes of a refusal's body are read, and for how many seconds."""
+"""Limits for reading the body of a refusal, in bytes and in seconds."""
 
 _SHOWN: Final = 200
 _BAD: Final = 400

@@ -40,16 +40,18 @@ from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 from ideabridge.bridge.server_entry import ModuleKind
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""How long, in seconds, a server may take to accept a notification or an answer from this side."""
+"""Maximum time, in seconds, that a server may take to accept a notification or an answer from this
+side.
+"""
 
 ENDPOINT_SECONDS: Final = 5.0
-"""How long, in seconds, a server that may speak the older transport may take to name its address
-for POSTs.
+"""Maximum time, in seconds, for a server that may speak the older transport to name its address for
+POSTs.
 """
 
 CANCEL_SECONDS: Final = 5.0
-"""How long, in seconds, the stream of a call is still read after the server was asked to cancel the
-call (up to version 2025-11-25).
+"""Time, in seconds, for which the stream of a call is still read after the server was asked to
+cancel the call (up to version 2025-11-25).
 """
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)

@@ -89,7 +89,7 @@ _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messa
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a value cannot be used, for example "expected a string, got a number"."""
+    """The reason why a value cannot be used, for example "expected a string, got a number"."""
 
     why: str
 
@@ -106,7 +106,7 @@ class MessageRepair:
         names_items: True if notes refer to list items by name. Names in definitions are not secret,
             but names in a result may be a user's data.
         notes: a note for each member that was repaired, with what the module wrote.
-        left: how many more values may be checked.
+        left: the number of values that may still be checked.
         ends: the processor time of the thread, in seconds, at which the repair stops.
     """
 

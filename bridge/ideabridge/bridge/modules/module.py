@@ -138,7 +138,7 @@ _APART: Final = (
 )
 
 _PATIENCE: Final = 30.0
-"""How long, in seconds, calls of a module that was up wait for further attempts during an
+"""Time, in seconds, for which calls of a module that was up wait for further attempts during an
 outage.
 """
 
@@ -160,7 +160,9 @@ second value applies if the module refuses or cannot start.
 """
 
 _ASKED_SECONDS: Final = 3600.0
-"""How long, in seconds, a module is not idle after it has asked a question in place of a result."""
+"""Time, in seconds, for which a module is not idle after it has asked a question in place of a
+result.
+"""
 
 _FIRST_RESEND_PAUSE: Final = 0.25
 _LONGEST_RESEND_PAUSE: Final = 2.0
@@ -174,7 +176,7 @@ class ModuleSurroundings:
     """The settings and callbacks that a module receives from its process.
 
     Attributes:
-        unusable: why it cannot be used as it is configured, or None.
+        unusable: the reason why it cannot be used as it is configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
         variables: the variables that its entry may use, or None for all.
@@ -447,7 +449,7 @@ class Module:
 
     @property
     def changes(self) -> ToolChanges:
-        """How the configuration changes the known tools. The same object until they change."""
+        """The configured changes of the known tools. The same object until they change."""
         known = self._tools if self._listed else self._recalled
         settings = self.configuration.tools
         latest = self._changes
@@ -1576,9 +1578,9 @@ class _Attempts:
     the number of attempts. The pause before the next attempt doubles each time.
 
     Attributes:
-        number: how many attempts have begun.
-        sends: how many of them were sends.
-        deadline: when the time of the call is over, as a time of the event loop's clock.
+        number: the number of attempts that have begun.
+        sends: the number of those that were sends.
+        deadline: the end of the time of the call, as a time of the event loop's clock.
         unanswered: the error of the last attempt without an answer. That attempt may have taken
             effect, so no later failure may say that nothing ran.
     """

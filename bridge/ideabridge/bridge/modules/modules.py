@@ -76,7 +76,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""How long, in seconds, closing all modules may take. Hosts kill this process after two seconds."""
+"""Maximum time, in seconds, that closing all modules may take. Hosts kill this process after two
+seconds.
+"""
 
 
 class ModuleLimits(Protocol):

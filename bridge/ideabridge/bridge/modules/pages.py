@@ -49,7 +49,7 @@ class PagedList(Generic[EntryT]):
 
     Attributes:
         entries: the entries, in the order of the module.
-        note: why there may be more entries, or None for a complete list.
+        note: the reason why there may be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
             may give more.
     """
@@ -83,7 +83,7 @@ async def read_pages(
     Args:
         read: reads the page of a cursor, or the first page for None.
         noun: the kind of entries, for the notes, such as "tools".
-        patience: how long to wait for the pages after the first.
+        patience: the time to wait for the pages after the first.
         describe: turns an error of `read` into text, for the notes.
 
     Raises:

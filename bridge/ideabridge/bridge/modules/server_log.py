@@ -77,7 +77,7 @@ class ServerLogLine:
     Attributes:
         time: seconds since 1970.
         process: the id of the process of ideabridge that was connected to the server.
-        source: where the line comes from.
+        source: the source of the line.
         text: the text, with secrets masked.
         level: the level of a log message, or None for a line of standard error.
         logger: the name that a log message gives for its origin, or "".

@@ -754,12 +754,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recollection:
-    """What an earlier process has stored about a module with the same definition.
+    """Data that an earlier process has stored about a module with the same definition.
 
     Attributes:
         tools: the tools that the module listed last.
         instructions: the module's instructions for its use, or "".
-        listed_at: when it listed these tools, as ISO 8601 in UTC.
+        listed_at: the time when it listed these tools, as ISO 8601 in UTC.
         had_token: whether its requests carried a token from a sign-in.
         offered: its lists of resources, templates and prompts, as protocol JSON. The value is None
             if the module has no entries of this kind; a kind whose list was never read is absent.
@@ -778,13 +778,14 @@ class ModuleStatus:
     and long ones are shortened.
 
     Attributes:
-        since: how many seconds it has been in this state.
+        since: the number of seconds that it has been in this state.
         tools: the number of allowed tools.
-        listed_at: when an earlier process received the list of tools that is used here, as ISO 8601
-            in UTC. None if the module has listed its tools in this process, or no list is used.
+        listed_at: the time when an earlier process received the list of tools that is used here, as
+            ISO 8601 in UTC. None if the module has listed its tools in this process, or no list is
+            used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
-        error: why the module is down, failed or unusable.
+        error: the reason why the module is down, failed or unusable.
         needs_sign_in: whether no attempt can succeed before a person signs in to the module.
         away: seconds since it was last up, or since the first attempt. None if it is up, unusable
             or disabled.

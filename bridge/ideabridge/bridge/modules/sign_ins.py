@@ -74,8 +74,8 @@ class SignIn(BaseModel):
 
     Attributes:
         tokens: the tokens, or None after the server has refused to renew them.
-        expires_at: when the access token expires, in seconds since 1970, or None if that is
-            unknown.
+        expires_at: the time when the access token expires, in seconds since 1970, or None if that
+            is unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
             tokens, and those that the module has demanded since. None means the scopes that the
             module names.
@@ -127,7 +127,7 @@ def folder() -> Path:
 
 
 class SignInFile:
-    """Where one person's sign-in to one module at one address is stored. `read` and `write` block.
+    """Stores one person's sign-in to one module at one address. `read` and `write` block.
 
     Args:
         module: the module's name.

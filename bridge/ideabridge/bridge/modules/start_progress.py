@@ -14,7 +14,7 @@ WaitedT = TypeVar("WaitedT")
 
 _FIRST_SECONDS: Final = 0.5
 _SECONDS: Final = 2.0
-"""How long, in seconds, a call waits before the first report and between reports."""
+"""Time, in seconds, for which a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
 """Amount by which each report increases the progress. It is small because the progress of a call

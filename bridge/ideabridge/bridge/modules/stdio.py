@@ -304,15 +304,15 @@ INHERITED: Final = (
 """The environment variables that a child inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
-"""How long, in seconds, a child has to end by itself after its input is closed."""
+"""Time, in seconds, that a child has to end by itself after its input is closed."""
 TERM_GRACE: Final = 0.5
-"""How long, in seconds, a group has to end after SIGTERM."""
+"""Time, in seconds, that a group has to end after SIGTERM."""
 KILL_GRACE: Final = 0.5
-"""How long, in seconds, to wait for the end of killed processes."""
+"""Time, in seconds, to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""How long, in seconds, to wait for the exit code after the pipes close, and for the rest of the
-output after the exit.
+"""Time, in seconds, to wait for the exit code after the pipes close, and for the rest of the output
+after the exit.
 """
 
 
@@ -527,8 +527,8 @@ class StdioTransport:
     child.
 
     Attributes:
-        reason: why no further message can arrive ("ended with exit code 3", ...), or None while the
-            process runs.
+        reason: the reason why no further message can arrive ("ended with exit code 3", ...), or
+            None while the process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
     """
 

@@ -45,13 +45,15 @@ _MOST_FAILURES: Final = 2
 """Number of successive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""How long, in seconds, a stream must have been open to count as not failed."""
+"""Minimum time, in seconds, that a stream must have been open to count as not failed."""
 
 ELSEWHERE_SECONDS: Final = 2.0
-"""How long, in seconds, a call whose stream has ended waits for its answer on another stream."""
+"""Time, in seconds, for which a call whose stream has ended waits for its answer on another
+stream.
+"""
 
 DELETE_SECONDS: Final = 1.0
-"""How long, in seconds, the server may take to end the session."""
+"""Maximum time, in seconds, that the server may take to end the session."""
 
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200

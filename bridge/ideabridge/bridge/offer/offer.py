@@ -43,7 +43,9 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 30.0
-"""How long, in seconds, a run waits for connecting modules before it reports an unknown tool."""
+"""Time, in seconds, for which a run waits for connecting modules before it reports an unknown
+tool.
+"""
 
 
 SOLVE: Final = Tool(

@@ -20,8 +20,8 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _LOOK_SECONDS: Final = 3.0
-"""How long, in seconds, a plan waits for failed modules that may have a tool that no other module
-has.
+"""Time, in seconds, for which a plan waits for failed modules that may have a tool that no other
+module has.
 """
 
 

@@ -71,7 +71,7 @@ PRINTED: Final = 64 * 1024
 """Maximum number of characters of printed text that are kept."""
 
 TURN_SECONDS: Final = 5.0
-"""How long, in seconds, a program may compute between two waits."""
+"""Maximum time, in seconds, for which a program may compute between two waits."""
 
 MEMORY: Final = 256 * 1024 * 1024
 """Maximum memory of a program, in bytes."""
@@ -81,8 +81,9 @@ READS: Final = 20_000
 """Maximum number of parts of results that a program may read."""
 
 _CHECK_SECONDS: Final = 2.0
-"""How long, in seconds, checking a program may take, including what it computes before its first
-call."""
+"""Maximum time, in seconds, that checking a program may take, including what it computes before its
+first call.
+"""
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
@@ -125,7 +126,7 @@ class Called:
     Attributes:
         number: the number of the call in its session.
         call: the call, with escaped strings, and with references in place of handles.
-        site: where the call is in the text.
+        site: the place where the call is in the text.
     """
 
     number: int
@@ -613,7 +614,7 @@ def _certain(
         program: the text.
         functions: the names of the tools.
         setting: contains the modules of the tools.
-        absent: why other modules are missing.
+        absent: the reasons why other modules are missing.
         calls: the calls that are not awaited.
     """
     lines = program.splitlines()
@@ -686,7 +687,7 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
         message: the finding.
         line: the line of the import.
         setting: contains the modules that can be imported.
-        absent: why other modules are missing.
+        absent: the reasons why other modules are missing.
     """
     is_from_servers = "`servers`" in message
     if is_from_servers:

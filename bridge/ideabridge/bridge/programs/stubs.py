@@ -417,7 +417,7 @@ class _Types:
             schema: the schema.
             root: the schema that its references are looked up in.
             name: the name to use if the type becomes a class.
-            depth: how many more levels the type may have.
+            depth: the number of further levels that the type may have.
             inner: whether this is the type of a part of a value.
         """
         self._left -= 1

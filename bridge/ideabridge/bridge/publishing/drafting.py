@@ -49,8 +49,9 @@ class Drafted:
         arguments: the input with which the tool repeats the run.
         places: for each call, its number in the run, several numbers, or null. None for a run over
             instances.
-        difference: why the plan is not self-consistent, or None if it is.
-        fault: why nobody knows whether the plan is self-consistent, or None if that is known.
+        difference: the reason why the plan is not self-consistent, or None if it is.
+        fault: the reason why nobody knows whether the plan is self-consistent, or None if that is
+            known.
         confirmed: the named runs that the plan reproduces.
         records: the evidence of the named runs.
         report: see `report_of`.
@@ -82,7 +83,7 @@ class OutlinedRun:
         outline: the facts that publishing needs to know about the run.
         draft: its plan, or None if it has no plan, or needs none because it is solved again or is a
             program.
-        no_plan: why it has no plan, or "" if it has one or needs none.
+        no_plan: the reason why it has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
     """
 

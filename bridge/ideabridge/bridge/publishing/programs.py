@@ -712,8 +712,8 @@ class RecordedLiteral:
     Attributes:
         line: its line in the program, or 0 for a default that was declared separately.
         value: the value.
-        place: where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1 (send) at
-            text`.
+        place: the place where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1
+            (send) at text`.
         parameter: the property of `input` whose default it is, or "" if it is not a default.
     """
 

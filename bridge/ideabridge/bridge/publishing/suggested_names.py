@@ -23,7 +23,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
 _SECONDS: Final = 30
-"""How long, in seconds, the mind may take."""
+"""Maximum time, in seconds, that the mind may take."""
 
 _MOST_TOOLS: Final = 12
 _MOST_PARAMETERS: Final = 12
@@ -68,8 +68,8 @@ class NamedSuggestions:
 
     Attributes:
         suggestions: the suggestions, in the same order as before.
-        notes: why suggestions are named after their tools: all of them because the mind did not
-            answer, or a single one because its name was refused.
+        notes: the reasons why suggestions are named after their tools: all of them because the mind
+            did not answer, or a single one because its name was refused.
     """
 
     suggestions: list[Suggestion]

@@ -90,7 +90,7 @@ class Suggestion:
 
     Attributes:
         name: a name for the tool.
-        times: how many times it was done.
+        times: the number of times that it was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools may change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.

@@ -53,8 +53,8 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 
 MOST_TAKEN_UP: Final = 2
-"""How often a run without progress is taken up before it is set aside until a person asks for
-it.
+"""Maximum number of times that a run without progress is taken up. After that, it is set aside
+until a person asks for it.
 """
 
 ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
@@ -88,7 +88,7 @@ class ToEnd:
     """The run should end without being continued first.
 
     Attributes:
-        reason: why it is to end.
+        reason: the reason why it is to end.
     """
 
     reason: str
@@ -111,7 +111,7 @@ class Standing:
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
         waits: True if it waits for someone and nothing was active at the end of its journal.
-        fault: why it cannot continue in this process, or None if it can.
+        fault: the reason why it cannot continue in this process, or None if it can.
         events: the number of events in its journal and its rooms' journals, or None for a room.
     """
 
@@ -123,7 +123,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a process knows of a run after it has read the journal.
+    """The facts that a process knows about a run after it has read the journal.
 
     Attributes:
         record: its row in the store.
@@ -188,7 +188,7 @@ class EndRun:
     """End the run without continuing it first.
 
     Attributes:
-        reason: why it ends.
+        reason: the reason why it ends.
     """
 
     reason: str
@@ -199,7 +199,7 @@ class StayAside:
     """Leave a run set aside, and say why it does not go on.
 
     Attributes:
-        reason: why it was set aside.
+        reason: the reason why it was set aside.
     """
 
     reason: str
@@ -228,7 +228,7 @@ class Block:
     continue elsewhere.
 
     Attributes:
-        fault: why it cannot continue.
+        fault: the reason why it cannot continue.
     """
 
     fault: str
@@ -239,7 +239,7 @@ class Interrupt:
     """Write into the row that a run cannot continue here, and journal which outcomes are unknown.
 
     Attributes:
-        fault: why it cannot continue.
+        fault: the reason why it cannot continue.
     """
 
     fault: str
@@ -262,7 +262,7 @@ class SetAside:
 
     Attributes:
         summary: the summary for its row, to which the reason is added later.
-        times: how often it was taken up without progress.
+        times: the number of times that it was taken up without progress.
     """
 
     summary: StoredSummary
@@ -285,7 +285,7 @@ WrittenStep: TypeAlias = NoteStatus | EndRun | Interrupt | Enqueue | SetAside | 
 """The outcomes that write, under the lease of the run."""
 
 NextStep: TypeAlias = Serve | StayAside | Follow | OpenRooms | KeepWaiting | Block | WrittenStep
-"""What happens to a run; see the table above."""
+"""The next step of a run; see the table above."""
 
 
 def decide_next(facts: Facts) -> NextStep:

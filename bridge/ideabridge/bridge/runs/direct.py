@@ -41,8 +41,8 @@ PAUSE: Final = 600.0
 """A session ends when this many seconds have passed since its last call ended."""
 
 _MARGIN: Final = 60.0
-"""How long, in seconds, a session must have ended before it becomes a run, so that its last calls
-are written.
+"""Minimum time, in seconds, from the end of a session until it becomes a run, so that its last
+calls are written.
 """
 
 MOST_CALLS: Final = 2000
@@ -87,8 +87,8 @@ class SessionInfo:
         client: name and version of the client, or "" if it sent none.
         session: hash of the connection. It is "" if the transport has no connections; such a
             session may mix several conversations.
-        began: when its first call arrived, in seconds since 1970.
-        last: when its last call ended, in seconds since 1970.
+        began: the time when its first call arrived, in seconds since 1970.
+        last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
         tools: the names of its tools, each once.
         in_progress: whether the session is still in progress.
@@ -105,7 +105,7 @@ class SessionInfo:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether the session may mix the calls of several conversations."""
+        """True if the session may mix the calls of several conversations."""
         return not self.session
 
     def to_json(self) -> JSONObject:

@@ -140,7 +140,7 @@ class KeptBytes:
 
 @dataclass(frozen=True, slots=True)
 class CallingRun:
-    """What the executor knows of the run that makes a call.
+    """The part of a run that the executor needs to make a call.
 
     Attributes:
         id: identifies the run, so that a module can let calls of different runs take turns.
@@ -268,7 +268,7 @@ class RunObserver(Protocol):
 
 
 class ObservedRun(Protocol):
-    """What an observer can see of its run."""
+    """The part of a run that an observer can see."""
 
     id: str
 

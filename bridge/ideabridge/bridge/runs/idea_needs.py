@@ -17,7 +17,7 @@ from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
 _NAMED: Final = 3
-"""How many missing tools and ideas a reason names."""
+"""Maximum number of missing tools and ideas that a reason names."""
 
 
 def why_not_here(

@@ -88,7 +88,7 @@ DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
 
 _NAMED: Final = 5
-"""How many pending approvals an error names."""
+"""Maximum number of pending approvals that an error names."""
 
 _NAP: Final = 60.0
 """Interval, in seconds, at which the clock is checked, because a sleeping computer stops timers but
@@ -96,7 +96,7 @@ not the clock.
 """
 
 _AGAIN: Final = 1.0
-"""How long, in seconds, to wait before resubmitting a decision that the store did not accept."""
+"""Time, in seconds, to wait before resubmitting a decision that the store did not accept."""
 
 _REASON_CHARACTERS: Final = 2000
 

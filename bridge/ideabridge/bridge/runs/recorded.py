@@ -53,12 +53,12 @@ class RecordedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run ended well. A run that ended early has no result as a function."""
+        """True if the run ended well. A run that ended early has no result as a function."""
         return self.machine.status == "done"
 
     @property
     def has_results(self) -> bool:
-        """Whether any of its calls has ended well."""
+        """True if any of its calls has ended well."""
         return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property

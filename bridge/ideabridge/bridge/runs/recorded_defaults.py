@@ -26,7 +26,9 @@ from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 OWN_WORDS: Final = "its default is recorded text"
-"""Why the default of an omitted parameter is an assumption if it consists of several words."""
+"""The reason why the default of an omitted parameter is an assumption if it consists of several
+words.
+"""
 
 _LONG_TEXT: Final = 40
 """A string without a space also counts as words if it has more characters than this."""

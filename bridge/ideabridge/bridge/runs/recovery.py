@@ -37,12 +37,12 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
-"""How many runs are taken up at once. The next one follows when one of them has ended or waits for
-someone, or after `_HELD_SECONDS`.
+"""Maximum number of runs that are taken up at once. The next one follows when one of them has ended
+or waits for someone, or after `_HELD_SECONDS`.
 """
 
 MOST: Final = 1000
-"""How many runs a sweep covers, latest first."""
+"""Maximum number of runs in a sweep, latest first."""
 
 SWEEP_SECONDS: Final = 1.0
 """Average time, in seconds, between two sweeps of a server. The interval is random, so that servers
@@ -50,8 +50,8 @@ do not all sweep at the same moment.
 """
 
 _HELD_SECONDS: Final = 1.0
-"""How long, in seconds, to wait after taking up a run before taking up others: a run that crashes
-its process usually does so at once.
+"""Time, in seconds, to wait after taking up a run before taking up others: a run that crashes its
+process usually does so at once.
 """
 
 _MOST_DELAY: Final = 60.0
@@ -74,7 +74,7 @@ class _Failed:
 
     Attributes:
         delay: seconds between the last failure and the next attempt.
-        due: when the next attempt is due.
+        due: the time when the next attempt is due.
         hopeless: the epoch in which it cannot continue under this configuration. It is tried again
             once another process has driven it, or the configuration has changed.
         by_store: True if the last report said that the store could not be written.

@@ -71,7 +71,7 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: where the output comes from: the recording, a plan, a program, or a mind.
+        answer: the source of the output: the recording, a plan, a program, or a mind.
         output: the recorded output, if it is the answer.
         run: the run that computes any other output. The caller waits for its end.
     """

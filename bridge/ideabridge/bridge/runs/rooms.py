@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
-"""How long, in seconds, a room waits before it again tries to hand its result to a parent that
-another process drives.
+"""Time, in seconds, for which a room waits before it again tries to hand its result to a parent
+that another process drives.
 """
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)

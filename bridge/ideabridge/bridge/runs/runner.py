@@ -194,8 +194,8 @@ class Runner:
 
     Attributes:
         request: the Request that is waiting for an answer or was answered last.
-        lost: why the run cannot continue in this process. It is None while the run can continue,
-            and after it has ended. Only the runner sets it.
+        lost: the reason why the run cannot continue in this process. It is None while the run can
+            continue, and after it has ended. Only the runner sets it.
         binding: which tools the run may call here if it was read from its journal, or None if it
             may call all of them.
         failure: the error that made this process abandon the run.

@@ -124,10 +124,10 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 LISTENS_SECONDS: Final = 0.5
-"""How often, in seconds, this process checks for requests from other processes."""
+"""Interval, in seconds, at which this process checks for requests from other processes."""
 
 ANSWERS_SECONDS: Final = 5.0
-"""How long, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
+"""Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
 
 _MANY_TOOLS: Final = 500
 """With more tools than this, the schema of a Request is composed in a thread, because each tool
@@ -145,7 +145,7 @@ other runs is checked before it begins.
 """
 
 _FIRST_EVENTS: Final = 2
-"""How many events a run can begin with: its start and, for a plan, its Solution."""
+"""Maximum number of events with which a run can begin: its start and, for a plan, its Solution."""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
@@ -170,8 +170,8 @@ class ListedRun(TypedDict):
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
         created: the time at which it began, ISO 8601 in UTC.
-        reason: why the run is interrupted.
-        refused: why a program that a mind wrote was refused.
+        reason: the reason why the run is interrupted.
+        refused: the reason why a program that a mind wrote was refused.
     """
 
     run: str
@@ -241,7 +241,7 @@ class Runs:
         configuration: the configuration of this process.
         mind: answers the Requests of runs that do not choose another mind.
         approver: decides on calls that need approval, or None if people decide with `Run.decide`.
-        lease_seconds: how many seconds a lease lasts without a heartbeat, or None for
+        lease_seconds: the number of seconds that a lease lasts without a heartbeat, or None for
             `LEASE_SECONDS`.
         notices: reports what other processes have written.
         queue: decides which runs this process drives.
@@ -1415,7 +1415,7 @@ class Runs:
 
     @property
     def has_own_handlers(self) -> bool:
-        """Whether the user has defined message handlers, whose code only this process has."""
+        """True if the user has defined message handlers, whose code only this process has."""
         return not self._handlers.are_built_in
 
     def composer(self) -> Composer:

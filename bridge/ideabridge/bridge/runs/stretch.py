@@ -57,8 +57,8 @@ class EndedCall:
         step: the number of its step. Calls of the same step were listed together.
         value: its value.
         error: `{"kind", "message"}` if it failed, or None if it succeeded.
-        began: when it began, in seconds since 1970, or None if nobody knows.
-        ended: when it ended, or None if nobody knows.
+        began: the time when it began, in seconds since 1970, or None if nobody knows.
+        ended: the time when it ended, or None if nobody knows.
     """
 
     tool: Tool
@@ -90,8 +90,9 @@ class EndedRun:
         times: when its events happened, in seconds since 1970, or None if nobody knows of any.
         solution: all of its calls and its output, as one Solution.
         tools: the names of its tools.
-        unkept: why some of the calls cannot be published, keyed by place. If a call succeeded but
-            does not fit its tool, so that no run could make it, it counts as failed in this run.
+        unkept: the reasons why some of the calls cannot be published, keyed by place. If a call
+            succeeded but does not fit its tool, so that no run could make it, it counts as failed
+            in this run.
     """
 
     context: list[JSON]
@@ -253,7 +254,7 @@ def keep_ended(
         caller: its owner.
         title: a human-readable line, or "" to use the names of the tools.
         fingerprint: the fingerprint of the configuration.
-        origin: where the run comes from, which its summary records.
+        origin: the origin of the run, which its summary records.
 
     Raises:
         RunExistsError: the id is taken.

@@ -24,13 +24,13 @@ class LoggedChange:
     """One change of a configuration that a running process noticed.
 
     Attributes:
-        at: when the process noticed it, in seconds since 1970.
+        at: the time when the process noticed it, in seconds since 1970.
         project: the project folder of the process.
         process: names the process for people.
         status: `followed` if the change took effect, `withheld` if it did not.
         lines: what changed, or why the change did not take effect, in lines for people.
         trusted_by: the user who trusted the project's file, or "" if no project file is used.
-        trusted_at: when that was, in seconds since 1970, or None.
+        trusted_at: the time of that, in seconds since 1970, or None.
     """
 
     at: float

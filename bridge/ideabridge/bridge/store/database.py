@@ -379,8 +379,8 @@ class Database(ABC):
 
     @property
     def busy_timeout_s(self) -> float:
-        """How long, in seconds, a thread waits for another process's lock if its patience is not
-        set.
+        """Time, in seconds, for which a thread waits for another process's lock if its patience is
+        not set.
         """
         return self._busy_timeout_s
 
@@ -391,7 +391,7 @@ class Database(ABC):
 
     @property
     def patience(self) -> float:
-        """How long, in seconds, this thread waits for another process's lock before it raises
+        """Time, in seconds, for which this thread waits for another process's lock before it raises
         `StoreBusyError`.
         """
         return getattr(self._of_thread, "patience", self._busy_timeout_s)

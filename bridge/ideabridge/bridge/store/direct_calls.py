@@ -15,7 +15,7 @@ MAX_ROWS: Final = 200_000
 """Maximum number of stored calls of all callers. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
-"""How long, in seconds, a call is stored."""
+"""Time, in seconds, for which a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
 """How a direct call ended. asked: it became a run that waits for approval. unknown: it may have
@@ -27,7 +27,7 @@ class DirectCall(NamedTuple):
     """One direct call, without its arguments and result.
 
     Attributes:
-        at: when the call arrived, in seconds since 1970.
+        at: the time when the call arrived, in seconds since 1970.
         caller: who made the call.
         client: name and version of the client; "" if it sent none.
         session: hash of the MCP session's id; "" if the transport has no sessions.

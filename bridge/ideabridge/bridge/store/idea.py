@@ -112,7 +112,8 @@ class IdeaMeta:
             author of a plan.
         model: the name of the model, as the mind reports it.
         usage: tokens and cost, as the mind reports them.
-        time: when the idea was saved, ISO 8601 in UTC; the store replaces "" with the current time.
+        time: the time when the idea was saved, ISO 8601 in UTC; the store replaces "" with the
+            current time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
         title: a human-readable title of one line.
         description: what the idea is for.
@@ -321,7 +322,7 @@ class Publication(NewPublication):
 
     Attributes:
         version: 1, 2, ...; a version is never overwritten.
-        time: when it was published, ISO 8601 in UTC.
+        time: the time when it was published, ISO 8601 in UTC.
         live: True if the name currently refers to this version.
         pinned: True if the name keeps this version when another is published.
         learned: `{"explained": [...], "seen": {...}}` of the plan according to the current
@@ -339,14 +340,14 @@ class Publication(NewPublication):
 
     @property
     def is_by_assistant(self) -> bool:
-        """Whether an assistant wrote its program and the names and descriptions of its
+        """True if an assistant wrote its program and the names and descriptions of its
         parameters.
         """
         return self.origin.words_of == "assistant"
 
     @property
     def origin(self) -> PlanOrigin:
-        """How its plan was made."""
+        """The origin of its plan."""
         return read_as(PlanOrigin, (self.plan or {}).get("lifting"))
 
     @property

@@ -99,8 +99,8 @@ class IdeaFilter:
     Attributes:
         tool: a tool that any step of its run calls.
         module: a server that any step of its run calls a tool of.
-        since, until: when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`,
-            `12h`, `2w`.
+        since, until: the time when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
+            `3d`, `12h`, `2w`.
         outcome: how its run ended: `done`, `failed`, ...
         mind: who answered: `turns`, `sampling`, `model`, ...; a plan's author is "".
         tag: a tag of the idea.

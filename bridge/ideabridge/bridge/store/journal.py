@@ -79,7 +79,7 @@ class PastEvents:
 
     Attributes:
         events: the events.
-        times: when each happened, in seconds since 1970, or None if nobody knows.
+        times: the times when they happened, in seconds since 1970, or None if nobody knows.
     """
 
     events: Sequence[JSONObject]
@@ -648,7 +648,7 @@ class Decided:
     """A decision in a run.
 
     Attributes:
-        at: when it was made, in seconds since 1970.
+        at: the time when it was made, in seconds since 1970.
         call: the number of the call, or None if the decision is about the plan.
         decision: what was decided, as in its event.
         by: who decided, as in its event; see `read_decider`.

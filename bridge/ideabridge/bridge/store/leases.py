@@ -8,7 +8,7 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import UnknownRunError
 
 LEASE_SECONDS: Final = 15.0
-"""How long, in seconds, a lease lasts without a heartbeat by default."""
+"""Default duration, in seconds, of a lease without a heartbeat."""
 
 
 class Lease(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final
 from ideabridge.bridge.store.settings import StoredSettings
 
 LINK_SECONDS: Final = 600
-"""How long, in seconds, an owner's link is valid."""
+"""Time, in seconds, for which an owner's link is valid."""
 
 _LINK: Final = "owner link "
 """Prefix of the settings key of a link. The value of the setting is when the link expires, in

@@ -46,7 +46,7 @@ class Family:
 
     Attributes:
         members: ids of runs, in this store or another; or the row of a single idea without a run.
-        time: when its latest member ended or was saved, ISO 8601 in UTC.
+        time: the time when its latest member ended or was saved, ISO 8601 in UTC.
         why: the reason to keep it regardless of age, or "" if there is none.
     """
 
@@ -423,12 +423,12 @@ class Prunable:
     """The runs and ideas that a pruning would delete.
 
     Attributes:
-        runs: how many runs it would delete.
-        ideas: how many ideas it would delete.
-        used: how many bytes of the store are currently in use.
-        oldest, newest: when the earliest and the latest of these runs ended, ISO 8601 in UTC; "" if
-            there is nothing to delete.
-        kept: how many runs of the same age are kept, by reason: `published`, `tagged`,
+        runs: the number of runs that it would delete.
+        ideas: the number of ideas that it would delete.
+        used: the number of bytes of the store that are currently in use.
+        oldest, newest: the times when the earliest and the latest of these runs ended, ISO 8601 in
+            UTC; "" if there is nothing to delete.
+        kept: the number of runs of the same age that are kept, by reason: `published`, `tagged`,
             `unfinished`, `newest`.
     """
 
@@ -758,7 +758,9 @@ PACE: Final = 10.0
 """Pause after a transaction, as a multiple of the transaction's duration."""
 
 _LEASE: Final = 600.0
-"""How long, in seconds, a server's claim to a round lasts. The server renews it while it works."""
+"""Time, in seconds, for which a server's claim to a round lasts. The server renews it while it
+works.
+"""
 
 _KEY: Final = "retention"
 
@@ -790,7 +792,8 @@ class Due:
     Attributes:
         runs: an upper bound on the number of runs to delete. Some of them may be published, tagged
             or part of a younger family.
-        at: when the next round is, in seconds since 1970; 0 means when a server next checks.
+        at: the time of the next round, in seconds since 1970; 0 means the time when a server next
+            checks.
         deletes: whether the next round deletes. The first round that finds runs only announces
             them.
     """

@@ -39,7 +39,7 @@ class PublishedRecording:
 
 @dataclass(frozen=True, slots=True)
 class PlanOrigin:
-    """How a published plan was made: its member `lifting`.
+    """The origin of a published plan: its member `lifting`.
 
     Attributes:
         run: the run that the plan was made from, or None if it was made without one.

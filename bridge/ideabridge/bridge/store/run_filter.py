@@ -25,7 +25,7 @@ class RunFilter:
     Attributes:
         tool: a tool that one of its Solutions calls. Call `Ideas.index_all` first, so that the
             latest Solutions are indexed.
-        since, until: when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
+        since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of its title or its id.
     """

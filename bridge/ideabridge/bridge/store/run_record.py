@@ -30,11 +30,11 @@ class StoredSummary:
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
         needs: the modules that a run needs while it waits for a worker.
-        taken_up: how many times a process has taken up the run since `events` last changed. A
-            process that takes up the run writes `taken_up`, `events` and `set_aside`.
+        taken_up: the number of times that a process has taken up the run since `events` last
+            changed. A process that takes up the run writes `taken_up`, `events` and `set_aside`.
         events: the number of events in the journals of the run and its rooms when it was last taken
             up.
-        reason: why the run ended or was interrupted.
+        reason: the reason why the run ended or was interrupted.
         set_aside: True if the run is taken up only on a person's request, because it made no
             progress the last few times.
     """
@@ -85,10 +85,10 @@ class RunRecord:
         driver: the holder of the lease, or None if nobody holds it.
         epoch: the current fencing epoch; 0 if the lease was never acquired.
         lease_s: how long, in seconds, the lease lasts without a heartbeat.
-        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Clocks
-            differ, so it is shown, and compared for equality, but never with another clock.
-        created: when it was created.
-        updated: when its status last changed.
+        lease_until: the time when the lease ends, in seconds since 1970 by the driver's clock.
+            Clocks differ, so it is shown, and compared for equality, but never with another clock.
+        created: the time when it was created.
+        updated: the time when its status last changed.
         last_event: the sequence number of its last event, or 0 if it has no events.
         forked_from: the run it was forked from.
         forked_at: the number of the event in that run after which it was forked.

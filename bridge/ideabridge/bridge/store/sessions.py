@@ -23,8 +23,8 @@ class SessionRow(NamedTuple):
         client: name and version of the client; "" if it sent none.
         session: the hash of the connection; "" if the transport has no connections, in which case
             the session may mix several conversations.
-        began: when its first call arrived, in seconds since 1970.
-        last: when its last call ended, in seconds since 1970.
+        began: the time when its first call arrived, in seconds since 1970.
+        last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
         tools: the names of its tools, each once.
     """

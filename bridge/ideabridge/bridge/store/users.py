@@ -39,7 +39,7 @@ EVERYBODY: Final = ""
 
 
 class Sight(Enum):
-    """What a viewer that is not a caller can see; see `SEES_ALL`."""
+    """The runs and ideas that a viewer can see who is not a caller; see `SEES_ALL`."""
 
     ALL = "all"
 
@@ -123,10 +123,10 @@ class Token:
         id: the id, which is part of the token's text.
         user: the user's name.
         label: what the token is for.
-        created: when it was created.
-        expires: when it expires.
-        revoked: when it was revoked.
-        used: when it was last used, to within ten minutes.
+        created: the time when it was created.
+        expires: the time when it expires.
+        revoked: the time when it was revoked.
+        used: the time when it was last used, to within ten minutes.
         profile: the profile that requests with the token are restricted to, or None.
     """
 
@@ -427,7 +427,7 @@ class Users:
         Args:
             name: the user.
             label: what the token is for.
-            expires: when it expires, in seconds since 1970, or None for never.
+            expires: the time when it expires, in seconds since 1970, or None for never.
             profile: the profile that requests with the token are restricted to, or None. Servers
                 look it up in their configuration.
 

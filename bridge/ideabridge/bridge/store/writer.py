@@ -26,11 +26,11 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""How long, in seconds, a job is retried while the store cannot be written."""
+"""Time, in seconds, for which a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""How long, in seconds, a write outside the writer may block the event loop while another process
-writes.
+"""Maximum time, in seconds, for which a write outside the writer may block the event loop while
+another process writes.
 """
 
 _SLOW: Final = 0.02
@@ -48,7 +48,7 @@ _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""How long, in seconds, queued jobs are retried when the bridge closes."""
+"""Time, in seconds, for which queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Writer:
     fails.
 
     Attributes:
-        trouble: why the last write failed, or None if it succeeded.
+        trouble: the reason why the last write failed, or None if it succeeded.
     """
 
     def __init__(self, database: Database) -> None:

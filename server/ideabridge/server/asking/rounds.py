@@ -144,7 +144,7 @@ class Round:
         state: the state of the module whose questions are relayed; see `relaying`.
         questions: the module's open questions, keyed by name, in wire form and not marked.
         given: the answers for the module, keyed by name, in wire form.
-        tries: how often these questions have been repeated.
+        tries: the number of times that these questions have been repeated.
         parked: the key of a parked call and the process that holds it, or "".
     """
 

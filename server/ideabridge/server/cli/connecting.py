@@ -30,7 +30,7 @@ _NAMED: Final = 5
 """Maximum number of modules that the line names."""
 
 _MOMENT: Final = 0.5
-"""How long, in seconds, a plan waits for modules before the line appears."""
+"""Time, in seconds, for which a plan waits for modules before the line appears."""
 
 
 class Connecting:

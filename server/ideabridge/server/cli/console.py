@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 
 _STEADY: Final = 1.0
-"""How long, in seconds, a question must be visible before an answer counts. The page waits as
-long."""
+"""Minimum time, in seconds, for which a question must be visible before an answer counts. The page
+waits as long.
+"""
 
 _MOMENT: Final = 0.5
 """Delay, in seconds, before a line about work in progress appears."""

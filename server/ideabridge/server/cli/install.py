@@ -302,7 +302,7 @@ def undo_last(
         options: the options of the command.
         command_line: the command that is undone, without options.
         host: the host.
-        environment: where its files are.
+        environment: the folders and variables that locate its files.
         scope: the scope to which the files belong; None for all.
 
     Raises:

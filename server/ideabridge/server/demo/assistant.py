@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(slots=True)
 class ToolReply:
-    """What a tool call returned: its structured content, the size of the whole JSON that a model
+    """The result of a tool call: its structured content, the size of the whole JSON that a model
     has to read, and the calls that progress notifications reported.
     """
 

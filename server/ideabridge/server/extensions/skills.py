@@ -47,7 +47,7 @@ LARGEST: Final = 200_000
 could not read more."""
 
 _REMEMBERED: Final = 2000
-"""How many skills' digests are remembered."""
+"""Maximum number of skills whose digests are remembered."""
 
 _FRESH_MS: Final = 1000
 
@@ -60,13 +60,12 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What the files of a skill depend on. As long as the stamp is the same, the files are the
-    same.
+    """The data on which the files of a skill depend. The files change only if the stamp changes.
 
     Attributes:
         version: the version of the publication.
-        time: when it was published. It is needed because a store that replaced another may use the
-            same version numbers for other ideas.
+        time: the time when it was published. It is needed because a store that replaced another may
+            use the same version numbers for other ideas.
         learned: the digest of what the evidence shows.
         secrets: the number of strings that are hidden as secrets.
     """

@@ -173,7 +173,7 @@ class Adoption:
 
     @property
     def scope(self) -> Scope:
-        """Who uses the servers of that file."""
+        """The people who use the servers of that file."""
         return self.place.scope
 
     @property
@@ -226,7 +226,7 @@ def find_servers(
 
     Args:
         host: the host.
-        environment: where the host's files are.
+        environment: the folders and variables that locate the host's files.
         targets: the configurations that receive servers.
         replaces: whether to replace modules of the same name.
         only: the names to adopt; empty for all.

@@ -46,7 +46,7 @@ class HostRefusals:
 
     Args:
         host: the host.
-        environment: where the host's files are.
+        environment: the folders and variables that locate the host's files.
         content_of: returns the content of a file, or the valid parts of it.
     """
 

@@ -237,7 +237,8 @@ class Host:
         project_variables: variables that the host sets to the project folder.
         folder: the text by which an entry of a project's file refers to the folder of the project.
             Hosts start its servers in that folder, unless the table has something else.
-        refusals: where the host lists servers that it does not start, outside of their entries.
+        refusals: the place where the host lists servers that it does not start, outside of their
+            entries.
         unsure: the questions that the host's documentation does not answer; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of its command

@@ -1,1 +1,1 @@
-"""What a shared server shows to its operators: its health, its logs, and its metrics."""
+"""Operations: show the health, the logs and the metrics of a shared server to its operators."""

@@ -33,15 +33,15 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 GATHER_SECONDS = 2.0
-"""How long, in seconds, further questions are awaited after the first one. Who answers at once in a
-form or on the page gets no message.
+"""Time, in seconds, for which further questions are awaited after the first one. A person who
+answers at once, in a form or on the page, gets no message.
 """
 
 REST_SECONDS = 30.0
 """Minimum time, in seconds, between two messages."""
 
 COMMAND_SECONDS = 30.0
-"""How long, in seconds, a command may run before it is ended."""
+"""Maximum time, in seconds, for which a command may run before it is ended."""
 
 _WEBHOOK_SECONDS = 10.0
 

@@ -58,8 +58,9 @@ READING_SECONDS: Final = 60.0
 """Maximum time, in seconds, during which a client may read nothing of its answer."""
 
 IDLE_SECONDS: Final = 120
-"""How long, in seconds, a connection stays open between two requests, for example while a host's
-model writes."""
+"""Time, in seconds, for which a connection stays open between two requests, for example while a
+host's model writes.
+"""
 
 _HEADER_BYTES: Final = 16 * 1024
 _FREE_PIECES: Final = 256
@@ -260,7 +261,7 @@ class GuardedProtocol(H11Protocol):
     Attributes:
         rank: the state of the connection.
         caller: who sent the request that was admitted last.
-        received: how many bytes of the arriving body are in memory.
+        received: the number of bytes of the arriving body that are in memory.
     """
 
     def __init__(

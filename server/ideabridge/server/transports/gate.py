@@ -63,12 +63,14 @@ WATCH_SECONDS: Final = 1.0
 """Interval, in seconds, at which the tokens and sessions of requests in progress are checked."""
 
 _MOST_STREAMS: Final = 200
-"""How many streams one caller may have open: streams of notifications (GET of MCP; each client of
-the handshake era opens one) and streams of open pages, counted together."""
+"""Maximum number of open streams of one caller: streams of notifications (GET of MCP; each client
+of the handshake era opens one) and streams of open pages, counted together.
+"""
 
 _MOST_PAGES: Final = 16
-"""How many page requests, not counting streams, one caller may have in progress. A browser has six
-connections. The limit is low because some pages take seconds of work."""
+"""Maximum number of page requests in progress of one caller, not counting streams. A browser has
+six connections. The limit is low because some pages take seconds of work.
+"""
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -330,7 +332,7 @@ class Gate:
         names: the names of this server.
         credentials: checks tokens.
         quotas: counts what callers use.
-        per_minute: how many requests one named caller may send in a minute.
+        per_minute: the maximum number of requests of one named caller in a minute.
     """
 
     def __init__(

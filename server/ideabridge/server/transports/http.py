@@ -54,8 +54,9 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""How many open files this process asks the system to allow: a shell's limit (256 to 1,024) is too
-low for a server."""
+"""Number of open files that this process asks the system to allow. The limit of a shell (256 to
+1,024) is too low for a server.
+"""
 
 _MOST_SESSIONS: Final = 200
 """Maximum number of sessions of the handshake era that one caller may have."""

@@ -29,11 +29,12 @@ MAX_TOKEN: Final = 16 * 1024
 """Maximum length of a token, in characters."""
 
 FRESH_SECONDS: Final = 3600.0
-"""How long, in seconds, keys are used before they are fetched again. Until then, a key that the
-provider has withdrawn is still accepted."""
+"""Time, in seconds, for which keys are used before they are fetched again. Until then, a key that
+the provider has withdrawn is still accepted.
+"""
 
 STALE_SECONDS: Final = 86_400.0
-"""How long, in seconds, cached keys stay valid while the provider cannot be reached."""
+"""Time, in seconds, for which cached keys stay valid while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
 """Minimum time, in seconds, between two fetches, so that tokens with invented key ids cannot flood
@@ -67,7 +68,7 @@ class Identity:
         subject: the user's id at the provider. Together with the issuer it identifies the user.
         shown: the user's name at the provider, for display.
         scopes: the scopes of the token.
-        expires: when the token expires, in seconds since 1970.
+        expires: the time when the token expires, in seconds since 1970.
     """
 
     issuer: str

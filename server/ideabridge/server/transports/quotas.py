@@ -116,7 +116,9 @@ a second, during which the server answers no other request. 8 MB of empty lists 
 times as many."""
 
 ENDS: Final = 4096
-"""How many bytes are kept from the start, and from the end, of a message that is too large."""
+"""Number of bytes that are kept from the start, and from the end, of a message that is too
+large.
+"""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 # The pattern includes what follows the id, because an integer that is cut off would be a different

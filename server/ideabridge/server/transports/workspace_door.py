@@ -56,7 +56,7 @@ class _Opening:
         scope: ends it.
         settled: set when it is open, or could not be opened.
         served: the open workspace, or None.
-        error: why it could not be opened, or None.
+        error: the reason why it could not be opened, or None.
     """
 
     folder: Path

@@ -109,7 +109,7 @@ class Visitor:
             there is no session.
         secret: the string that every form of the session contains, or "" for a visitor without a
             session, who can only read.
-        used: when the session was last used, by the monotonic clock.
+        used: the time when the session was last used, by the monotonic clock.
         notes: messages for the next page.
         manages: whether the visitor is the owner of the store or an admin, and so sees the runs of
             all users.

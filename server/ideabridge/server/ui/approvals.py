@@ -155,7 +155,7 @@ class DecisionRow:
         text: the call in the row's field, or None if the row has no field.
         seal: the seal of the card.
         chosen: whether the box of the row is checked.
-        fault: why the decision cannot be made as chosen and written.
+        fault: the reason why the decision cannot be made as chosen and written.
     """
 
     key: str

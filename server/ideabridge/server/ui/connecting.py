@@ -35,7 +35,7 @@ class NothingToUndoError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class ClientEntry:
-    """How to connect an assistant.
+    """Instructions to connect an assistant.
 
     Attributes:
         name: the name of the host.
@@ -44,9 +44,9 @@ class ClientEntry:
         block: what to add to this file.
         command: the host's own command that adds it, or "".
         is_here: whether the file exists.
-        state: missing: the file has no entry `ideabridge`. other: it has another one. connected:
-            it has this one. unreadable: the file cannot be read or edited.
-        problem: why the file cannot be read or edited, or "".
+        state: missing: the file has no entry `ideabridge`. other: it has another one. connected: it
+            has this one. unreadable: the file cannot be read or edited.
+        problem: the reason why the file cannot be read or edited, or "".
         can_undo: whether writing the file can be undone.
     """
 

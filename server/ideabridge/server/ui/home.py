@@ -60,7 +60,7 @@ class Chart:
     Attributes:
         name: what it counts.
         total: the sum over all days.
-        failed: how many of them failed.
+        failed: the number of those that failed.
         bars: one bar for each day, in order.
         width: the width of the drawing.
         height: the height of the drawing.

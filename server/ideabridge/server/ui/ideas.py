@@ -69,12 +69,12 @@ class CopiedValue:
     """A copied value of a plan, and what it may become when the data is different.
 
     Attributes:
-        path: where the value is in the plan.
+        path: the place where the value is in the plan.
         recorded: the value that was recorded.
         options: the (text, value) of each option, one per explanation.
         taken: the explanation that calls currently follow.
         runs: the number of runs that the explanations fit.
-        why: why there is no single explanation.
+        why: the reason why there is no single explanation.
     """
 
     path: str
@@ -92,7 +92,7 @@ class ListedTool:
     Attributes:
         publication: the tool.
         audience: who gets it.
-        lack: why it cannot be called here, or None if it can.
+        lack: the reason why it cannot be called here, or None if it can.
     """
 
     publication: Publication

@@ -36,7 +36,7 @@ _CELL: Final = 160
 _MARKS: Final = re.compile(
     r"(?m)^(?:#{1,6} \S|[-*+] \S|\d{1,3}[.)] \S|> \S|```|\|.+\|$)|\*\*\S[^*\n]{0,200}\*\*"
 )
-"""What Markdown has and other texts seldom have."""
+"""Matches marks that are common in Markdown and rare in other texts."""
 
 _CERTAIN: Final = re.compile(r"(?m)^(?:#{1,6} \S|```)")
 _RULES: Final = (
@@ -76,7 +76,7 @@ class ValueTree:
     Attributes:
         summary: what it is, such as `3 members`.
         members: the name and the value of each member that is shown.
-        omitted: how many members are not shown.
+        omitted: the number of members that are not shown.
     """
 
     summary: str
@@ -91,7 +91,7 @@ class ShownTable:
     Attributes:
         columns: the names of the members, in the order in which they occur first.
         rows: the cells of each row; empty for a member that an object does not have.
-        omitted_rows, omitted_columns: how many are not shown.
+        omitted_rows, omitted_columns: the numbers of rows and columns that are not shown.
     """
 
     columns: tuple[str, ...]
@@ -167,7 +167,7 @@ def _formatted(text: str) -> Markup:
 
 @dataclass(slots=True)
 class _Room:
-    """How many members and characters a page can still show."""
+    """The number of members and characters that a page can still show."""
 
     members: int = _MOST_MEMBERS
     characters: int = _MOST_CHARACTERS

@@ -63,7 +63,7 @@ class ComparedRun:
 
     Attributes:
         calls: its first calls.
-        omitted: how many further calls it has.
+        omitted: the number of further calls that it has.
         output: the beginning of its output as indented JSON, or "" if it has none.
         output_digest: the hash of the whole output.
     """
@@ -106,7 +106,7 @@ class Comparison:
         pairs: the calls.
         output: the lines of the output that differ.
         is_output_same: whether the outputs are the same.
-        omitted: how many calls of both runs are not compared.
+        omitted: the number of calls of both runs that are not compared.
     """
 
     pairs: tuple[ComparedPair, ...]
@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def changes(self) -> int:
-        """How many pairs differ."""
+        """The number of pairs that differ."""
         return sum(pair.difference != "same" for pair in self.pairs)
 
 

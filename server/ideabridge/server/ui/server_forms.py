@@ -97,7 +97,7 @@ class OfferedServer:
     Attributes:
         name: its name.
         verdict: whether it can be imported; see `AdoptionVerdict`.
-        why: why it is not imported, or "".
+        why: the reason why it is not imported, or "".
         starts: its command or address, without secrets.
         source: the file of the host that lists it.
         notes: what happens to it.

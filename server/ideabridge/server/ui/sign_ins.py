@@ -37,7 +37,7 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 logger: Final = logging.getLogger(__name__)
 
 _BEGIN_SECONDS: Final = 20.0
-"""How long, in seconds, a visitor waits for the address of the authorization server."""
+"""Time, in seconds, for which a visitor waits for the address of the authorization server."""
 
 _REACH_SECONDS: Final = 30.0
 
@@ -50,9 +50,9 @@ class Attempt:
         server: the name of the server.
         scope: ends the attempt.
         person: the visitor, once the port listens.
-        address: where the visitor signs in, once it is known.
-        kept_in: where the tokens are, after the visitor has signed in.
-        problem: why the attempt has failed.
+        address: the place where the visitor signs in, once it is known.
+        kept_in: the place where the tokens are, after the visitor has signed in.
+        problem: the reason why the attempt has failed.
         is_over: whether it has ended.
         known: set once there is something to show.
     """

@@ -51,7 +51,7 @@ class Row:
         asked: the bar from the first question about the call to the last decision.
         waited: the bar from the listing of the call to its start.
         took: how long the call ran, in seconds.
-        why: why the call waited.
+        why: the reason why the call waited.
     """
 
     number: int

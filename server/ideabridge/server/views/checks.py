@@ -460,7 +460,7 @@ class _HostServers:
 
     Attributes:
         ours: the files that list ideabridge, each with its scope.
-        others: how many other servers they list.
+        others: the number of other servers that they list.
         started: the servers in the files that the host uses at present.
     """
 

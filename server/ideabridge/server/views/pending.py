@@ -50,7 +50,7 @@ class Pending:
         question: the question.
         asked: the time of the question in seconds since 1970, or None if the journal does not have
             it.
-        deadline: when the question is refused if nobody has decided, or None for never.
+        deadline: the time when the question is refused if nobody has decided, or None for never.
         at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
         instances: the number of instances of the run that asks.

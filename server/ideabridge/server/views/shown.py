@@ -69,7 +69,8 @@ class ShownQuestion:
         why: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
-        sums: how often something would happen, such as `3,000 executions`; empty if only once.
+        sums: the number of times that something would happen, such as `3,000 executions`; empty if
+            only once.
         whole: whether the question is shown in full, so that a person sees everything that an
             approval covers.
         digest: a hash of everything that an approval covers; empty if the question is not shown in

@@ -207,7 +207,7 @@ class Trace:
         modules: the module of each tool that belongs to one.
         decisions: the (time, call, decision, decider, reason) of each decision, except those made
             by a grant.
-        plan_asked: when the last plan was presented for approval.
+        plan_asked: the time when the last plan was presented for approval.
         tokens, cost: the usage of all answers so far.
         proposed: the number of the first call in the last complete Solution.
     """

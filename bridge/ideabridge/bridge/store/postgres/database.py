@@ -66,13 +66,13 @@ OLDEST: Final = 140000
 """The oldest supported server version: 14."""
 
 _CONNECT_S: Final = 4
-"""How long, in seconds, to wait for a connection."""
+"""Time, in seconds, to wait for a connection."""
 
 _DOWN_S: Final = 1.0
 """The time, in seconds, for which a server is not asked again after it has refused a connection."""
 
 _FATE_S: Final = 10.0
-"""How long, in seconds, a connection keeps asking whether a transaction was committed."""
+"""Time, in seconds, for which a connection keeps asking whether a transaction was committed."""
 
 _SECRETS: Final = ("password", "sslpassword")
 """Connection settings that an address must not contain."""
@@ -127,7 +127,7 @@ class PostgresDatabase(Database):
     """A `Database` in a schema of a PostgreSQL server.
 
     Attributes:
-        swept: how many sweeps had deleted contents when the current transaction began.
+        swept: the number of sweeps that had deleted contents when the current transaction began.
     """
 
     def __init__(

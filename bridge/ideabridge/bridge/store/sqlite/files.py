@@ -67,7 +67,7 @@ class StoreFiles:
 
     Attributes:
         path: the store's file, with symbolic links resolved, as SQLite does.
-        next_look: when `look` is due, by the monotonic clock.
+        next_look: the time when `look` is due, by the monotonic clock.
     """
 
     def __init__(self, path: Path) -> None:

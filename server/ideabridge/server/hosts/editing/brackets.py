@@ -45,9 +45,9 @@ class TextItem:
 
     Attributes:
         name: the key of the member, or the `name` in the element; None if it has none.
-        start: where its key begins, or the element.
-        value_start: where its value begins.
-        end: where its value ends.
+        start: the position where its key begins, or the element.
+        value_start: the position where its value begins.
+        end: the position where its value ends.
     """
 
     name: str | None

@@ -50,10 +50,10 @@ class _Statement:
     Attributes:
         kind: header: it begins a table. pair: a key and its value.
         path: for a header, the path of the table; for a pair, that of its value.
-        start: where its line begins.
-        end: where the next line begins.
-        value_start: where the value of a pair begins.
-        value_end: where the value of a pair ends.
+        start: the position where its line begins.
+        end: the position where the next line begins.
+        value_start: the position where the value of a pair begins.
+        value_end: the position where the value of a pair ends.
     """
 
     kind: Literal["header", "pair", "blank", "comment"]
@@ -70,8 +70,8 @@ class _Part:
 
     Attributes:
         path: the path of the table or of the value.
-        start: where the first line begins.
-        end: where the line after the last one begins.
+        start: the position where the first line begins.
+        end: the position where the line after the last one begins.
         is_table: whether it begins with a header.
     """
 

@@ -56,7 +56,7 @@ class RecordedEdit:
     Attributes:
         command: the command, such as `install cursor`.
         project: the project folder in which it ran.
-        at: when it ran.
+        at: the time when it ran.
         files: the files, in the order in which they were written.
         trusted: the project files among them that were trusted afterwards.
         what: a text for users that says what was done, or "" if the command says it.

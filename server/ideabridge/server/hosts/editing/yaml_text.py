@@ -63,8 +63,8 @@ class _Node:
 
     Attributes:
         kind: the kind of the value.
-        start: where it begins.
-        end: where it ends, without the comments and the blank lines behind it.
+        start: the position where it begins.
+        end: the position where it ends, without the comments and the blank lines behind it.
         flow: whether it is written with brackets.
         text: the text of a scalar.
         children: the elements of a sequence; the keys and the values of a mapping, in turns.
