@@ -1,4 +1,4 @@
-"""ConfigurationChange: decide what a running bridge does when the configuration files change.
+"""ConfigurationChange: decides what a running bridge does when the configuration files change.
 
 `change_between` compares two configurations and starts nothing. For each server it decides:
 

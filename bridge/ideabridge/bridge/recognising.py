@@ -106,7 +106,7 @@ class SecretPlace:
 
     @property
     def why(self) -> str:
-        """The evidence, worded for people."""
+        """A text for users that describes the evidence."""
         return _SAYS[self.evidence]
 
 

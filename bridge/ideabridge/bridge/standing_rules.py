@@ -151,7 +151,7 @@ class ListedRule:
 
     @property
     def words(self) -> str:
-        """The state, worded for people."""
+        """A text for users that describes the state."""
         return _STATES[self.state]
 
     def to_json(self) -> JSONObject:

@@ -88,7 +88,8 @@ def client_text(context: Context, mask: Callable[[str], str]) -> str:
 
 def client_key(context: Context) -> Hashable:
     """Return a key that identifies a client: its session, or its connection over HTTP without a
-    session. User and address would not do, because all assistants on one machine share them.
+    session. The user and the address are not enough, because all assistants on one machine share
+    them.
     """
     http = context.request
     if not isinstance(http, Request):

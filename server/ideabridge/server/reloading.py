@@ -1,4 +1,4 @@
-"""Reloading: let a running server follow its configuration files and tool files.
+"""Reloading: lets a running server follow its configuration files and tool files.
 
 New content takes effect if it is valid and trusted. Otherwise the former content stays in force,
 and the problem is reported wherever a person or a model looks: in the answers of search_tools,

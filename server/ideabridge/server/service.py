@@ -1,4 +1,4 @@
-"""Service: install one server over HTTP for all clients of a user. systemd or launchd starts it
+"""Service: installs one server over HTTP for all clients of a user. systemd or launchd starts it
 when the user signs in.
 
 It listens on loopback, and needs a token: other users and web pages on this machine can reach a

@@ -1,4 +1,4 @@
-"""Workspaces: register folders of the user with the service, each under a name.
+"""Workspaces: registers folders of the user with the service, each under a name.
 
 The address `/mcp/w/NAME` of the service belongs to the folder that is registered under NAME. Only a
 command of the user registers a folder. A client can choose a name in an address, but never a

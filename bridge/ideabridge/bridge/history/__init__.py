@@ -1,3 +1,3 @@
-"""Histories: turn the conversations that hosts keep on this machine into runs that can be
+"""Histories: turns the conversations that hosts keep on this machine into runs that can be
 published.
 """

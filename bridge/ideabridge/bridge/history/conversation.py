@@ -1,4 +1,4 @@
-"""Conversation: read the MCP calls of one conversation with a host from its log.
+"""Conversation: reads the MCP calls of one conversation with a host from its log.
 
 Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
 and change often, so a line that is not understood is only counted, and never stops the import.

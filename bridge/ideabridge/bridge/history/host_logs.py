@@ -1,4 +1,4 @@
-"""Host logs: find the logs that a host keeps on this machine, and the results of earlier imports
+"""Host logs: finds the logs that a host keeps on this machine, and the results of earlier imports
 from them.
 
 An import that finds only unchanged logs needs neither the servers nor the readers, so this file

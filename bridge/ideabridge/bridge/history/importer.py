@@ -1,5 +1,5 @@
-"""Import: import the conversations in a host's logs, and store each stretch of calls as a run that
-has ended.
+"""Import: imports the conversations in a host's logs, and stores each stretch of calls as a run
+that has ended.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
 A stretch whose last call is too recent may still continue, so it is left for the next import.

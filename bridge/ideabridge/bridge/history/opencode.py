@@ -1,4 +1,4 @@
-"""opencode: read its database, `~/.local/share/opencode/opencode.db`.
+"""opencode: reads its database, `~/.local/share/opencode/opencode.db`.
 
 The table `session` contains the conversations, `message` their messages, and `part` the parts of
 the messages, each with its content as JSON in `data`. A call is a part of type `tool`, with

@@ -1,4 +1,4 @@
-"""Recording: translate the calls of a conversation into calls of a run, as if they had been made
+"""Recording: translates the calls of a conversation into calls of a run, as if they had been made
 through ideabridge.
 
 A conversation is split into stretches at pauses of ten minutes. Each stretch becomes a run.

@@ -1,4 +1,4 @@
-"""Remembered logs: store the results of earlier imports for logs that have not changed since, so
+"""Remembered logs: stores the results of earlier imports for logs that have not changed since, so
 that no import has to read them again.
 """
 

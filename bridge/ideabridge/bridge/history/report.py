@@ -1,4 +1,4 @@
-"""Report: describe what an import of a host's logs stored, or would store."""
+"""Report: describes what an import of a host's logs stored, or would store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Salvage: find the records in a damaged line of a log.
+"""Salvage: finds the records in a damaged line of a log.
 
 Hosts write logs without locks, and may be killed while they write. So a line may contain zero
 bytes, two records without a line break between them, or a truncated record, directly followed by

@@ -61,7 +61,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     # the values.
     "assistant": "not confirmed by a person",
 }
-"""The meaning of each kind of record, worded for users."""
+"""The meaning of each kind of record, as text for users."""
 
 VIEW: Final = 65_536
 """Maximum size of a view, in bytes of JSON."""

@@ -120,7 +120,7 @@ class Person(Protocol):
         redirected.
 
         Raises:
-            SignInError: the browser did not come back.
+            SignInError: the browser did not return.
         """
         ...
 

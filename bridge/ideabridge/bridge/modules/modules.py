@@ -261,8 +261,8 @@ class Modules:
 
     @property
     def _modules(self) -> dict[str, Module]:
-        """The present modules, own and borrowed, in the order of the configuration. A module that
-        its lender has no more is left out.
+        """The current modules, own and borrowed, in the order of the configuration. A module that
+        its lender no longer has is left out.
         """
         if not self._borrowed:
             return self._own

@@ -120,7 +120,7 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker gets no more signs of life from this server, and reports an error to its
+            # The asker gets no further signs of life from this server, and reports an error to its
             # client.
             return
         finally:

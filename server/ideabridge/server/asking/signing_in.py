@@ -74,8 +74,8 @@ async def sign_in(
     person: Person | DevicePerson,
     user: ModuleUser | None = None,
 ) -> str | None:
-    """Let a person sign in to a server. Return where the tokens are, worded for people, or None if
-    the server asks for no sign-in.
+    """Let a person sign in to a server. Return a text for users that names the place of the tokens,
+    or None if the server asks for no sign-in.
 
     Args:
         configuration: the configuration that has the server.

@@ -1,1 +1,3 @@
-"""Hosts: find, read and write the MCP configurations of hosts, the programs that run assistants."""
+"""Hosts: finds, reads and writes the MCP configurations of hosts, the programs that run
+assistants.
+"""

@@ -1,4 +1,4 @@
-"""Adoption: copy the servers of a host to `ideabridge.json`, and remove them from the host.
+"""Adoption: copies the servers of a host to `ideabridge.json`, and removes them from the host.
 
 The user's servers are added to the user's file, and the project's servers to the project's file.
 The secrets in an entry are stored in the keyring or in a file of the user, and the entry names

@@ -1,4 +1,4 @@
-"""Block: write the text that a person pastes into a host's file, in the format of that file."""
+"""Block: writes the text that a person pastes into a host's file, in the format of that file."""
 
 from __future__ import annotations
 

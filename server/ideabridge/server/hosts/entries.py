@@ -1,4 +1,4 @@
-"""Entries: add, remove, enable or disable one server in `ideabridge.json`.
+"""Entries: adds, removes, enables or disables one server in `ideabridge.json`.
 
 The command line (`servers add` ...) and the page use this. All other bytes of a file stay, comments
 included, and a copy of the former file is kept.
@@ -243,9 +243,9 @@ def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
     _parsed(name, entry)
     places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
     if places and file.in_repository:
-        holds = "holds" if len(places) == 1 else "hold"
+        contain = "contains" if len(places) == 1 else "contain"
         raise EntryError(
-            f"{', '.join(places)} {holds} what looks like a secret, and {file.path} may be in a "
+            f"{', '.join(places)} {contain} what looks like a secret, and {file.path} may be in a "
             "repository. Write ${VAR} in its place, and set the variable"
         )
     return places

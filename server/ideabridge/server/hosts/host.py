@@ -1,4 +1,4 @@
-"""Host files: read the files in which hosts, the programs that run assistants, list their MCP
+"""Host files: reads the files in which hosts, the programs that run assistants, list their MCP
 servers (`docs/hosts.md`). The files of each host are listed in `table.py`.
 
 The valid parts of a damaged file are read, too. The package `editing` writes these files.

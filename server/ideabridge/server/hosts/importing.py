@@ -1,4 +1,4 @@
-"""Import: copy or move the MCP servers of a host into `ideabridge.json`.
+"""Import: copies or moves the MCP servers of a host into `ideabridge.json`.
 
 `servers import` and the page use this. `plan_import` reads the files of the host and plans the
 steps; the methods of the plan carry them out.

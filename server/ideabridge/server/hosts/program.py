@@ -1,4 +1,4 @@
-"""Program: return the command with which a host starts ideabridge. It still works after the caches
+"""Program: returns the command with which a host starts ideabridge. It still works after the caches
 of this machine are emptied, and on other machines whose users share the host's file.
 """
 

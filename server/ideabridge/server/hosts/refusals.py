@@ -1,4 +1,4 @@
-"""Refusals: find the servers that a host does not start because one of its files refuses them by
+"""Refusals: finds the servers that a host does not start because one of its files refuses them by
 name, by command or by address, outside of their entries.
 """
 

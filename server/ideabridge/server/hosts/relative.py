@@ -1,4 +1,4 @@
-"""Relative paths: find relative paths in the entry of a server that a host starts in the folder of
+"""Relative paths: finds relative paths in the entry of a server that a host starts in the folder of
 each project.
 
 ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a

@@ -1,4 +1,4 @@
-"""Salvage: read the valid parts of a damaged file, which is truncated or malformed in one part.
+"""Salvage: reads the valid parts of a damaged file, which is truncated or malformed in one part.
 
 An object that is malformed or truncated becomes a `PartialObject`. It contains the members that can
 be read, and must not be used as if it were complete. The objects next to it are complete. TOML is

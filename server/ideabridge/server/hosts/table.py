@@ -1,4 +1,4 @@
-"""Table: describe where each host lists its MCP servers, and in which form (`docs/hosts.md`).
+"""Table: describes where each host lists its MCP servers, and in which form (`docs/hosts.md`).
 Import, `install`, `doctor` and completion know about hosts only what this table contains.
 """
 

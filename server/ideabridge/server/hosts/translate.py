@@ -1,4 +1,4 @@
-"""Translation: translate a server's entry in a host's file into an entry of `mcpServers` in
+"""Translation: translates a server's entry in a host's file into an entry of `mcpServers` in
 `ideabridge.json`.
 
 The keys of all hosts are accepted in every file, because people copy entries from host to host. A

@@ -1,1 +1,1 @@
-"""Operations: show the health, the logs and the metrics of a shared server to its operators."""
+"""Operations: shows the health, the logs and the metrics of a shared server to its operators."""

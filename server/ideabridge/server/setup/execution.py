@@ -1,4 +1,4 @@
-"""Execution: make the changes of a plan. Each is added to the record before it is made."""
+"""Execution: makes the changes of a plan. Each is added to the record before it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extraction: replace the secrets in the entries of servers by references, `${secret:NAME}`."""
+"""Extraction: replaces the secrets in the entries of servers by references, `${secret:NAME}`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FileChange: describe the entries of one file that a setup changes."""
+"""FileChange: describes the entries of one file that a setup changes."""
 
 from __future__ import annotations
 

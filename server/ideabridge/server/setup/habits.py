@@ -1,4 +1,4 @@
-"""Habits: find the rules of hosts about tools that name a server.
+"""Habits: finds the rules of hosts about tools that name a server.
 
 These rules have no effect after the server is removed from the host, because its tools have other
 names in ideabridge. The files are only searched for the names.

@@ -1,4 +1,4 @@
-"""Inventory: list the hosts that are on this machine, their servers, and their entries of
+"""Inventory: lists the hosts that are on this machine, their servers, and their entries of
 ideabridge, without changing anything.
 """
 

@@ -1,4 +1,4 @@
-"""Plan: compute the changes of a setup from an inventory. A person sees them before they are
+"""Plan: computes the changes of a setup from an inventory. A person sees them before they are
 made.
 """
 

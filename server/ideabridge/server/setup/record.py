@@ -1,4 +1,4 @@
-"""Record: save the changes of one `ideabridge setup`, so that `--undo` can revert them.
+"""Record: saves the changes of one `ideabridge setup`, so that `--undo` can revert them.
 
 Each change is added to the record before it is made, so a setup that was killed in the middle can
 be undone, too. The records are in the user's data folder, and only the user can read them. They

@@ -1,4 +1,4 @@
-"""Report: describe a plan for users in words, and for scripts as JSON, without its secrets."""
+"""Report: describes a plan for users in words, and for scripts as JSON, without its secrets."""
 
 from __future__ import annotations
 

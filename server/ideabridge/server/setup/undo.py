@@ -1,4 +1,4 @@
-"""Undo: revert the changes of setups, the latest change first.
+"""Undo: reverts the changes of setups, the latest change first.
 
 A file that nobody has changed since the setup gets its former bytes back. If another program has
 changed the file since, its changes stay: only the entries of the setup are removed from it, and

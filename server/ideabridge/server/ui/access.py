@@ -1,4 +1,4 @@
-"""Access: decide who may open the page, and check each request to it.
+"""Access: decides who may open the page, and checks each request to it.
 
 The page shows results of tools and lets a person approve calls. So neither another web page,
 through the person's browser, nor a program that merely reaches its address may use it:

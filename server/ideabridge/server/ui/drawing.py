@@ -1,4 +1,4 @@
-"""Drawing: draw calls as boxes in layers, with arrows for the values that calls pass on, and for
+"""Drawing: draws calls as boxes in layers, with arrows for the values that calls pass on, and for
 the order in which calls run.
 """
 

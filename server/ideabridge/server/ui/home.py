@@ -1,4 +1,4 @@
-"""Home: show what waits for the visitor, the running runs, the state of the servers, and the last
+"""Home: shows what waits for the visitor, the running runs, the state of the servers, and the last
 week.
 """
 

@@ -1,1 +1,1 @@
-"""Views: describe histories of runs and open decisions, for the command line and the page."""
+"""Views: describes histories of runs and open decisions, for the command line and the page."""

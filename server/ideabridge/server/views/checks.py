@@ -1,4 +1,4 @@
-"""Checks: run the checks of `ideabridge doctor` and the page, and describe their results."""
+"""Checks: runs the checks of `ideabridge doctor` and the page, and describes their results."""
 
 from __future__ import annotations
 

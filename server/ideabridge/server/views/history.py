@@ -1,4 +1,4 @@
-"""History: describe a run in words, as its journal records it.
+"""History: describes a run in words, as its journal records it.
 
 `read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page show
 its entries.

@@ -1,4 +1,4 @@
-"""Pending: find the open decisions of all runs in their journals."""
+"""Pending: finds the open decisions of all runs in their journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trace: find out when each call of a run was listed, asked about, started and finished, from the
+"""Trace: finds out when each call of a run was listed, asked about, started and finished, from the
 journal alone.
 
 A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because

@@ -447,7 +447,7 @@ class SqliteDatabase(Database):
         if isinstance(error, sqlite3.Error):
             raise self.translate(error) from error
         if isinstance(error, UnicodeEncodeError):
-            raise InvalidJSONError("text for the store holds half a surrogate pair") from error
+            raise InvalidJSONError("text for the store contains half a surrogate pair") from error
 
     def translate(self, error: sqlite3.Error) -> StoreError:
         """Convert an SQLite error to a store error."""

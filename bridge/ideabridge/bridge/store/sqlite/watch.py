@@ -79,7 +79,7 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files may have disappeared and come back. Forget the saved copy, because it lacks
+        # The files may have disappeared and reappeared. Forget the saved copy, because it lacks
         # later commits.
         self._advice = ""
 

@@ -1,1 +1,1 @@
-"""Editing: change one entry of a host's file, and keep every other byte of the file."""
+"""Editing: changes one entry of a host's file, and keeps every other byte of the file."""

@@ -1,4 +1,4 @@
-"""Brackets: change one item between brackets, in an object or a list of JSON, in a mapping or a
+"""Brackets: changes one item between brackets, in an object or a list of JSON, in a mapping or a
 sequence of YAML that is written with brackets, or in an inline table of TOML.
 
 The module of the format finds the items and their positions. The functions here add, replace and

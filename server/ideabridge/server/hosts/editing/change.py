@@ -1,4 +1,4 @@
-"""Changes: describe a change of one entry, and do the steps that all formats share."""
+"""Changes: describes a change of one entry, and does the steps that all formats share."""
 
 from __future__ import annotations
 

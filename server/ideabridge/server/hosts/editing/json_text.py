@@ -1,4 +1,4 @@
-"""JSON: edit texts of JSON, which may have comments and trailing commas.
+"""JSON: edits texts of JSON, which may have comments and trailing commas.
 
 Comments are replaced by blanks of the same length. The standard library's decoder then says where
 each value ends, so positions are those of the original text.

@@ -1,4 +1,4 @@
-"""TOML: edit texts of TOML.
+"""TOML: edits texts of TOML.
 
 The standard library parses TOML, but returns no positions. So this module splits a text into its
 statements: headers of tables, and pairs of a key and a value. An entry is a table of its own with

@@ -1,4 +1,4 @@
-"""Undo: take back edits of hosts' files.
+"""Undo: takes back edits of hosts' files.
 
 `record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
 takes an edit back. A file that nobody has changed since the edit gets its former bytes back. If its

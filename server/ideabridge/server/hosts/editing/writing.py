@@ -1,4 +1,4 @@
-"""Writing: replace a host's file, although the host or another ideabridge may write it at the same
+"""Writing: replaces a host's file, although the host or another ideabridge may write it at the same
 time.
 """
 

@@ -1,4 +1,4 @@
-"""YAML: edit texts of YAML.
+"""YAML: edits texts of YAML.
 
 The events of the parser have positions. This module makes a tree of values from them, which tells
 where the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
