@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters, types
 
 from ideabridge.bridge.configuration import user_file
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.stored_secrets import SecretOwner, set_secret
+from ideabridge.bridge.stored_secrets import SecretOwner, secrets_path, set_secret
 from ideabridge.bridge.trust import forget, trust_file
 from tests import preloaded
 from tests.processes import processes_with
@@ -421,6 +421,13 @@ async def test_a_stored_secret_is_followed(tmp_path: Path) -> None:
         await until(lambda: not processes_with(str(PLAIN), "the-first-value"))
         assert "tell" in text(await host.client.call_tool("tell", {"x": "1"}))
         assert processes_with(str(PLAIN), str(tmp_path / "one.json")) == [stays]
+
+        # A list of secrets that cannot be read stops no server, and no other change.
+        secrets_path().chmod(0o644)
+        servers = {"told": entry, "two": plain(tmp_path, "two", "second")}
+        write_own({**EXPOSED, "mcpServers": servers})
+        await host.until(lambda tools: {"second", "tell"} <= tools)
+        assert "tell" in text(await host.client.call_tool("tell", {"x": "1"}))
 
 
 FIRST: dict[str, Any] = {"_tool": "first", "x": "1", "_outputPath": "one"}

@@ -91,17 +91,12 @@ class Reloading:
             self._faults[file] = bridge.configuration.tool_faults[number]
 
         self._tool_states = {file: self._tool_files_of(file) for file in bridge.configuration.tools}
-        # The stored secrets of each server, or None if they could not be read yet.
-        self._secret_states: dict[str, frozenset[SecretState]] | None = None
+        # The stored secrets of each server, as they could be read last.
+        self._secret_states: dict[str, frozenset[SecretState]] = {}
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
-        try:
-            self._secret_states = await self._read_secret_states(self._bridge.configuration)
-        except StoredSecretError as error:
-            # The servers that name secrets say so, too, and start when the file can be read.
-            logger.info("stored secrets cannot be followed yet: %s", error)
-
+        self._secret_states = await self._read_secret_states(self._bridge.configuration)
         await SourceWatch(self.files, self.look).run()
 
     def files(self) -> Collection[Path]:
@@ -120,11 +115,19 @@ class Reloading:
 
         return files
 
-    @staticmethod
     async def _read_secret_states(
-        configuration: Configuration,
+        self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
-        return await anyio.to_thread.run_sync(secret_states, configuration, abandon_on_cancel=True)
+        """Return which stored secrets each server gets. If they cannot be read, nothing has changed
+        about them: servers that start then say why they cannot.
+        """
+        try:
+            return await anyio.to_thread.run_sync(
+                secret_states, configuration, abandon_on_cancel=True
+            )
+        except StoredSecretError as error:
+            logger.warning("stored secrets cannot be followed: %s", error)
+            return self._secret_states
 
     async def look(self) -> None:
         """Read the files again, and apply those changes that can be applied."""
@@ -239,7 +242,7 @@ class Reloading:
 
     def _renewed(self, secrets: dict[str, frozenset[SecretState]]) -> list[str]:
         """Return the servers whose stored secrets have other names or other values than before."""
-        before = self._secret_states or {}
+        before = self._secret_states
         return [name for name, states in secrets.items() if states != before.get(name, frozenset())]
 
     # -- tool files --------------------------------------------------------------------------------
