@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ideabridge.tools.compose import admit_references, call_schema, solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import LimitExceededError, SchemaError, ToolDefinitionError
-from ideabridge.tools.keywords import at
+from ideabridge.tools.json_parts import part_at
 from ideabridge.tools.rename import ParameterNames, rename_meta_parameters
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
@@ -58,7 +58,7 @@ def meta_valid(schema: JSONObject) -> Validator:
 
 
 def member(schema: JSONObject, *place: str | int) -> JSON:
-    return at(schema, list(place))
+    return part_at(schema, list(place))
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,7 +12,8 @@ import re
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from functools import partial
+from typing import Final
 
 from ideabridge.bridge.masking import (
     MASK,
@@ -23,7 +24,8 @@ from ideabridge.bridge.masking import (
     replaced_in,
 )
 from ideabridge.bridge.secrets import NAME_PATTERN
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.json_parts import map_strings
 
 _LEAST: Final = 4
 """Minimum length of a secret, in characters."""
@@ -155,17 +157,11 @@ def secret_names_in(value: JSON) -> set[str]:
 
 def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObject:
     """Return an entry with values in place of `${secret:NAME}`. Names without a value stay."""
-    return cast("JSONObject", _with_values(entry, values))
 
+    def value_of(match: re.Match[str]) -> str:
+        return values.get(match.group(1), match.group())
 
-def _with_values(value: JSON, values: Mapping[str, str]) -> JSON:
-    if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: values.get(match.group(1), match.group()), value)
-    if isinstance(value, list):
-        return [_with_values(item, values) for item in value]
-    if isinstance(value, dict):
-        return {key: _with_values(item, values) for key, item in value.items()}
-    return value
+    return object_or_empty(map_strings(entry, partial(_REFERENCE.sub, value_of)))
 
 
 class _Recogniser:
@@ -198,18 +194,10 @@ class _Recogniser:
         """Return the result, with the marks replaced by names."""
         mark = re.compile(f"{MASK}{self._nonce}:([0-9]+){MASK}")
 
-        def named(value: JSON) -> JSON:
-            if isinstance(value, str):
-                return mark.sub(
-                    lambda match: f"${{secret:{self._places[int(match.group(1))].name}}}", value
-                )
-            if isinstance(value, list):
-                return [named(item) for item in value]
-            if isinstance(value, dict):
-                return {key: named(item) for key, item in value.items()}
-            return value
+        def name_of(match: re.Match[str]) -> str:
+            return f"${{secret:{self._places[int(match.group(1))].name}}}"
 
-        entry = cast("JSONObject", named(marked))
+        entry = object_or_empty(map_strings(marked, partial(mark.sub, name_of)))
         return RecognisedSecrets(entry, tuple(self._places), tuple(dict.fromkeys(self._left)))
 
     def _name(self, hidden: HiddenText) -> str:

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.names import folded
 
 ModuleKind = Literal["stdio", "http", "sse"]
@@ -193,19 +194,22 @@ class ServerEntry:
         self.problems.append(Remark(place, text))
 
 
+_KINDS: Final = {
+    "null": "null",
+    "boolean": "true or false",
+    "integer": "a number",
+    "number": "a number",
+    "string": "text",
+    "array": "a list",
+    "object": "an object",
+}
+
+
 def found_kind(value: JSON) -> str:
     """Return words that describe the kind of a value. They do not contain the value, which may be a
     secret.
     """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int | float):
-        return "a number"
-    return "a list" if isinstance(value, list) else "an object"
+    return _KINDS[json_type(value)]
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from ideabridge.bridge.server_entry import Remark, found_kind, spelling_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.json_parts import part_at, parts_of
 
 Place = tuple[int | str, ...]
 """The path of a value in an object."""
@@ -215,12 +216,9 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
     """Yield the place of each null in a value."""
     if value is None:
         yield place
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield from null_places(member, (*place, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from null_places(item, (*place, number))
+
+    for key, part in parts_of(value):
+        yield from null_places(part, (*place, key))
 
 
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
@@ -238,24 +236,12 @@ def _order(place: Place) -> list[tuple[int, str]]:
 
 def _remove(members: JSONObject, place: Place) -> None:
     """Remove the value at a place, if it is there."""
-    holder = _value_at(members, place[:-1])
+    holder = part_at(members, place[:-1])
     key = place[-1] if place else None
     if isinstance(holder, dict) and isinstance(key, str):
         holder.pop(key, None)
     elif isinstance(holder, list) and isinstance(key, int) and key < len(holder):
         del holder[key]
-
-
-def _value_at(members: JSON, place: Place) -> JSON:
-    value = members
-    for part in place:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:
-            return None
-    return value
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
@@ -278,7 +264,7 @@ def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
 
 def _put(members: JSONObject, place: Place, value: JSON) -> None:
     """Replace the value at a place."""
-    holder = _value_at(members, place[:-1])
+    holder = part_at(members, place[:-1])
     key = place[-1]
     if isinstance(holder, list):
         assert isinstance(key, int)

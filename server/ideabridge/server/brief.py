@@ -26,6 +26,7 @@ from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
+from ideabridge.tools.json_parts import part_at
 from ideabridge.tools.tool import Tool
 
 _SMALL: Final = 400
@@ -122,11 +123,8 @@ def _remove(values: JSONObject, path: Path) -> bool:
     value.
     """
     *above, last = path
-    parent: JSON = values
-    for key in above:
-        parent = parent.get(str(key)) if isinstance(parent, dict) else None
-
-    if not isinstance(parent, dict) or str(last) not in parent:
+    parent = object_or_empty(part_at(values, [*map(str, above)]))
+    if str(last) not in parent:
         return False
     del parent[str(last)]
     if len(above) > 1 and not parent:

@@ -16,6 +16,7 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.json_parts import strings_in
 from ideabridge.tools.keywords import DEFINITIONS
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.rename import ParameterNames
@@ -201,13 +202,7 @@ def _with_default(parameter: JSON, value: JSON) -> JSON:
 
 def names_secret(value: JSON) -> bool:
     """Return whether a default contains `${secret:NAME}`."""
-    if isinstance(value, str):
-        return "${secret:" in value
-    if isinstance(value, list):
-        return any(map(names_secret, value))
-    if isinstance(value, dict):
-        return any(map(names_secret, value.values()))
-    return False
+    return any("${secret:" in text for text in strings_in(value))
 
 
 def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:

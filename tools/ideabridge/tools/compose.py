@@ -12,6 +12,7 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
     REFERRING,
@@ -23,7 +24,6 @@ from ideabridge.tools.keywords import (
     move_refs,
     resolve,
     schemas_in,
-    values_in,
 )
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, room_for_meta

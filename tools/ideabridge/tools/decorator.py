@@ -43,7 +43,8 @@ from ideabridge.tools.errors import (
     LimitExceededError,
     ToolDefinitionError,
 )
-from ideabridge.tools.keywords import at, map_schemas, show, show_path
+from ideabridge.tools.json_parts import part_at
+from ideabridge.tools.keywords import map_schemas, show, show_path
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.names import MAX_TOOL_NAME, is_tool_name, safe_name
 from ideabridge.tools.threads import compute_beside, run_tool_in_thread
@@ -393,7 +394,7 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
             continue
 
         *parents, last = error["loc"]
-        target = at(repaired, parents)
+        target = part_at(repaired, parents)
         if isinstance(target, dict) and last in target:
             target[str(last)] = int(value)
             changed = True

@@ -29,6 +29,7 @@ from jsonschema import ValidationError, validators
 from jsonschema.protocols import Validator
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.json_parts import part_at
 from ideabridge.tools.keywords import (
     A_REFERENCE,
     MOST_LISTED,
@@ -36,7 +37,6 @@ from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
     REFERRING,
     Problem,
-    at,
     describe,
     describe_values,
     json_schema_draft,
@@ -78,7 +78,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     if not place:
         return _plain(error)
 
-    part = at(schema, list(place[:-1]))
+    part = part_at(schema, place[:-1])
     if not isinstance(part, dict) or place[-1] not in part:
         # jsonschema-rs omits empty names from paths.
         return _plain(error)

@@ -19,6 +19,7 @@ import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.names import readable_json
 from ideabridge.tools.typed import member
 
@@ -152,18 +153,6 @@ def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
         )
 
 
-def values_in(root: JSON) -> Iterator[JSON]:
-    """Yield `root` and every value inside it, in no particular order."""
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        yield value
-        if isinstance(value, dict):
-            stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
-
-
 def references_in(root: JSON) -> Iterator[str]:
     """Yield the targets of all references in `root`, even of those in parts that may not be
     schemas.
@@ -229,20 +218,6 @@ def check_size(schema: JSON, what: str) -> None:
                 below.extend(item)
 
         level = below
-
-
-def at(root: JSON, place: list[str | int]) -> JSON:
-    """Return the part of `root` at a path, or None if the path leads nowhere."""
-    part = root
-    for key in place:
-        if isinstance(part, dict):
-            part = part.get(str(key))
-        elif isinstance(part, list) and isinstance(key, int) and key < len(part):
-            part = part[key]
-        else:
-            return None
-
-    return part
 
 
 def show_path(place: list[str | int] | Place) -> str:

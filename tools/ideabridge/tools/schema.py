@@ -31,6 +31,7 @@ from ideabridge.tools.errors import (
     SchemaError,
     ValueMismatchError,
 )
+from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -50,7 +51,6 @@ from ideabridge.tools.keywords import (
     schemas_in,
     show,
     show_path,
-    values_in,
 )
 from ideabridge.tools.worker import WorkerError, workers
 

@@ -21,7 +21,8 @@ import jmespath.visitor
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
-from ideabridge.tools.keywords import show, values_in
+from ideabridge.tools.json_parts import values_in
+from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.worker import workers
 

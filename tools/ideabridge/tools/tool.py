@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
+from ideabridge.tools.json_parts import with_sorted_keys
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
     Place,
@@ -43,16 +44,7 @@ class ToolChangedError(IdeabridgeError):
 
 def _digest(value: JSON) -> str:
     """Return the SHA-256 of a value, regardless of the order of its keys."""
-    return content_hash(_sorted(value))
-
-
-def _sorted(value: JSON) -> JSON:
-    """Return a copy in which the keys of every object are sorted."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
+    return content_hash(with_sorted_keys(value))
 
 
 def _constraints(schema: JSONObject) -> JSON:
@@ -350,7 +342,7 @@ class Tool:
         if self._has_valid_output:
             essence |= _essence_of("output", self.wrapper or self.output, self.sent_output)
 
-        return cast("JSONObject", _sorted(essence))
+        return cast("JSONObject", with_sorted_keys(essence))
 
     @property
     def _has_valid_output(self) -> bool:

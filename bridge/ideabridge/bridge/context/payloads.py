@@ -7,6 +7,7 @@ Whoever reads a value as text, whether a person or a mind, learns nothing from b
 from __future__ import annotations
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.json_parts import map_parts
 
 
 def payload_of(block: JSONObject) -> str:
@@ -48,15 +49,11 @@ def without_payloads(value: JSON) -> JSON:
     """Return a value for someone who reads it as text: the length of each image, sound and file
     replaces its base64.
     """
-    if isinstance(value, list):
-        return [without_payloads(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-
-    plain = without_payload(value)
-    if plain is value:
-        return {key: without_payloads(item) for key, item in value.items()}
-    return plain
+    if isinstance(value, dict):
+        plain = without_payload(value)
+        if plain is not value:
+            return plain
+    return map_parts(value, without_payloads)
 
 
 def without_payload(value: JSONObject) -> JSONObject:

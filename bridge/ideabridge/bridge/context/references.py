@@ -23,6 +23,7 @@ from typing import Final, cast
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode_text
+from ideabridge.tools.json_parts import map_strings
 
 DAGGER: Final = "†"
 KINDS: Final = ("state", "input", "data", "results", "item")
@@ -138,13 +139,7 @@ def escape(text: str) -> str:
 
 def escaped(value: JSON) -> JSON:
     """Return the value with `escape` applied to every string."""
-    if isinstance(value, str):
-        return escape(value)
-    if isinstance(value, list):
-        return [escaped(item) for item in value]
-    if isinstance(value, dict):
-        return {key: escaped(item) for key, item in value.items()}
-    return value
+    return map_strings(value, escape)
 
 
 def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
@@ -155,13 +150,7 @@ def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
         value: any JSON value. Keys of objects are never references.
         change: returns the value that replaces a reference. The reference may be malformed.
     """
-    if isinstance(value, str):
-        return change(value) if is_reference(value) else value
-    if isinstance(value, list):
-        return [map_references(item, change) for item in value]
-    if isinstance(value, dict):
-        return {key: map_references(item, change) for key, item in value.items()}
-    return value
+    return map_strings(value, lambda text: change(text) if is_reference(text) else text)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from ideabridge.bridge.context.errors import ClosedStateError, StateWriteError
 from ideabridge.bridge.context.references import Path, clipped, format_reference, quoted
 from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, SchemaError
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.keywords import MANY, NAMED, ONE, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
@@ -137,16 +138,19 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
     return "the value exists"
 
 
+_KINDS: Final = {
+    "null": "null",
+    "boolean": "a boolean",
+    "integer": "a number",
+    "number": "a number",
+    "string": "text",
+    "array": "an array",
+    "object": "an object",
+}
+
+
 def _kind(value: JSON) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int | float):
-        return "a number"
-    return "an array" if isinstance(value, list) else "an object"
+    return _KINDS[json_type(value)]
 
 
 def merge(old: JSON, new: JSON) -> JSON:

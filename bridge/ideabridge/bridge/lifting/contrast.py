@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ideabridge.bridge.context.references import dotted_key
 from ideabridge.tools.encoding import JSON, encode_text
+from ideabridge.tools.json_parts import parts_of
 
 
 def short(value: JSON, limit: int = 60) -> str:
@@ -75,9 +76,9 @@ def _of_scalars(now: JSON, before: JSON, limit: int) -> str:
 
 
 def _members(value: JSON) -> Mapping[str, JSON] | None:
-    if isinstance(value, list):
-        return {str(number): item for number, item in enumerate(value)}
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict | list):
+        return None
+    return {str(key): part for key, part in parts_of(value)}
 
 
 def _window(text: str, begin: int, size: int) -> str:

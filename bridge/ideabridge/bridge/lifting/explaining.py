@@ -62,6 +62,7 @@ from ideabridge.bridge.lifting.leaves import Leaf, keys_below, leaves_of_call, l
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
 from ideabridge.bridge.lifting.search import Found, explain_literal, is_common, is_constant, selects
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.json_parts import parts_of
 
 _PARTS: Final = 100
 """Maximum length of a list whose positions are searched."""
@@ -190,12 +191,7 @@ class _Explaining:
 
     def _has_explained(self, at: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
-        members: dict[str, JSON] = {}
-        if isinstance(value, list):
-            members = {str(number): item for number, item in enumerate(value)}
-        elif isinstance(value, dict):
-            members = value
-
+        members = {str(key): part for key, part in parts_of(value)}
         if not members:
             return self._look_up(at, value).is_explained
         return any(self._has_explained((*at, key), member) for key, member in members.items())

@@ -36,6 +36,7 @@ from ideabridge.bridge.store.idea import StoredIdea, function_schemas
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
@@ -333,12 +334,11 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
         return
 
     inner = opened(value)
-    if isinstance(inner, dict):
-        for key, item in inner.items():
-            yield from _walk(item, (*path, key))
-    elif isinstance(inner, list):
-        for number, item in enumerate(inner):
-            yield from _walk(item, (*path, str(number)))
+    if isinstance(inner, Missing):
+        return
+
+    for key, part in parts_of(inner):
+        yield from _walk(part, (*path, str(key)))
 
 
 # -- executed calls --------------------------------------------------------------------------------

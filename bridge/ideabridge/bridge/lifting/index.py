@@ -13,7 +13,7 @@ something is missing because of a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -25,7 +25,8 @@ from ideabridge.bridge.context.references import Path, format_path
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.inside import Texts
-from ideabridge.tools.encoding import JSON, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, object_or_empty
+from ideabridge.tools.json_parts import parts_of
 
 INPUT: Final = "†input"
 
@@ -189,7 +190,7 @@ class Values:
         stack = [(Node(None, root, inner={"": document}), 0)]
         while stack and self.whole:
             node, depth = stack.pop()
-            for key, value in _members(node.inner):
+            for key, value in parts_of(node.inner):
                 place = (node, key)
                 inner = self._note(place, value)
                 if not isinstance(inner, list | dict):
@@ -328,12 +329,6 @@ def _key_of(value: JSON) -> object:
 
 def _folded(text: str) -> str:
     return text.strip().casefold()
-
-
-def _members(value: JSON) -> Iterable[tuple[str | int, JSON]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(list_or_empty(value))
 
 
 def _value_at(place: Place) -> JSON:

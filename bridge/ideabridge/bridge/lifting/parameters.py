@@ -41,6 +41,7 @@ from ideabridge.bridge.lifting.function import digest
 from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
@@ -255,19 +256,7 @@ class Parameter:
 
 
 def _type_of(value: JSON) -> JSONObject:
-    if isinstance(value, bool):
-        return {"type": "boolean"}
-    if isinstance(value, int):
-        return {"type": "integer"}
-    if isinstance(value, float):
-        return {"type": "number"}
-    if isinstance(value, str):
-        return {"type": "string"}
-    if isinstance(value, list):
-        return {"type": "array"}
-    if isinstance(value, dict):
-        return {"type": "object"}
-    return {}
+    return {} if value is None else {"type": json_type(value)}
 
 
 def parameters_of(

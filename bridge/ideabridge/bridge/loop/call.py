@@ -29,8 +29,9 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import Method
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.keywords import show
 from ideabridge.tools.reading import wrong_reference_hint, wrong_target_hint
 from ideabridge.tools.rename import meant_meta
@@ -210,17 +211,15 @@ def look_for_wrong_references(
             problems.append(
                 f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}"
             )
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            look_for_wrong_references(item, f"{where}.{index}", problems, placeholders)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            look_for_wrong_references(item, f"{where}.{key}", problems, placeholders)
+        return
+
+    for key, part in parts_of(value):
+        look_for_wrong_references(part, f"{where}.{key}", problems, placeholders)
 
 
 def _is_placeholder(text: str, placeholders: JSON) -> bool:
     name = re.match(r"\s*\{\s*(\w+)[.\[]", text)
-    return name is not None and isinstance(placeholders, dict) and name[1] in placeholders
+    return name is not None and name[1] in object_or_empty(placeholders)
 
 
 def _read_target(call: Call) -> None:

@@ -36,6 +36,7 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.json_parts import strings_in
 from ideabridge.tools.typed import read_as
 
 BROKE_OFF: Final = "the answer broke off: "
@@ -334,18 +335,12 @@ def _refusal(message: str) -> list[JSONObject]:
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     """Return the error if a Solution has too many references, otherwise an empty list."""
-    count = 0
-    stack: list[JSON] = [output, *calls]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            # `a || b` counts twice. An escaped dagger also counts, but is rare.
-            count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-
+    # `a || b` counts twice. An escaped dagger also counts, but is rare.
+    count = sum(
+        text.count("†")
+        for text in strings_in([output, *calls])
+        if text.startswith("†") and not text.startswith("††")
+    )
     if count <= MOST_REFERENCES:
         return []
     return _refusal(

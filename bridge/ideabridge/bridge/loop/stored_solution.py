@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from ideabridge.bridge.context.body import Body, body_of
-from ideabridge.bridge.context.references import is_reference
+from ideabridge.bridge.context.references import map_references
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.members import GROUP, THOUGHT_PROCESS
 from ideabridge.bridge.loop.solution import Proposal
@@ -217,18 +217,6 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
     """
     if not numbers:
         return value
-    if isinstance(value, str):
-        return _renumbered_text(value, numbers)
-    if isinstance(value, list):
-        return [_renumbered(item, numbers) for item in value]
-    if isinstance(value, dict):
-        return {key: _renumbered(member, numbers) for key, member in value.items()}
-    return value
-
-
-def _renumbered_text(text: str, numbers: Mapping[int, int | None]) -> str:
-    if not is_reference(text):
-        return text
 
     def renumber(result: re.Match[str]) -> str:
         old = int(result[2])
@@ -237,7 +225,7 @@ def _renumbered_text(text: str, numbers: Mapping[int, int | None]) -> str:
             raise _LeftOutError
         return f"{result[1]}{new}"
 
-    return _NUMBERED.sub(renumber, text)
+    return map_references(value, partial(_NUMBERED.sub, renumber))
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:

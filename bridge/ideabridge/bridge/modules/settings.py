@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from ideabridge.bridge.server_entry import KINDS, MAX_SECONDS, ModuleKind
 from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.json_parts import map_strings, strings_in
 
 if TYPE_CHECKING:
     # Importing the SDK takes time.
@@ -599,20 +601,9 @@ def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str
     """Yield each string in the defaults of tools that may name a secret, with its place."""
     for tool, settings in configuration.tools.items():
         for parameter, value in settings.defaults.items():
-            for text in _strings_in(value):
+            for text in strings_in(value):
                 if "${secret:" in text:
                     yield f"tools.{tool}.defaults.{parameter}", text
-
-
-def _strings_in(value: JsonValue) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings_in(item)
-    elif isinstance(value, dict):
-        for member in value.values():
-            yield from _strings_in(member)
 
 
 def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
@@ -621,12 +612,6 @@ def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
     Raises:
         StoredSecretError: a secret cannot be used.
     """
-    if isinstance(value, list):
-        return [with_secrets(item, stored, secrets) for item in value]
-    if isinstance(value, dict):
-        return {key: with_secrets(item, stored, secrets) for key, item in value.items()}
-    if not isinstance(value, str):
-        return value
 
     def replacement(match: re.Match[str]) -> str:
         named = _SECRET.fullmatch(match.group(1))
@@ -639,7 +624,7 @@ def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
         secrets.add(named.group(1), secret, certain=True)
         return secret
 
-    return _VARIABLE.sub(replacement, value)
+    return map_strings(value, partial(_VARIABLE.sub, replacement))
 
 
 def entry_digest(configuration: ModuleConfiguration) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.json_parts import values_in
 from ideabridge.tools.names import folded
 
 OWN_HOST: Final = "ideabridge"
@@ -104,15 +105,10 @@ def _is_about_views(key: str, value: JSON) -> bool:
 def _texts(value: JSON) -> list[str]:
     """Return every string in a value, including the keys of objects."""
     texts: list[str] = []
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
+    for part in values_in(value):
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, list):
-            waiting += part
         elif isinstance(part, dict):
             texts += part
-            waiting += part.values()
 
     return texts

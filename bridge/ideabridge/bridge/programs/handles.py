@@ -34,7 +34,7 @@ from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, expect_written, normalise
-from ideabridge.tools.keywords import values_in
+from ideabridge.tools.json_parts import values_in
 
 LARGE: Final = 1_000_000
 """Maximum size, in bytes of JSON, of a result that a program receives as a value."""

@@ -24,6 +24,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.json_parts import parts_of
 
 OWN_WORDS: Final = "its default is recorded text"
 """The reason why the default of an omitted parameter is an assumption if it consists of several
@@ -206,13 +207,10 @@ def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
 
 def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
     """Yield (place, name) of each parameter that supplies a whole value of a call."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _parameters_in(item, (*at, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _parameters_in(item, (*at, str(number)))
-    elif isinstance(value, str) and is_reference(value):
+    for key, part in parts_of(value):
+        yield from _parameters_in(part, (*at, str(key)))
+
+    if isinstance(value, str) and is_reference(value):
         operands = list(parse_reference(value).operands())
         if len(operands) == 1 and operands[0].kind == "input" and len(operands[0].path) == 1:
             yield at, operands[0].path[0]

@@ -61,6 +61,7 @@ from ideabridge.tools.encoding import (
     encode_text,
     list_or_empty,
 )
+from ideabridge.tools.json_parts import with_sorted_keys
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import IDEA, Tool
 from ideabridge.tools.typed import read_as
@@ -85,11 +86,7 @@ def same_input(value: JSON) -> JSON:
     """Return the input with sorted object keys, for comparison with a recorded one. Nothing else is
     normalised: 1.0 differs from 1, and a missing member differs from its default.
     """
-    if isinstance(value, dict):
-        return {key: same_input(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [same_input(item) for item in value]
-    return value
+    return with_sorted_keys(value)
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:

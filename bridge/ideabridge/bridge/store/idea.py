@@ -15,6 +15,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.store.published import PlanOrigin, PublishedPlan, PublishedRecording
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.typed import read_as
 
 # -- idea ------------------------------------------------------------------------------------------
@@ -203,15 +204,13 @@ def _infer(value: JSON) -> JSONObject:
 
 def seen_type(value: JSON) -> JSONObject:
     """Return a schema that states only the JSON type of a value, or {} for null."""
-    if value is None:
-        return {}
-    if isinstance(value, bool):
-        return {"type": "boolean"}
-    if isinstance(value, int | float):
-        return {"type": "number"}
-    if isinstance(value, str):
-        return {"type": "string"}
-    return {"type": "array" if isinstance(value, list) else "object"}
+    match json_type(value):
+        case "null":
+            return {}
+        case "integer":
+            return {"type": "number"}
+        case kind:
+            return {"type": kind}
 
 
 # -- records ---------------------------------------------------------------------------------------

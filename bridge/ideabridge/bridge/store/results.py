@@ -27,7 +27,8 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.store.idea import Idea, StoredIdea
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, object_or_empty
+from ideabridge.tools.json_parts import json_type, parts_of, values_in
 from ideabridge.tools.tool import META_PROPERTIES
 
 LEFT_OUT: Final = "(left out)"
@@ -49,16 +50,16 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """Return the JSON type of a value in plain words."""
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return f"array of {len(value)}"
-    if isinstance(value, dict):
-        return f"object of {len(value)}"
-    if isinstance(value, bool):
-        return "boolean"
-    return "null" if value is None else "number"
+    """Return the type of a value in words, with the number of its parts: `text`, `array of 3`."""
+    match json_type(value):
+        case "string":
+            return "text"
+        case "integer":
+            return "number"
+        case "array" | "object" as kind:
+            return f"{kind} of {len([*parts_of(value)])}"
+        case kind:
+            return kind
 
 
 @dataclass(slots=True)
@@ -75,7 +76,11 @@ class _Left:
         before = self._by_reference.get(reference)
         self.values.append(value)
         if before is None:
-            entry: JSONObject = {"reference": reference, "type": type_of(value), "bytes": size}
+            entry: JSONObject = {
+                "reference": reference,
+                "type": type_of(value),
+                "bytes": size,
+            }
             self._by_reference[reference] = entry
             self.listed.append(entry)
         else:
@@ -405,15 +410,13 @@ class Copies:
 
 def _texts(value: JSON) -> Iterator[str]:
     """Yield every string, number and key in a value."""
-    stack: list[JSON] = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield from item
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-        elif isinstance(item, str):
-            yield item
-        elif item is not None and not isinstance(item, bool):
-            yield encode_text(item)
+    for item in values_in(value):
+        match json_type(item):
+            case "object":
+                yield from object_or_empty(item)
+            case "string":
+                yield str(item)
+            case "integer" | "number":
+                yield encode_text(item)
+            case _:
+                continue

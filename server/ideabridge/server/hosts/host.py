@@ -29,6 +29,7 @@ from ideabridge.server.hosts.salvage import (
 from ideabridge.tools.documents import blank_comments, read_written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.json_parts import part_at
 
 
 class HostFileError(IdeabridgeError):
@@ -115,7 +116,7 @@ class HostFile:
         """Return the servers in the file's content, keyed by name; empty if the content has no such
         object.
         """
-        servers = _at(content, self.keys)
+        servers = part_at(content, self.keys)
         if self.is_list and isinstance(servers, list):
             return _by_name(servers)
         if not isinstance(servers, dict):
@@ -126,12 +127,12 @@ class HostFile:
         """Return the place of the servers in the content: this one, or one of another host, because
         people copy files from host to host.
         """
-        present = _at(content, self.keys)
+        present = part_at(content, self.keys)
         if present is not None or len(self.keys) != 1:
             return replace(self, is_list=isinstance(present, list)) if present else self
 
         for keys in _OTHER_KEYS:
-            servers = _at(content, keys)
+            servers = part_at(content, keys)
             if isinstance(servers, list) and any(map(is_like_a_server, servers)):
                 return replace(self, keys=keys, is_list=True)
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
@@ -147,13 +148,6 @@ class HostFile:
 def _without_marks(content: JSONObject) -> JSONObject:
     """Return the members of an object without `$schema`, comments and the like."""
     return {key: value for key, value in content.items() if not key.startswith(("$", "_"))}
-
-
-def _at(content: JSONObject, keys: tuple[str, ...]) -> JSON:
-    value: JSON = content
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def is_like_a_server(value: JSON) -> bool:

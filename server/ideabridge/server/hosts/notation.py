@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import Final, Literal
 
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.json_parts import map_strings, part_at
 
 Notation = Literal["braces", "dollar", "curly", "shell"]
 """A notation that only some hosts know. braces: `${X}`, perhaps with a default. dollar: `$X`.
@@ -92,11 +94,7 @@ def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[st
         content: the content of the file.
         keys: the keys that lead to the servers. The inputs are next to the servers, or at the top.
     """
-    parent: JSON = content
-    for key in keys[:-1]:
-        parent = parent.get(key) if isinstance(parent, dict) else None
-
-    beside = parent.get("inputs") if isinstance(parent, dict) else None
+    beside = part_at(content, (*keys[:-1], "inputs"))
     listed = beside if isinstance(beside, list) else content.get("inputs")
     inputs: dict[str, Input] = {}
     for entry in list_or_empty(listed):
@@ -141,15 +139,7 @@ class HostVariables:
             value: the value.
             is_argument: whether the program itself may expand a `${X}` that the host passes on.
         """
-        if isinstance(value, str):
-            return self.text(value, is_argument=is_argument)
-        if isinstance(value, list):
-            return [self.translated(item, is_argument=is_argument) for item in value]
-        if isinstance(value, dict):
-            return {
-                key: self.translated(item, is_argument=is_argument) for key, item in value.items()
-            }
-        return value
+        return map_strings(value, partial(self.text, is_argument=is_argument))
 
     def text(self, text: str, *, is_argument: bool = False) -> str:
         """Translate one string."""

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from ideabridge.server.hosts.host import HostEnvironment, HostFile, Scope
 from ideabridge.server.hosts.table import Host, HostRefusal
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.json_parts import part_at
 
 _MAX_PATTERN = 200
 """Maximum length of a pattern; a longer one matches nothing."""
@@ -97,10 +98,7 @@ def _read(
 ) -> Iterator[_List]:
     for refusal in host.refusals:
         file = refusal.file(environment)
-        content: JSON = content_of(file)
-        for key in file.keys:
-            content = content.get(key) if isinstance(content, dict) else None
-
+        content = part_at(content_of(file), file.keys)
         if isinstance(content, list | dict):
             yield _List(refusal, str(file.path), content)
 

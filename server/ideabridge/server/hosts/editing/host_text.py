@@ -21,6 +21,7 @@ from ideabridge.server.hosts.editing.json_text import parse_json, put_json, remo
 from ideabridge.server.hosts.editing.writing import Replacement, replace_file
 from ideabridge.server.hosts.host import MAX_BYTES, MAX_TOML, FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.json_parts import part_at
 
 _MARKS: Final = {
     b"\xef\xbb\xbf": "utf-8",
@@ -172,10 +173,7 @@ class HostText:
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
         """Return the entries that keys lead to, by name; empty if there are none."""
-        value: JSON = self.content
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-
+        value = part_at(self.content, keys)
         if isinstance(value, list):
             named: dict[str, JSON] = {}
             for item in value:
@@ -187,10 +185,8 @@ class HostText:
 
     def missing_parents(self, keys: Sequence[str]) -> int:
         """Return how many of the objects on the way of the keys are missing in the file."""
-        value: JSON = self.content
-        for depth, key in enumerate(keys):
-            value = value.get(key) if isinstance(value, dict) else None
-            if value is None:
+        for depth in range(len(keys)):
+            if part_at(self.content, keys[: depth + 1]) is None:
                 return len(keys) - depth
         return 0
 
