@@ -26,7 +26,10 @@ def json_type(value: JSON) -> JSONType:
     is not JSON counts as an object.
     """
     # Python lists the nearest base class first, so true and false are no integers.
-    return next((_TYPES[base] for base in type(value).__mro__ if base in _TYPES), "object")
+    for base in type(value).__mro__:
+        if base in _TYPES:
+            return _TYPES[base]
+    return "object"
 
 
 def parts_of(value: JSON) -> Iterable[tuple[str | int, JSON]]:

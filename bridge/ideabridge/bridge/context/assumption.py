@@ -21,6 +21,7 @@ from typing import Final
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
+    StoredLiteral,
     read_explanation,
     same,
     shortened_member,
@@ -31,7 +32,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty, o
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import readable_json, visible
-from ideabridge.tools.typed import member, read_whole
+from ideabridge.tools.typed import member, read_as, read_whole
 
 TEXT_BYTES: Final = 2000
 """The maximum size of the lines that say what a run assumed, in bytes."""
@@ -226,17 +227,18 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
         explained: the explained literals, each in the form of `Explained.to_json`.
         tools: the tools of the calls, keyed by place.
     """
-    literals = [form for form in explained if isinstance(form, dict)]
+    stored = [read_as(StoredLiteral, form) for form in explained]
+    literals = [literal for literal in stored if literal.at]
     counts = Counter(tools)
     places = [
         *dict.fromkeys(
-            _in_words(form.get("at"), tools, counts) for form in literals if _is_open(form)
+            _in_words(literal.at, tools, counts) for literal in literals if _is_open(literal)
         )
     ]
     if not places:
         return ""
 
-    runs = max(_runs(form) for form in literals)
+    runs = max(literal.runs for literal in literals)
     origin = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
     left = SENTENCE - len(f"May assume  and 9,999 more{origin}")
     listed: list[str] = []
@@ -254,17 +256,11 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     return f"May assume {', '.join(listed)}{remainder}{origin}"
 
 
-def _runs(literal: JSONObject) -> int:
-    runs = literal.get("runs", 1)
-    return runs if isinstance(runs, int) else 1
-
-
-def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
+def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
     """Describe a place in a plan in users' words, such as `path of read_file`. The number of the
     call is added if there are several.
     """
-    keys = list(map(str, list_or_empty(at)))
-    if keys[:1] == ["output"]:
+    if keys[:1] == ("output",):
         return _of_whole(keys[1:], "the output")
     if len(keys) < 2 or not keys[1].isdecimal() or int(keys[1]) >= len(tools):
         return visible(clipped(".".join(keys), _AT))
@@ -280,21 +276,17 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
     return visible(clipped(f"{part} of {whole}" if part else whole, _AT))
 
 
-def _is_open(literal: JSONObject) -> bool:
+def _is_open(literal: StoredLiteral) -> bool:
     """Return whether the explanations of a value may differ, or whether the value is selected by a
     position that few runs confirm.
     """
-    by = literal.get("by")
-    if (
-        not isinstance(by, list)
-        or len(by) != 1
-        or literal.get("cut") is True
-        or literal.get("why") is not None
-    ):
+    if len(literal.by) != 1 or literal.cut or literal.why is not None:
         return True
     # A path with a position also reads the list that the position selects from.
-    is_position = isinstance(by[0], str) and len(read_explanation(by[0]).references) > 1
-    return is_position and _runs(literal) < RUNS_FOR_POSITION
+    is_position = any(
+        len(read_explanation(reference).references) > 1 for reference in literal.references
+    )
+    return is_position and literal.runs < RUNS_FOR_POSITION
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
@@ -360,15 +352,10 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
     """Return an assumption in which someone has chosen another value. `choice` is that value, as
     returned by `shortened_member`.
     """
-    instead = entry.get("instead")
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
-    for alternative in list_or_empty(instead):
-        is_taken = (
-            isinstance(alternative, dict)
-            and "value" in alternative
-            and same(alternative["value"], choice["taken"])
-        )
-        if not is_taken:
+    for alternative in list_or_empty(entry.get("instead")):
+        other = object_or_empty(alternative)
+        if "value" not in other or not same(other["value"], choice["taken"]):
             alternatives.append(alternative)
 
     left: JSONObject = {

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
@@ -42,9 +42,11 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import MISSING, Missing, opened
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, convert
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.json_parts import map_parts
 from ideabridge.tools.keywords import show
+from ideabridge.tools.typed import read_as
 
 Read: TypeAlias = "Callable[[str], JSON | Missing]"
 """Returns the value of a reference, given as a string, or MISSING."""
@@ -520,13 +522,9 @@ def _path_to(reference: str, where: str) -> PathTo:
 
 
 def _keys(raw: JSON, where: str) -> Path:
-    if isinstance(raw, list):
-        keys = [key for key in raw if isinstance(key, str)]
-    else:
-        keys = []
-    if not isinstance(raw, list) or len(keys) < len(raw):
+    if not isinstance(raw, list) or not all(isinstance(key, str) for key in raw):
         raise ExplanationError(f"{where}.take: expected an array of keys, found {show(raw)}")
-    return tuple(keys)
+    return tuple(map(str, raw))
 
 
 def _condition(raw: JSON, where: str, depth: int) -> tuple[str, Explanation]:
@@ -539,6 +537,25 @@ def _condition(raw: JSON, where: str, depth: int) -> tuple[str, Explanation]:
 
 
 # -- literals --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLiteral:
+    """An explained literal as a published plan stores it. `read_explained` checks it and reads its
+    explanations; see `Explained` for the members.
+    """
+
+    at: Path = ()
+    by: list[JSON] = field(default_factory=list[JSON])
+    runs: int = 1
+    cut: bool = False
+    why: str | None = None
+    given: str | None = None
+
+    @property
+    def references(self) -> list[str]:
+        """Those of its explanations that are references."""
+        return [raw for raw in self.by if isinstance(raw, str) and is_reference(raw)]
 
 
 @dataclass(frozen=True)
@@ -889,27 +906,21 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
         return readable if listed is None else {**readable, "explained": listed}
 
     # A literal inside another explained literal has no place of its own.
-    left = [form for form in listed if not (isinstance(form, dict) and _put(readable, form))]
+    left = [form for form in listed if not _put(readable, object_or_empty(form))]
     return {**readable, "explained": left} if left else readable
 
 
 def _copied(value: JSON) -> JSON:
     """Return a copy in which no key can be mistaken for a key from `as_it_runs`."""
     if isinstance(value, dict):
-        return {
-            f"†{key}" if key.startswith("†") else key: _copied(member)
-            for key, member in value.items()
-        }
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return value
+        value = {f"†{key}" if key.startswith("†") else key: member for key, member in value.items()}
+    return map_parts(value, _copied)
 
 
 def _put(plan: JSONObject, explained: JSONObject) -> bool:
     """Put an explained literal in its place. Return whether the plan has that place."""
-    at = explained.get("at")
-    keys = list(map(str, at)) if isinstance(at, list) else []
-    is_in_plan = keys[:1] in (["calls"], ["output"]) and keys == at
+    keys = read_as(StoredLiteral, explained).at
+    is_in_plan = keys[:1] in (("calls",), ("output",)) and [*keys] == explained["at"]
     if not is_in_plan or not explained.keys() <= {*_MEMBERS}:
         return False
 

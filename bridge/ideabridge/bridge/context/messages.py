@@ -39,6 +39,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_emp
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.message import MESSAGE_TYPES
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import member, read_as
 
 DEFAULT_ROLES: Final = {
     "text": "user",
@@ -48,6 +49,35 @@ DEFAULT_ROLES: Final = {
     "plan": "system",
 }
 """The default roles of typed messages. Every other type defaults to `user`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Where one call of a plan stands; see `PlanStatus.with_status`."""
+
+    place: JSON = None
+    tool: JSON = None
+    writes: str | None = None
+    instance: str | None = None
+    is_done: bool | None = field(default=None, metadata=member("done"))
+    done: int | None = None
+    of: int | None = None
+    not_done: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanWithStatus:
+    """A plan, and where each of its calls stands."""
+
+    standing: tuple[_Standing, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a call failed."""
+
+    message: str | None = None
+
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
 """The members of an error, which may also be direct members of the message about the error."""
@@ -75,6 +105,13 @@ class Message:
     instance: str = ""
     schema: JSONObject | None = None
     description: str | None = None
+
+    @property
+    def members(self) -> JSONObject:
+        """The members of its value, which are empty if the value is not an object. An input or a
+        state always is one.
+        """
+        return object_or_empty(self.value)
 
     def to_json(self) -> JSONObject:
         """Return the message in its shorthand, as ideas store it."""
@@ -435,35 +472,31 @@ def handle_plan(message: Message, draft: Draft) -> None:
     already done.
     """
     plan = message.value
-    standing = None
-    if isinstance(plan, dict):
-        standing = plan.get("standing")
-        plan = {key: value for key, value in plan.items() if key != "standing"}
+    if message.members:
+        plan = {key: value for key, value in message.members.items() if key != "standing"}
 
     lines = [_title("Plan to follow where it fits", message), _json(plan)]
-    if isinstance(standing, list):
+    standing = read_as(_PlanWithStatus, message.value).standing
+    if standing is not None:
         lines.append("Where it stands (a call whose output path is written is done):")
-        lines.extend(_standing_line(entry) for entry in standing if isinstance(entry, dict))
+        lines.extend(map(_standing_line, standing))
 
     draft.say(message.role, "\n".join(lines))
 
 
-def _standing_line(entry: JSONObject) -> str:
-    where = f" -> {entry['writes']}" if "writes" in entry else ""
-    head = f"{entry.get('place')} {entry.get('tool')}{where}"
-    done = entry.get("done")
-    of = entry.get("of")
-    left = entry.get("not_done")
-    if not isinstance(of, int) or not isinstance(done, int):
-        instance = f" in {entry['instance']}" if "instance" in entry else ""
-        return f"{head}: {'done' if done else 'not done'}{instance}"
-    if done in (0, of):
-        return f"{head}: {'done' if done else 'not done'} in all {of:,} instances"
+def _standing_line(entry: _Standing) -> str:
+    where = f" -> {entry.writes}" if entry.writes is not None else ""
+    head = f"{entry.place} {entry.tool}{where}"
+    if entry.of is None or entry.done is None:
+        instance = f" in {entry.instance}" if entry.instance is not None else ""
+        return f"{head}: {'done' if entry.is_done else 'not done'}{instance}"
+    if entry.done in (0, entry.of):
+        return f"{head}: {'done' if entry.done else 'not done'} in all {entry.of:,} instances"
 
-    names = [str(name) for name in left] if isinstance(left, list) else []
-    more = of - done - len(names)
+    names = ", ".join(entry.not_done)
+    more = entry.of - entry.done - len(entry.not_done)
     remainder = f" and {more:,} others" if more else ""
-    return f"{head}: done in {done:,} of {of:,} instances, not in {', '.join(names)}{remainder}"
+    return f"{head}: done in {entry.done:,} of {entry.of:,} instances, not in {names}{remainder}"
 
 
 def handle_error(message: Message, draft: Draft) -> None:
@@ -474,27 +507,23 @@ def handle_error(message: Message, draft: Draft) -> None:
     entry = object_or_empty(shortened)
     call = entry.get("call")
     place = entry.get("place")
-    error = entry.get("error")
-    if isinstance(message.value, dict) and place is not None:
+    error = object_or_empty(entry.get("error"))
+    if place is not None:
         # A reference lets a mind pass a large part on without writing it again.
-        written = message.value.get("call")
+        written = message.members.get("call")
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
 
-    text = error.get("message") if isinstance(error, dict) else None
-    if (
-        entry.keys() - {"call", "place", "in_solution", "error"}
-        or not isinstance(error, dict)
-        or not isinstance(text, str)
-    ):
+    text = read_as(_Failure, error).message
+    if entry.keys() - {*_OF_ERROR} or text is None:
         draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shortened)}")
         return
 
     more: JSONObject = {
         key: value for key, value in error.items() if key not in ("kind", "message")
     }
-    if "sent" in more and isinstance(message.value, dict) and place is not None:
-        written = cast("JSONObject", message.value["error"])["sent"]
+    if "sent" in more and place is not None:
+        written = cast("JSONObject", message.members["error"])["sent"]
         more["sent"] = shorten(written, ("data", "error", str(place), "error", "sent"))
         draft.has_shortened = draft.has_shortened or more["sent"] is not written
 
@@ -513,11 +542,11 @@ def handle_correction(message: Message, draft: Draft) -> None:
     """Show a correction by a person: what was proposed, what ran instead, who changed it and why. A
     correction may also say what was left out of a Solution.
     """
-    value = object_or_empty(message.value)
-    if "left_out" in value:
+    if "left_out" in message.members:
+        left_out = message.members["left_out"]
         draft.say(
             message.role,
-            f"Left out of your last solution: {value['left_out']} ({value.get('reason')}).",
+            f"Left out of your last solution: {left_out} ({message.members.get('reason')}).",
         )
         return
     draft.say(
@@ -564,11 +593,7 @@ def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
     """Return the values of `call` messages. In a context that was written by hand these may be
     anything, so only objects count.
     """
-    return [
-        message.value
-        for message in messages
-        if message.type == "call" and isinstance(message.value, dict)
-    ]
+    return [message.members for message in messages if message.type == "call" and message.members]
 
 
 def _call_line(call: MadeCall, showing: Showing) -> str:
@@ -758,9 +783,7 @@ def _check(kind: object, handler: object) -> None:
 
 
 def _name_of_tool(message: Message) -> str:
-    if isinstance(message.value, dict):
-        return str(message.value.get("name"))
-    return str(message.value)
+    return str(message.members.get("name", message.value))
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:

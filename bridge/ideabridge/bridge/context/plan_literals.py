@@ -28,12 +28,18 @@ from ideabridge.bridge.context.computed import Computation, Computations
 from ideabridge.bridge.context.copied import CallFacts, CopiedInCall, CopiedInOutput, PlanFacts
 from ideabridge.bridge.context.earlier import LAST_RULES, WHEN, EarlierInCall, EarlierInOutput
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import Explained, operand_path, read_explained
+from ideabridge.bridge.context.explanations import (
+    Explained,
+    StoredLiteral,
+    operand_path,
+    read_explained,
+)
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.bridge.context.removed import read_earlier_explained
 from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import show
+from ideabridge.tools.typed import read_as
 
 MOST_PARTS: Final = 50_000
 """The maximum number of explanations in one plan, including their parts. Reading each takes 5 us in
@@ -343,7 +349,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 def _parts(listed: list[JSON]) -> int:
     """Return the number of explanations, including their parts. Counting stops above the limit."""
-    stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
+    stack: list[JSON] = [read_as(StoredLiteral, literal).by for literal in listed]
     count = 0
     while stack and count <= MOST_PARTS:
         part = stack.pop()

@@ -15,12 +15,14 @@ far: a copy of `ann` may just as well be the text in lower case.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.state import Missing, parsed_text
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.keywords import show
+from ideabridge.tools.typed import read_whole
 
 MEMBERS: Final = 200
 """The maximum number of members of an object that a profile lists. Whether other members are
@@ -40,6 +42,17 @@ _KINDS: Final[Mapping[str, str]] = {
     "boolean": "true or false",
     "null": "nothing",
 }
+
+_KIND_OF: Final[Mapping[str, str]] = {
+    "boolean": "boolean",
+    "integer": "number",
+    "number": "number",
+    "string": "text",
+    "array": "list",
+    "object": "object",
+    "null": "null",
+}
+"""The kinds in a profile, keyed by JSON type."""
 
 _SIGNS: Final = {-1: "a negative number", 0: "zero", 1: "a positive number"}
 
@@ -74,17 +87,31 @@ class Novelty:
     notation: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a profile records about the values of one type."""
+
+    values: list[JSON] = field(default_factory=list[JSON])
+    signs: list[JSON] = field(default_factory=list[JSON])
+    range: tuple[float, ...] = ()
+    empty: list[JSON] = field(default_factory=list[JSON])
+    plain: tuple[str, ...] | None = None
+    always: tuple[str, ...] = ()
+    sometimes: tuple[str, ...] = ()
+
+
 def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     """Return a profile that includes one more value. A missing value counts as null."""
     before = profile or {}
     inner = _inner(value)
-    kind = _kind(inner)
-    facts = before.get(kind)
-    if isinstance(facts, dict):
-        grown = _grown(facts, inner)
-    else:
-        grown = _first(inner)
-    return {**before, kind: grown}
+    kind = _KIND_OF[json_type(inner)]
+    facts = read_whole(_Facts, before.get(kind))
+    if facts is None:
+        # The first value decides what may hold for all of them.
+        present = _present(object_or_empty(inner))
+        facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
+
+    return {**before, kind: _grown(facts, inner)}
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
@@ -95,9 +122,9 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
         return []
 
     inner = _inner(value)
-    kind = _kind(inner)
-    facts = profile.get(kind)
-    if not isinstance(facts, dict):
+    kind = _KIND_OF[json_type(inner)]
+    facts = read_whole(_Facts, profile.get(kind))
+    if facts is None:
         kinds = " and ".join(_KINDS.get(name, name) for name in profile)
         return [Novelty(f"{_KINDS[kind]}, but earlier runs had {kinds}")]
     if inner is None:
@@ -108,7 +135,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
         return _new_number(facts, inner)
 
     is_empty = not inner
-    if is_empty not in list_or_empty(facts.get("empty")):
+    if is_empty not in facts.empty:
         emptiness = "an empty" if is_empty else "a non-empty"
         return [Novelty(f"{emptiness} {kind}, which no earlier run had")]
     if isinstance(inner, str):
@@ -130,20 +157,6 @@ def _inner(value: JSON | Missing) -> JSON:
     return value if isinstance(contained, Missing) else contained
 
 
-def _kind(inner: JSON) -> str:
-    if inner is None:
-        return "null"
-    if isinstance(inner, bool):
-        return "boolean"
-    if isinstance(inner, int | float):
-        return "number"
-    if isinstance(inner, str):
-        return "text"
-    if isinstance(inner, list):
-        return "list"
-    return "object"
-
-
 def _sign(number: float) -> int:
     return (number > 0) - (number < 0)
 
@@ -160,86 +173,62 @@ def _present(members: JSONObject) -> list[str]:
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 
-def _first(inner: JSON) -> JSONObject:
-    """Return what a profile records about the values of one type after the first value."""
-    if isinstance(inner, str):
-        facts = _grown({}, inner)
-        plain = _plain(inner)
-        if plain is not None:
-            facts["plain"] = list[JSON](plain)
-        return facts
-
-    if isinstance(inner, dict):
-        return _grown({"always": list[JSON](_present(inner))}, inner)
-    return _grown({}, inner)
-
-
-def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
+def _grown(facts: _Facts, inner: JSON) -> JSONObject:
     """Return what a profile records about the values of one type, extended by one more value."""
     if inner is None:
         return {}
     if isinstance(inner, bool):
-        return {"values": _with(facts.get("values"), inner)}
+        return {"values": _with(facts.values, inner)}
     if isinstance(inner, int | float):
-        bounds = [
-            bound for bound in list_or_empty(facts.get("range")) if isinstance(bound, int | float)
-        ]
-        bounds.append(inner)
-        signs = _with(facts.get("signs"), _sign(inner))
+        bounds = [*facts.range, inner]
+        signs = _with(facts.signs, _sign(inner))
         return {"signs": signs, "range": [min(bounds), max(bounds)]}
 
-    grown: JSONObject = {"empty": _with(facts.get("empty"), not inner)}
+    grown: JSONObject = {"empty": _with(facts.empty, not inner)}
     if isinstance(inner, str):
         plain = _plain(inner)
-        if plain is not None and "plain" in facts:
-            grown["plain"] = [step for step in list_or_empty(facts["plain"]) if step in plain]
+        if plain is not None and facts.plain is not None:
+            grown["plain"] = [step for step in facts.plain if step in plain]
 
     if isinstance(inner, dict):
         now = _present(inner)
-        before = _texts(facts.get("always"))
-        always = [name for name in before if name in now]
-        irregular = [name for name in [*before, *now] if name not in always]
-        sometimes = dict.fromkeys([*_texts(facts.get("sometimes")), *irregular])
+        always = [name for name in facts.always if name in now]
+        irregular = [name for name in [*facts.always, *now] if name not in always]
+        sometimes = dict.fromkeys([*facts.sometimes, *irregular])
         grown["always"] = list[JSON](always)
         grown["sometimes"] = list[JSON](sometimes)[:MEMBERS]
 
     return grown
 
 
-def _with(values: JSON, value: JSON) -> list[JSON]:
-    members = list_or_empty(values)
-    return members if value in members else [*members, value]
+def _with(values: list[JSON], value: JSON) -> list[JSON]:
+    return values if value in values else [*values, value]
 
 
-def _texts(value: JSON) -> list[str]:
-    return [text for text in list_or_empty(value) if isinstance(text, str)]
-
-
-def _new_boolean(facts: JSONObject, value: bool) -> list[Novelty]:
-    if value in list_or_empty(facts.get("values")):
+def _new_boolean(facts: _Facts, value: bool) -> list[Novelty]:
+    if value in facts.values:
         return []
     return [Novelty(f"{show(value)}, but earlier runs had {show(not value)}")]
 
 
-def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
+def _new_number(facts: _Facts, number: float) -> list[Novelty]:
     sign = _sign(number)
-    if sign not in list_or_empty(facts.get("signs")):
+    if sign not in facts.signs:
         return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no earlier run had")]
-    match facts.get("range"):
-        case [int() | float() as least, int() | float() as most] if not least <= number <= most:
+    match facts.range:
+        case (least, most) if not least <= number <= most:
             beyond = f"{show(number)}, but earlier runs had {show(least)} to {show(most)}"
             return [Novelty(beyond, mild=True, lone=least == most)]
         case _:
             return []
 
 
-def _new_notation(facts: JSONObject, text: str) -> list[Novelty]:
+def _new_notation(facts: _Facts, text: str) -> list[Novelty]:
     plain = _plain(text)
     if plain is None:
         return []
 
-    plain_before = list_or_empty(facts.get("plain"))
-    new = [step for step in _STEPS if step in plain_before and step not in plain]
+    new = [step for step in facts.plain or () if step in _STEPS and step not in plain]
     if len(new) > 1 and "title" in new:
         new.remove("title")
 
@@ -250,18 +239,16 @@ def _new_notation(facts: JSONObject, text: str) -> list[Novelty]:
     return [Novelty(f"a text with {notations}, which no earlier run had", mild=True, notation=True)]
 
 
-def _new_members(facts: JSONObject, members: JSONObject) -> list[Novelty]:
+def _new_members(facts: _Facts, members: JSONObject) -> list[Novelty]:
     now = _present(members)
-    always = _texts(facts.get("always"))
-    sometimes = _texts(facts.get("sometimes"))
     novelties: list[Novelty] = []
-    absent = [name for name in always if name not in now]
+    absent = [name for name in facts.always if name not in now]
     if absent:
         novelties.append(
             Novelty(f"an object without {_named(absent)}, which every earlier run had")
         )
 
-    new = [name for name in now if name not in always and name not in sometimes]
+    new = [name for name in now if name not in facts.always and name not in facts.sometimes]
     if new and len(now) < MEMBERS:
         novelties.append(Novelty(f"an object with {_named(new)}, which no earlier run had"))
 

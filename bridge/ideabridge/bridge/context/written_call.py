@@ -21,6 +21,8 @@ class WrittenCall:
         tool: `_tool`, or "" if the call names no tool. The check of its plan refuses such a call.
         module: `_module`, or None if the call names no module.
         activity: `_activity`, or None.
+        instance: `_instance`, or None.
+        output_path: `_outputPath`, or None.
         has_result: whether the call has `_output`: its author wrote the result, so no tool runs.
         members: all members of the call. They are empty if the call is not an object.
     """
@@ -28,6 +30,8 @@ class WrittenCall:
     tool: str
     module: str | None = None
     activity: str | None = None
+    instance: str | None = None
+    output_path: str | None = None
     has_result: bool = False
     members: JSONObject = field(default_factory=dict[str, JSON])
 
@@ -40,6 +44,8 @@ class WrittenCall:
             _name(call, "_tool") or "",
             _name(call, "_module"),
             _name(call, "_activity"),
+            _name(call, "_instance"),
+            _name(call, "_outputPath"),
             "_output" in call,
             call,
         )

@@ -160,12 +160,8 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
 
 def _initial(messages: list[Message], instance: str) -> JSONObject:
     for message in messages:
-        if (
-            message.type == "state"
-            and message.instance == instance
-            and isinstance(message.value, dict)
-        ):
-            return message.value
+        if message.type == "state" and message.instance == instance:
+            return message.members
     return {}
 
 

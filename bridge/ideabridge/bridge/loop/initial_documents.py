@@ -18,7 +18,7 @@ from ideabridge.bridge.context.references import (
     quoted,
 )
 from ideabridge.bridge.context.state import Missing, StateSchema, merge
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
@@ -106,12 +106,10 @@ class _Parts:
         """Merge a message in."""
         if message.type == "data":
             self.data = merge(self.data, {message.kind: message.value})
-        elif not isinstance(message.value, dict):
-            return
         elif message.type == "input":
-            self.input = merge(self.input, message.value)
+            self.input = merge(self.input, message.members)
         else:
-            self.state = merge(self.state, message.value)
+            self.state = merge(self.state, message.members)
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
@@ -167,18 +165,19 @@ def _earlier_result(call: JSON) -> JSONObject:
     """Return the data that a room's context receives from a `call` message of another run.
     References read it as `†data.results.PLACE`. It is empty if the call has no such result.
     """
-    if not isinstance(call, dict) or "result" not in call:
+    members = object_or_empty(call)
+    if "result" not in members:
         return {}
 
     try:
-        path = next(parse_reference(str(call.get("value"))).operands()).full
+        path = next(parse_reference(str(members.get("value"))).operands()).full
     except ReferenceSyntaxError:
         return {}
 
     if path[0] != "data" or len(path) == 1:
         return {}
 
-    data: JSONObject = {path[-1]: call["result"]}
+    data: JSONObject = {path[-1]: members["result"]}
     for key in reversed(path[1:-1]):
         data = {key: data}
     return data

@@ -19,6 +19,7 @@ from ideabridge.bridge.context.references import Path, clipped, format_reference
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import Measures
 from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
@@ -28,7 +29,7 @@ from ideabridge.bridge.loop.solution import Solution
 from ideabridge.bridge.loop.stored_solution import SolutionValidator, stored_solution
 from ideabridge.bridge.loop.tool_offer import Latent, change_of_offer, offered_by
 from ideabridge.tools.compose import solution_schema
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
@@ -64,32 +65,26 @@ class Guidance:
         number of all instances, and `not_done` lists some of the others. At the first step, a plan
         is returned unchanged if none of its calls is done.
         """
-        if isinstance(message.value, dict):
-            plan: JSONObject = message.value
-        else:
-            plan = {"calls": message.value}
-
-        calls = plan.get("calls")
-        if not isinstance(calls, list):
+        plan = message.members or {"calls": message.value}
+        if not isinstance(plan.get("calls"), list):
             return message
 
         standing = [
             self._entry(place, call, message.instance)
-            for place, call in enumerate(calls[:_CALLS])
-            if isinstance(call, dict)
+            for place, call in enumerate(written_calls(list_or_empty(plan["calls"])[:_CALLS]))
+            if call.members
         ]
         if self._is_first and not any(entry["done"] for entry in standing):
             return message
         return dataclasses.replace(message, value={**plan, "standing": list[JSON](standing)})
 
-    def _entry(self, place: int, call: JSONObject, instance: str) -> JSONObject:
-        entry: JSONObject = {"place": place, "tool": call.get("_tool")}
-        target = call.get("_outputPath")
-        if isinstance(target, str):
-            entry["writes"] = target
+    def _entry(self, place: int, call: WrittenCall, instance: str) -> JSONObject:
+        entry: JSONObject = {"place": place, "tool": call.members.get("_tool")}
+        if call.output_path is not None:
+            entry["writes"] = call.output_path
 
-        named = call.get("_instance", instance)
-        where = [named] if isinstance(named, str) and named else self._instances
+        named = call.instance if "_instance" in call.members else instance
+        where = [named] if named else self._instances
         if not where:
             return {**entry, "done": self._is_done(call, "")}
 
@@ -102,18 +97,20 @@ class Guidance:
 
         return entry
 
-    def _is_done(self, call: JSONObject, instance: str) -> bool:
+    def _is_done(self, call: WrittenCall, instance: str) -> bool:
         paths = _paths(call)
         if not paths:
-            return (instance, _written(call)) in self._made
+            return (instance, _written(call.members)) in self._made
         document = self._documents.get(instance, {})
         return any(not isinstance(read(document, path), Missing) for path in paths)
 
 
-def _paths(call: JSONObject) -> tuple[Path, ...]:
-    target = call.get("_outputPath")
+def _paths(call: WrittenCall) -> tuple[Path, ...]:
+    if call.output_path is None:
+        return ()
+
     try:
-        return parse_target(target).paths if isinstance(target, str) else ()
+        return parse_target(call.output_path).paths
     except ReferenceSyntaxError:
         # A plan in a context is guidance, and it may be one that cannot run.
         return ()

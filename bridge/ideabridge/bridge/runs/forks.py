@@ -362,15 +362,14 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     # Read the messages backwards, so that the first input and the first text win.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
-            input_value = message.value if isinstance(message.value, dict) else None
+            input_value = message.members
             input_schema = message.schema
         elif message.type == "text":
             description = str(message.value)
 
     for message in messages:
         if message.type == "state" and message.instance:
-            if isinstance(message.value, dict):
-                instances[message.instance] = message.value
+            instances[message.instance] = message.members
             if message.schema is not None:
                 state_schemas[message.instance] = message.schema
 

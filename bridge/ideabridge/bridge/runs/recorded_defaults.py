@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ideabridge.bridge.context.explanations import PathTo
+from ideabridge.bridge.context.explanations import PathTo, StoredLiteral
 from ideabridge.bridge.context.references import (
     Path,
     format_reference,
@@ -25,6 +25,7 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.json_parts import parts_of
+from ideabridge.tools.typed import read_as
 
 OWN_WORDS: Final = "its default is recorded text"
 """The reason why the default of an omitted parameter is an assumption if it consists of several
@@ -42,25 +43,28 @@ class _Literal:
 
     Attributes:
         form: see `Explained.to_json`.
-        at: its place in the plan.
+        stored: the members of the form.
         passed: the parameter that the caller passes in its place, or None.
         is_whole: true if the plan contains a reference to that parameter instead of the literal.
             The literal then needs no explanation.
     """
 
     form: JSONObject
-    at: Path
+    stored: StoredLiteral
     passed: str | None
     is_whole: bool
+
+    @property
+    def at(self) -> Path:
+        """Its place in the plan."""
+        return self.stored.at
 
     @property
     def holders(self) -> list[str]:
         """The objects in earlier results of which the literal may be a member; see
         `Explanation.holder`.
         """
-        by = list_or_empty(self.form.get("by"))
-        references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
-        holders = [PathTo(reference).holder for reference in references]
+        holders = [PathTo(reference).holder for reference in self.stored.references]
         return [holder for holder in holders if holder is not None]
 
 
@@ -178,28 +182,26 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
     names = {format_reference(("input", name)): name for name in arguments}
     literals: list[_Literal] = []
     for form in list_or_empty(plan.get("explained")):
-        keys = object_or_empty(form).get("at")
-        if not isinstance(form, dict) or not isinstance(keys, list):
+        stored = read_as(StoredLiteral, form)
+        if not stored.at:
             continue
 
-        at = tuple(str(key) for key in keys)
-        written = read(plan, at)
+        written = read(plan, stored.at)
         whole = names.get(written) if isinstance(written, str) else None
-        passed = whole or _passed_followed(form, arguments)
-        literals.append(_Literal(form, at, passed, whole is not None))
+        passed = whole or _passed_followed(stored, arguments)
+        literals.append(_Literal(object_or_empty(form), stored, passed, whole is not None))
 
     return literals
 
 
-def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
+def _passed_followed(literal: StoredLiteral, arguments: JSONObject) -> str | None:
     """Return the parameter that supplies a followed value, or None if the caller does not pass
     it.
     """
-    reference = form.get("given")
-    if not isinstance(reference, str):
+    if literal.given is None:
         return None
 
-    path = next(parse_reference(reference).operands()).path
+    path = next(parse_reference(literal.given).operands()).path
     if isinstance(read(arguments, path), Missing):
         return None
     return path[-1]

@@ -146,9 +146,9 @@ class _OwnContext:
         for raw in began_with or ():
             message = read_message(raw)
             self._own.add(encode(message.to_json()))
-            if message.type == "state" and isinstance(message.value, dict):
+            if message.type == "state":
                 before = self._states.get(message.instance, {})
-                self._states[message.instance] = {**before, **message.value}
+                self._states[message.instance] = {**before, **message.members}
 
         self._written = list(_written(context))
 
@@ -179,15 +179,15 @@ class _OwnContext:
     def _remains(self, message: Message, raw: JSON, *, is_authors: bool) -> JSON | Missing:
         """Return what remains of a message, or MISSING if nothing does."""
         match message.type:
-            case "call" if isinstance(message.value, dict):
-                return self._call(message, message.value)
-            case "state" if isinstance(message.value, dict):
-                state = self._state(message.instance, message.value)
+            case "call" if message.members:
+                return self._call(message, message.members)
+            case "state":
+                state = self._state(message.instance, message.members)
                 return replace(message, value=state).to_json()
             case "tool":
                 return raw
-            case "plan" if isinstance(message.value, dict) and self._knows_start:
-                return raw if self._is_own_plan(message, message.value) else MISSING
+            case "plan" if message.members and self._knows_start:
+                return raw if self._is_own_plan(message, message.members) else MISSING
             case _:
                 return raw if is_authors else MISSING
 

@@ -134,7 +134,7 @@ def input_of(store: Store, run_id: str) -> JSONObject:
     started = event_from_json(first[1]) if first is not None else None
     if isinstance(started, RunStarted):
         for message in read_context(started.context):
-            if message.type == "input" and not message.instance and isinstance(message.value, dict):
-                return message.value
+            if message.type == "input" and not message.instance:
+                return message.members
 
     return {}
