@@ -17,9 +17,16 @@ from ideabridge.bridge.context.failure import ErrorEntry, read_failure
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.server.views.text import shortened_json, skipped_line
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    encode,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.keywords import map_children
+from ideabridge.tools.keywords import SchemaKeywords, map_children
 from ideabridge.tools.names import readable_json
 from ideabridge.tools.schema import Validator, inline_refs
 from ideabridge.tools.typed import read_as
@@ -535,18 +542,14 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     if not required:
         del merged["required"]
 
-    own = plain.get("properties", {})
-    if isinstance(own, dict) and properties.keys() - own.keys():
+    own = read_as(SchemaKeywords, plain)
+    if properties.keys() - own.properties.keys():
         merged.pop("additionalProperties", None)
 
     if ways:
         words = f"Give {' or '.join(ways)}."
-        description = plain.get("description")
-        has_text = isinstance(description, str) and description.strip()
-        if has_text:
-            merged["description"] = f"{str(description).rstrip()} {words}"
-        else:
-            merged["description"] = words
+        description = (own.description or "").rstrip()
+        merged["description"] = f"{description} {words}" if description else words
 
     return merged
 
@@ -648,26 +651,16 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
     """Return the properties of a schema and its branches, the names of the required properties, and
     a description of the alternatives.
     """
-    properties: dict[str, list[JSON]] = {}
-    required: list[str] = []
+    own = read_as(SchemaKeywords, schema)
+    properties = {name: [part] for name, part in own.properties.items() if part is not False}
+    required = [*own.required]
     alternatives: list[str] = []
-    if not isinstance(schema, dict):
-        return properties, required, alternatives
-
-    own = schema.get("properties")
-    if isinstance(own, dict):
-        properties = {name: [part] for name, part in own.items() if part is not False}
-
-    own_required = schema.get("required")
-    if isinstance(own_required, list):
-        required = [name for name in own_required if isinstance(name, str)]
-
     for keyword in ("allOf", "anyOf", "oneOf", "then", "else"):
-        value = schema.get(keyword)
+        value = object_or_empty(schema).get(keyword)
         if not value:
             continue
 
-        branches = [_parts(branch) for branch in (value if isinstance(value, list) else [value])]
+        branches = [_parts(branch) for branch in list_or_empty(value) or [value]]
         for branch_properties, _, _ in branches:
             _add_properties(properties, branch_properties)
 

@@ -20,8 +20,10 @@ from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.runs.pins import calls_in, guide_tools
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.tool import IDEA
+from ideabridge.tools.typed import read_as
 
 _MEMBER: Final = "assumed"
 
@@ -106,8 +108,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         output = {**whole, "additionalProperties": False}
         wrapped = True
 
-    own = output.get("properties")
-    properties: JSONObject = dict(own) if isinstance(own, dict) else {}
+    properties = dict(read_as(SchemaKeywords, output).properties)
     # An open object may already have a member of this name, of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
@@ -115,11 +116,8 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
 
 
 def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
-    properties = schema.get("properties")
-    required = schema.get("required")
-    names_used: list[JSON] = []
-    for names in (properties, required, recorded):
-        names_used += list(names) if isinstance(names, dict | list) else []
+    keywords = read_as(SchemaKeywords, schema)
+    names_used = (*keywords.properties, *keywords.required, *object_or_empty(recorded))
     return (
         schema.keys() <= _EXTENSIBLE
         and isinstance(schema.get("additionalProperties", True), bool)

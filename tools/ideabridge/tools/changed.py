@@ -17,11 +17,12 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.json_parts import strings_in
-from ideabridge.tools.keywords import DEFINITIONS
+from ideabridge.tools.keywords import DEFINITIONS, SchemaKeywords
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import read_as
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\}")
 """`${VAR}`, `${env:VAR}` or `${VAR:-text}`."""
@@ -68,11 +69,10 @@ def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str
             problems.append(f"defaults.{name}: {problem} The default is not used.")
 
     hidden: list[str] = []
-    required = tool.parameters.get("required")
+    required = read_as(SchemaKeywords, tool.parameters).required
     for name in dict.fromkeys(change.hidden):
         problem = _unknown_parameter(name, names)
-        is_required = isinstance(required, list) and name in required
-        if problem is None and is_required and name not in defaults:
+        if problem is None and name in required and name not in defaults:
             problem = "a call must give this parameter, and it has no default."
 
         if problem is None:
@@ -163,8 +163,8 @@ def _without_titles(wire: JSONObject | None) -> JSONObject | None:
         return None
 
     shown: JSONObject = {key: value for key, value in wire.items() if key != "title"}
-    annotations = shown.get("annotations")
-    if isinstance(annotations, dict):
+    annotations = object_or_empty(shown.get("annotations"))
+    if annotations:
         shown["annotations"] = {key: value for key, value in annotations.items() if key != "title"}
     return shown
 
@@ -174,22 +174,21 @@ def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
     are absent.
     """
     shown: JSONObject = {**schema}
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
+    keywords = read_as(SchemaKeywords, schema)
+    if keywords.properties:
         shown["properties"] = {
             name: _with_default(parameter, change.defaults[name])
             if name in change.defaults
             else parameter
-            for name, parameter in properties.items()
+            for name, parameter in keywords.properties.items()
             if name not in change.hidden
         }
 
-    required = schema.get("required")
-    if isinstance(required, list):
-        needed = [name for name in required if name not in change.defaults]
-        shown["required"] = needed
-        if not needed:
-            del shown["required"]
+    needed = [name for name in keywords.required if name not in change.defaults]
+    if needed:
+        shown["required"] = list[JSON](needed)
+    else:
+        shown.pop("required", None)
 
     return shown
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ideabridge.tools.compose import OUTPUT_NOTE
@@ -22,13 +23,6 @@ from ideabridge.tools.typed import read_as
 
 _DEFINED: Final = "#/$defs/"
 _NULL: Final[JSONObject] = {"type": "null"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    """A schema that accepts a single text."""
-
-    const: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,61 +44,58 @@ class CallSchema:
     @classmethod
     def read(cls, schema: JSON, definitions: JSONObject) -> CallSchema:
         """Read the schema of a call, or the reference to its definition."""
-        target = read_as(SchemaKeywords, schema).reference
+        call = object_or_empty(schema)
+        target = call.get("$ref")
         if target is not None:
-            schema = definitions.get(target.removeprefix(_DEFINED))
+            call = object_or_empty(definitions.get(str(target).removeprefix(_DEFINED)))
 
-        members = read_as(SchemaKeywords, schema).properties
-        return cls(
-            object_or_empty(schema),
-            members,
-            read_as(_Constant, members.get("_tool")).const,
-            read_as(_Constant, members.get("_module")).const,
-        )
+        members = object_or_empty(call.get("properties"))
+        return cls(call, members, _text(members.get("_tool")), _text(members.get("_module")))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SolutionSchema:
     """The parts of a Solution's schema. A schema of something else has no calls and no output.
 
     Attributes:
         properties: the schemas of the members of a Solution, in their order.
         definitions: the schemas that others refer to, by name.
-        calls: the schemas of the calls that a Solution may contain. They are empty if it may
-            contain none.
-        output: the schema of the output, or None.
-        is_complete: whether it describes the calls and the output of a Solution.
     """
 
     properties: JSONObject
     definitions: JSONObject
-    calls: tuple[CallSchema, ...]
-    output: JSONObject | None
-    is_complete: bool
 
     @classmethod
     def read(cls, schema: JSON) -> SolutionSchema:
         """Read a schema. Parts that are malformed count as absent."""
         whole = read_as(SchemaKeywords, schema)
-        properties = whole.properties
-        listed = read_as(SchemaKeywords, properties.get("calls"))
-        alternatives: list[JSON] = []
-        if listed.items is not None:
-            alternatives = list_or_empty(listed.items.get("anyOf")) or [listed.items]
+        return cls(whole.properties, whole.definitions)
 
-        calls = tuple(CallSchema.read(call, whole.definitions) for call in alternatives)
-        takes_calls = all("_tool" in call.members for call in calls)
-        if not calls:
-            takes_calls = object_or_empty(properties.get("calls")).get("maxItems") == 0
+    @cached_property
+    def calls(self) -> tuple[CallSchema, ...]:
+        """The schemas of the calls that a Solution may contain."""
+        items = read_as(SchemaKeywords, self.properties.get("calls")).items
+        if items is None:
+            return ()
 
-        output = properties.get("output")
-        return cls(
-            properties,
-            whole.definitions,
-            calls,
-            output if isinstance(output, dict) else None,
-            takes_calls and listed.type == "array" and "output" in properties,
-        )
+        alternatives = list_or_empty(items.get("anyOf")) or [items]
+        return tuple(CallSchema.read(call, self.definitions) for call in alternatives)
+
+    @property
+    def output(self) -> JSONObject | None:
+        """The schema of the output, or None."""
+        output = self.properties.get("output")
+        return output if isinstance(output, dict) else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it describes the calls and the output of a Solution."""
+        listed = object_or_empty(self.properties.get("calls"))
+        if listed.get("type") != "array" or "output" not in self.properties:
+            return False
+        if not self.calls:
+            return listed.get("maxItems") == 0
+        return all("_tool" in call.members for call in self.calls)
 
     @property
     def tools(self) -> dict[str, str]:
@@ -188,6 +179,12 @@ class SolutionSchema:
 
         pattern = keywords.pattern or ""
         return keywords.type == "string" and pattern.startswith((REFERENCE_PATTERN, "^\\u2020"))
+
+
+def _text(schema: JSON) -> str:
+    """Return the only text that a schema accepts, or "" if it accepts others."""
+    text = object_or_empty(schema).get("const")
+    return text if isinstance(text, str) else ""
 
 
 def _without_note(output: JSONObject) -> JSONObject:

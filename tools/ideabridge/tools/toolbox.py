@@ -15,9 +15,11 @@ from ideabridge.tools.errors import (
     ToolDefinitionError,
     UnknownToolError,
 )
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.message import MessageHandler, handled_by
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Activity, Tool, check_definition, definition_of
+from ideabridge.tools.typed import read_as
 
 _FIXABLE: Final = ("_module", "_activity", "_output")
 _Registered = TypeVar("_Registered", Tool, Activity)
@@ -94,8 +96,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
             name: schema for name, schema in inside.items() if name not in _FIXABLE
         }
 
-    required = parameters.get("required")
-    if isinstance(required, list):
+    if "required" in parameters:
+        required = read_as(SchemaKeywords, parameters).required
         parameters["required"] = [name for name in required if name not in _FIXABLE]
 
     return replace(

@@ -112,10 +112,10 @@ def _members_reader(read: _Read) -> _Read:
 def _document_reader(document_type: type) -> _Read:
     hints = typing.get_type_hints(document_type, localns=_NAMES)
     fields = dataclasses.fields(document_type)
-    readers = [
-        (field.name, field.metadata.get(_MEMBER, field.name), _reader(hints[field.name]))
+    readers = {
+        field.metadata.get(_MEMBER, field.name): (field.name, _reader(hints[field.name]))
         for field in fields
-    ]
+    }
     needed = {
         field.name
         for field in fields
@@ -127,8 +127,10 @@ def _document_reader(document_type: type) -> _Read:
             return _ABSENT
 
         values: dict[str, object] = {}
-        for field, name, read in readers:
-            if name in value:
+        names = value if len(value) < len(readers) else readers
+        for name in names:
+            if name in value and name in readers:
+                field, read = readers[name]
                 inner = read(value[name])
                 if inner is not _ABSENT:
                     values[field] = inner

@@ -18,9 +18,16 @@ import orjson
 
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import ANNOTATIONS, json_schema_draft, map_schemas, show
+from ideabridge.tools.keywords import (
+    ANNOTATIONS,
+    SchemaKeywords,
+    json_schema_draft,
+    map_schemas,
+    show,
+)
 from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, Repair
 from ideabridge.tools.schema import check_schema
+from ideabridge.tools.typed import read_as
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 """Maximum size, in bytes of JSON, of a schema that is used whole."""
@@ -140,13 +147,12 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
 
 def _refused_names(schema: JSONObject) -> list[str]:
     """Return the names that a closed object requires but does not allow."""
-    required = schema.get("required")
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
-    if not is_closed or not isinstance(required, list):
+    if not is_closed:
         return []
 
-    allowed = object_or_empty(schema.get("properties"))
-    return [name for name in required if isinstance(name, str) and name not in allowed]
+    keywords = read_as(SchemaKeywords, schema)
+    return [name for name in keywords.required if name not in keywords.properties]
 
 
 def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, list[str]]:
@@ -235,12 +241,11 @@ def _without_annotations(schema: JSONObject) -> JSONObject:
 def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
     """Return the properties of an object, with the names that are required and allowed."""
     outline: JSONObject = {"type": schema["type"]} if "type" in schema else {}
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
+    if "properties" in schema:
         listed: JSONObject = {}
-        for name, part in properties.items():
-            has_type = typed and isinstance(part, dict) and "type" in part
-            listed[name] = {"type": cast("JSONObject", part)["type"]} if has_type else {}
+        for name, part in read_as(SchemaKeywords, schema).properties.items():
+            kind = object_or_empty(part).get("type")
+            listed[name] = {"type": kind} if typed and kind is not None else {}
         outline["properties"] = listed
 
     if "required" in schema:

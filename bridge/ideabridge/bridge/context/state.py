@@ -16,7 +16,7 @@ from ideabridge.bridge.context.references import Path, clipped, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, SchemaError
 from ideabridge.tools.json_parts import json_type
-from ideabridge.tools.keywords import MANY, NAMED, ONE, show
+from ideabridge.tools.keywords import MANY, NAMED, ONE, references_in, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
 
@@ -298,9 +298,9 @@ class StateSchema:
         for depth, key in enumerate(path):
             if not isinstance(schema, dict) or any(word in schema for word in _COMPOSED):
                 return
-            properties = schema.get("properties")
             items = schema.get("items")
-            if isinstance(properties, dict):
+            if "properties" in schema:
+                properties = object_or_empty(schema["properties"])
                 if key in properties:
                     schema = properties[key]
                     continue
@@ -322,11 +322,9 @@ class StateSchema:
         """Return the schema of a key that `properties` does not name, or None if no such key is
         allowed.
         """
-        patterns = schema.get("patternProperties")
-        if isinstance(patterns, dict):
-            for pattern, schema_of_pattern in patterns.items():
-                if _matches(pattern, key):
-                    return schema_of_pattern
+        for pattern, schema_of_pattern in object_or_empty(schema.get("patternProperties")).items():
+            if _matches(pattern, key):
+                return schema_of_pattern
 
         additional = schema.get("additionalProperties")
         # Without `additionalProperties`, JSON Schema would allow every key, but a state does not.
@@ -366,12 +364,9 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
     """Return whether the schema refers to a part that is not a definition. Closing such a part for
     one place would also close it for the other.
     """
-    if isinstance(schema, dict):
-        target = schema.get("$ref")
-        if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
-            return True
-        return any(_refers_beyond_definitions(item) for item in schema.values())
-    return isinstance(schema, list) and any(_refers_beyond_definitions(item) for item in schema)
+    return any(
+        not target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
+    )
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:

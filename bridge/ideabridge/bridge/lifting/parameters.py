@@ -42,9 +42,10 @@ from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.json_parts import json_type
-from ideabridge.tools.keywords import show
+from ideabridge.tools.keywords import SchemaKeywords, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
+from ideabridge.tools.typed import read_as
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LONGEST: Final = 64
@@ -237,8 +238,8 @@ class Parameter:
         if not declared.keys() & {"type", "enum", "anyOf", "oneOf"}:
             schema = {**_type_of(self.value), **schema}
 
-        items = declared.get("items")
-        if isinstance(self.value, list) and isinstance(items, dict) and "$ref" not in str(items):
+        items = read_as(SchemaKeywords, declared).items
+        if isinstance(self.value, list) and items is not None and "$ref" not in str(items):
             schema["items"] = items
 
         if "description" not in schema and self.tool:

@@ -11,7 +11,7 @@ from ideabridge.bridge.context.references import escaped, quoted
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.tools.changed import real_call
 from ideabridge.tools.compose import admit_references
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean, skeleton
 from ideabridge.tools.rename import ParameterNames
@@ -405,15 +405,8 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 def _is_query(schema: JSON) -> bool:
     """Return whether a parameter is a JMESPath expression, which may be optional."""
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("format") == QUERY_FORMAT:
-        return True
-
-    branches = schema.get("anyOf")
-    return isinstance(branches, list) and any(
-        isinstance(branch, dict) and branch.get("format") == QUERY_FORMAT for branch in branches
-    )
+    schemas = [schema, *list_or_empty(object_or_empty(schema).get("anyOf"))]
+    return any(object_or_empty(part).get("format") == QUERY_FORMAT for part in schemas)
 
 
 def _several(name: str, modules: Iterable[str | None]) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from ideabridge.tools.compose import EITHER
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
+from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.typed import read_as
 
 MAX_DEPTH: Final = 12
 """Number of levels of schemas below the root that are kept. Deeper schemas accept anything."""
@@ -43,9 +45,9 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
     program becomes narrower; see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
-    defs = schema.get("$defs")
-    if isinstance(defs, dict):
-        adapted["$defs"] = {name: _adapted(item, 1) for name, item in defs.items()}
+    definitions = read_as(SchemaKeywords, schema).definitions
+    if definitions:
+        adapted["$defs"] = {name: _adapted(item, 1) for name, item in definitions.items()}
     return adapted
 
 
@@ -78,26 +80,24 @@ def is_closed(schema: JSON) -> bool:
     if not isinstance(schema, dict):
         return schema is False
 
-    defs = schema.get("$defs")
-    if isinstance(defs, dict) and not all(map(is_closed, defs.values())):
+    if not all(map(is_closed, object_or_empty(schema.get("$defs")).values())):
         return False
     if "$ref" in schema:
         return True
+    if "anyOf" in schema:
+        return all(map(is_closed, list_or_empty(schema["anyOf"])))
 
-    branches = schema.get("anyOf")
-    if isinstance(branches, list):
-        return all(map(is_closed, branches))
-
-    kind = schema.get("type")
-    if kind == "object":
-        if schema.get("additionalProperties") is not False:
-            return False
-        properties = schema.get("properties")
-        return not isinstance(properties, dict) or all(map(is_closed, properties.values()))
-
-    if kind == "array":
-        return "items" in schema and is_closed(schema["items"])
-    return isinstance(kind, str) or "enum" in schema or "const" in schema
+    match schema.get("type"):
+        case "object":
+            is_open = schema.get("additionalProperties") is not False
+            members = object_or_empty(schema.get("properties"))
+            return not is_open and all(map(is_closed, members.values()))
+        case "array":
+            return "items" in schema and is_closed(schema["items"])
+        case str():
+            return True
+        case _:
+            return "enum" in schema or "const" in schema
 
 
 def _adapted(schema: JSON, depth: int) -> JSON:
@@ -105,8 +105,8 @@ def _adapted(schema: JSON, depth: int) -> JSON:
         # Many providers do not support boolean schemas.
         return {}
     if depth > MAX_DEPTH:
-        description = schema.get("description")
-        return {"description": description} if isinstance(description, str) else {}
+        description = read_as(SchemaKeywords, schema).description
+        return {} if description is None else {"description": description}
     return _object(schema, depth)
 
 
@@ -184,8 +184,5 @@ def _note(result: JSONObject, notes: list[str]) -> None:
     if not text or len(text) > _LONGEST_NOTE:
         return
 
-    description = result.get("description")
-    if isinstance(description, str) and description:
-        result["description"] = f"{description} ({text})"
-    else:
-        result["description"] = text
+    description = read_as(SchemaKeywords, result).description
+    result["description"] = f"{description} ({text})" if description else text

@@ -20,10 +20,11 @@ from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import DEFINITIONS, references_in, show
+from ideabridge.tools.keywords import DEFINITIONS, SchemaKeywords, references_in, show
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.tool import Annotations, SentSchema, Tool
+from ideabridge.tools.typed import read_as
 from ideabridge.tools.usable import UsableSchema, usable_schema
 
 MAX_WIRE_BYTES: Final = 64 * 1024
@@ -276,10 +277,12 @@ def _output(
         return None, None
 
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
-    kinds = usable.schema.get("type", "object")
-    if sent is not listed and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+    kinds = read_as(SchemaKeywords, usable.schema).types or ("object",)
+    if sent is not listed and "object" not in kinds:
         # Up to 2025-11-25, all results are objects, so every result would violate this schema.
-        remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
+        remarks.append(
+            f"has an output schema that is not used: type: found {show(usable.schema['type'], 60)}"
+        )
         return None, SentSchema(usable.sent or usable.schema, was_valid=False)
 
     _remark(remarks, "output", usable.notes, usable)
@@ -332,18 +335,14 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
 
-    properties = declared.get("properties")
-    title = declared.get("title")
+    keywords = read_as(SchemaKeywords, declared)
     closed = declared.get("additionalProperties", False) is False
-    if not closed or not isinstance(properties, dict) or list(properties) != ["result"]:
-        return declared
-    if declared.get("required") != ["result"]:
+    if not closed or list(keywords.properties) != ["result"] or keywords.required != ("result",):
         return declared
 
-    is_of_sdk = title in (None, f"{name}Output") or (
-        isinstance(title, str) and _MADE.fullmatch(title) is not None
-    )
-    inner = properties["result"]
+    title = keywords.title
+    is_of_sdk = title in (None, f"{name}Output") or _MADE.fullmatch(title or "") is not None
+    inner = keywords.properties["result"]
     if (
         not (is_of_sdk or declared.get(_MARK) is True)
         or not isinstance(inner, dict)

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote
 
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
-from ideabridge.tools.keywords import ANNOTATIONS
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.keywords import ANNOTATIONS, SchemaKeywords
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import read_as
 
 DEPTH: Final = 6
 """Maximum depth to which a type follows its schema."""
@@ -227,14 +228,10 @@ def described_parameters(schema: JSONObject) -> DescribedParameters:
     """Read the parameters of a tool, including those in `$ref`, `allOf`, `anyOf`, `oneOf` and
     conditions.
     """
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        own = {name: [part] for name, part in properties.items()}
-    else:
-        own = {}
-
     if _COMBINED.isdisjoint(schema):
-        return DescribedParameters(own, required_of(schema))
+        keywords = read_as(SchemaKeywords, schema)
+        own = {name: [part] for name, part in keywords.properties.items()}
+        return DescribedParameters(own, frozenset(keywords.required))
     return _Combined(schema).read(schema, ())
 
 
@@ -257,21 +254,14 @@ class _Combined:
             return DescribedParameters({}, frozenset())
 
         above = (*above, id(schema))
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            referred = [_target(reference, self._root)]
-        else:
-            referred = []
+        keywords = read_as(SchemaKeywords, schema)
+        referred: list[JSON] = []
+        if keywords.reference is not None:
+            referred = [_target(keywords.reference, self._root)]
 
         always = [self.read(part, above) for part in (*referred, *_listed(schema, "allOf"))]
-        required = required_of(schema).union(*(part.required for part in always))
-
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            described = {name: [part] for name, part in properties.items()}
-        else:
-            described = {}
-
+        required = frozenset(keywords.required).union(*(part.required for part in always))
+        described = {name: [part] for name, part in keywords.properties.items()}
         for part in always:
             # All these schemas apply, so any one of their types accepts enough. The first one is
             # used.
@@ -289,7 +279,7 @@ class _Combined:
             described = {**sometimes, **described}
             required |= alternatives.required
 
-        for name in sorted(required_of(schema)):
+        for name in sorted(set(keywords.required)):
             described.setdefault(name, [])
 
         return DescribedParameters(described, required)
@@ -304,10 +294,8 @@ class _Combined:
         conditional = [
             self.read(schema[word], above) for word in ("if", "then", "else") if word in schema
         ]
-        dependent = schema.get("dependentSchemas")
-        if isinstance(dependent, dict):
-            conditional += [self.read(part, above) for part in dependent.values()]
-
+        dependent = object_or_empty(schema.get("dependentSchemas"))
+        conditional += [self.read(part, above) for part in dependent.values()]
         yield _Alternatives(conditional, frozenset())
 
 
@@ -327,28 +315,26 @@ def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
 
 def required_of(schema: JSONObject) -> frozenset[str]:
     """Return the names of the properties that an object must have."""
-    needed = schema.get("required")
-    if isinstance(needed, list):
-        return frozenset(name for name in needed if isinstance(name, str))
-    return frozenset()
+    return frozenset(read_as(SchemaKeywords, schema).required)
 
 
 def _default(schema: JSON, kind: str) -> str:
     """Return the default of a parameter as text: the value itself if it is a short scalar of the
     right type, otherwise `...`.
     """
-    if not isinstance(schema, dict) or "default" not in schema:
+    members = object_or_empty(schema)
+    if "default" not in members:
         return "..."
 
-    value = schema["default"]
-    values = schema.get("enum")
+    value = members["default"]
+    values = read_as(SchemaKeywords, schema).enum
     written = _written(value)
     if written is None or not isinstance(value, bool | int | float | str | None):
         return "..."
 
     if value is None:
         fits = kind == "None" or kind.endswith("| None")
-    elif isinstance(values, list):
+    elif values is not None:
         fits = "Literal[" in kind and written in map(_written, values[:_LITERALS])
     else:
         own = type(value).__name__

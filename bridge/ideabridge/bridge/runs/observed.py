@@ -17,7 +17,8 @@ import orjson
 
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
+from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
@@ -42,15 +43,6 @@ _TRACKED: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$.:-]{0,39}", re.ASCII)
 _HASH: Final = re.compile(r"(?=.*[0-9])[0-9a-f-]{6,}", re.IGNORECASE)
 _DIGITS: Final = 3
-_TYPES: Final[dict[type[object], str]] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
-"""`bool` comes first, because a bool is also an int."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -126,7 +118,7 @@ def observed_shape(value: JSON) -> JSONObject:
         if len(encode(shape)) <= _BYTES:
             return shape
 
-    return {"type": _type(value)}
+    return {"type": json_type(value)}
 
 
 def merged(shapes: Iterable[JSON]) -> JSONObject:
@@ -138,15 +130,11 @@ def merged(shapes: Iterable[JSON]) -> JSONObject:
     return result or {}
 
 
-def _type(value: JSON) -> str:
-    return next((name for kind, name in _TYPES.items() if isinstance(value, kind)), "null")
-
-
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
     """Return the shape of a value down to a depth. `left` counts the parts that may still be
     inspected.
     """
-    shape: JSONObject = {"type": _type(value)}
+    shape: JSONObject = {"type": json_type(value)}
     left[0] -= 1
     if depth <= 1 or left[0] < 0 or not value:
         return shape
@@ -237,6 +225,4 @@ def _merge_objects(shapes: list[JSONObject]) -> JSONObject:
 
 def _types(shape: JSONObject) -> list[str]:
     kinds = shape.get("type")
-    if isinstance(kinds, list):
-        return [str(kind) for kind in kinds]
-    return [str(kinds)]
+    return [str(kind) for kind in list_or_empty(kinds) or [kinds]]

@@ -264,16 +264,11 @@ def _types(schema: JSON) -> frozenset[str]:
     """Return the types that a schema and its alternatives name, or an empty set if every type is
     allowed.
     """
-    if not isinstance(schema, dict):
-        return frozenset()
+    keywords = read_as(SchemaKeywords, schema)
+    if keywords.types:
+        return frozenset(keywords.types)
 
-    named = schema.get("type")
-    if isinstance(named, str):
-        return frozenset({named})
-    if isinstance(named, list):
-        return frozenset(map(str, named))
-
-    alternatives = [_types(alternative) for alternative in list_or_empty(schema.get("anyOf"))]
+    alternatives = [_types(alternative) for alternative in keywords.any_of]
     if not all(alternatives):
         # One of the alternatives does not restrict the types.
         return frozenset()
