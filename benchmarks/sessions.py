@@ -1,6 +1,7 @@
 """What five sessions over eight servers cost, of which each session uses two: the memory of all
-processes and their number, beside the same sessions whose servers all start with ideabridge; and
-`initialize` and `tools/list` beside a session with one server.
+processes and their number, each session with an ideabridge of its own and all at one service over
+HTTP, beside the same sessions whose servers all start with ideabridge; and `initialize` and
+`tools/list` beside a session with one server.
 
     python benchmarks/sessions.py [--json] [--rounds N]
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import statistics
@@ -27,7 +29,8 @@ from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.serve import OLD, Pipe
+from benchmarks.serve import OLD, Pipe, Post, Talk
+from benchmarks.serve import serving as served_at
 
 Start = Literal["eager", "lazy"]
 
@@ -36,6 +39,7 @@ NODE = Path(__file__).parent.parent / ".node" / "node_modules" / ".bin"
 PYTHON = Path(sys.executable).parent
 MOST_MEMORY = 0.45
 MOST_PROCESSES = 0.45
+MOST_SHARED = 0.3
 MOST_SECONDS = 1.1
 """The targets: ratios to sessions whose servers all start, and to a session with one server."""
 
@@ -81,7 +85,12 @@ def serving(folder: Path, used: list[Used], start: Start | None) -> list[str]:
     """The command of a session over these servers; the store is that of the folder."""
     entries: dict[str, dict[str, Any]] = {}
     for server in used:
-        entries[server.name] = {"command": server.command[0], "args": server.command[1:]}
+        entries[server.name] = {
+            "command": server.command[0],
+            "args": server.command[1:],
+            # Forty servers that start at once take their time.
+            "connect_timeout": 180,
+        }
         if start is not None:
             entries[server.name]["start"] = start
 
@@ -99,7 +108,7 @@ def serving(folder: Path, used: list[Used], start: Start | None) -> list[str]:
     return [*ideabridge, "--config", str(configuration)]
 
 
-def use(session: Pipe, server: Used) -> None:
+def use(session: Talk, server: Used) -> None:
     """Make a call of a server, which must work."""
     plan = {"calls": [{**server.call, "_module": server.name}]}
     answer = session.call("run_plan", plan)["structuredContent"]
@@ -160,6 +169,22 @@ def cost(folder: Path, used: list[Used], start: Start | None) -> tuple[float, in
         return memory_of(pids), len(pids)
 
 
+def shared_cost(folder: Path, used: list[Used]) -> tuple[float, int]:
+    """The same for five sessions of one server over HTTP."""
+    with ExitStack() as stack:
+        url = served_at([*serving(folder, used, None), "--http", "127.0.0.1:0"], stack)
+        for number in range(SESSIONS):
+            session = Post(url, OLD)
+            stack.callback(session.connection.close)
+            for place in (2 * number, 2 * number + 1):
+                use(session, used[place % len(used)])
+
+        # The sessions are in this process, so everything below it belongs to the server.
+        own = os.getpid()
+        pids = [pid for pid in tree([own]) if pid != own]
+        return memory_of(pids), len(pids)
+
+
 def first_answers(folder: Path, used: list[Used], rounds: int) -> dict[str, dict[str, list[float]]]:
     """Seconds from the start of a session to its first answer, and seconds of its first list of
     tools, for all servers and for one.
@@ -215,6 +240,21 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         )
         rows.append(
             row(f"processes of {sessions}", now[1], before[1], now[1] / before[1], MOST_PROCESSES)
+        )
+
+        shared = shared_cost(folder, used)
+        at_once = f"{sessions}, at one service"
+        rows.append(
+            row(
+                f"memory of {at_once} (MiB)",
+                shared[0],
+                before[0],
+                shared[0] / before[0],
+                MOST_SHARED,
+            )
+        )
+        rows.append(
+            row(f"processes of {at_once}", shared[1], before[1], shared[1] / before[1], MOST_SHARED)
         )
 
         taken = first_answers(folder, used, rounds)

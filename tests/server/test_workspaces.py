@@ -30,18 +30,27 @@ from ideabridge.server.workspaces import (
 from tests import preloaded
 from tests.trusting import write_own, write_trusted
 
-from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain
+from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain, text
 
 pytestmark = pytest.mark.anyio
 
 EXPOSED: dict[str, Any] = {"expose": ["modules", "tools"], "approval": "allow_all"}
 TOOL = """
+import helper
 from ideabridge.tools import tool
 
 @tool(read_only=True)
-async def grade() -> str:
-    return "a"
+async def {name}() -> str:
+    return helper.WHOSE
 """
+
+
+def write_tool(folder: Path, name: str) -> None:
+    """Write a file with a tool that says whose helper it has imported. All helpers have one
+    name.
+    """
+    (folder / "tools.py").write_text(TOOL.format(name=name))
+    (folder / "helper.py").write_text(f"WHOSE = {folder.name!r}")
 
 
 @pytest.fixture(autouse=True)
@@ -113,12 +122,15 @@ def folder_of(pid: str) -> Path:
 async def test_each_address_has_what_its_folder_has(home: Path, mode: str) -> None:
     write_own({**EXPOSED, "mcpServers": {"notes": plain(home, "notes", "read")}})
     alpha = project(home, "alpha")
-    (alpha / "tools.py").write_text(TOOL)
+    write_tool(alpha, "grade")
     servers = {"own": plain(alpha, "own", "only_alpha")}
     write_trusted(
         alpha, {**EXPOSED, "mcpServers": servers, "tools": ["tools.py"], "store": "i.sqlite"}
     )
-    beta = project(home, "Beta !", **EXPOSED, mcpServers={"own": plain(home, "b", "only_beta")})
+    beta = project(home, "Beta !")
+    write_tool(beta, "level")
+    servers = {"own": plain(home, "b", "only_beta")}
+    write_trusted(beta, {**EXPOSED, "mcpServers": servers, "tools": ["tools.py"]})
     assert registered_workspaces() == {"alpha": alpha, "beta": beta}
     with service(home) as url:
         async with (
@@ -136,6 +148,8 @@ async def test_each_address_has_what_its_folder_has(home: Path, mode: str) -> No
             assert own & {*await all_tools(user)} == {"read"}
             assert own & {*await all_tools(in_alpha)} == {"read", "only_alpha", "grade", "first"}
             assert own & {*await all_tools(in_beta)} == {"read", "only_beta"}
+            assert text(await in_alpha.call_tool("grade", {})) == "alpha"
+            assert text(await in_beta.call_tool("level", {})) == "Beta !"
 
             plan = {"calls": [{"_tool": "read", "x": "1", "_outputPath": "y"}]}
             for client in (user, in_alpha, in_beta):

@@ -121,3 +121,24 @@ def test_a_load_does_not_wait_for_an_earlier_one_for_ever(files: Files, tmp_path
         release.set()
         thread.join()
         del sys.modules["events_of_a_test"]
+
+
+async def test_folders_have_their_own_modules_of_one_name(tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "grading.py").write_text(TOOLS.format(helper="helper_of_many"))
+        (folder / "helper_of_many.py").write_text(f"GRADE = {folder.name!r}\n")
+
+    tools = [folder / "grading.py" for folder in folders]
+    assert [await grade_of(load_tool_file(file)) for file in tools] == ["first", "second"]
+    assert [helpers_of(folder) for folder in folders] == [
+        [folder / "helper_of_many.py"] for folder in folders
+    ]
+
+    # Whichever was imported last: each folder finds its own again, also after a change.
+    (folders[0] / "helper_of_many.py").write_text("GRADE = 'changed'\n")
+    for file, grade in zip(tools, ("changed", "second"), strict=True):
+        loaded = load_tool_files_anew([(str(file), None)])
+        assert await grade_of(loaded[str(file)]) == grade
+        assert await grade_of(load_tool_file(file)) == grade

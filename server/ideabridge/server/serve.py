@@ -139,19 +139,24 @@ async def _opened(
         for front in fronts:
             front.announcements.poke()
 
+    create = partial(
+        Bridge,
+        configuration,
+        store=store,
+        on_tools_changed=changed,
+        role=role,
+        standing_rules=True,
+        lender=None if beside is None else beside.bridge,
+    )
+    if beside is None:
+        created = create()
+    else:
+        # Tool files may take long to import, and others use this process meanwhile.
+        created = await anyio.to_thread.run_sync(create)
+
     with ExitStack() as stack:
         async with (
-            _serving(
-                Bridge(
-                    configuration,
-                    store=store,
-                    on_tools_changed=changed,
-                    role=role,
-                    standing_rules=True,
-                    lender=None if beside is None else beside.bridge,
-                ),
-                toolbox,
-            ) as bridge,
+            _serving(created, toolbox) as bridge,
             anyio.create_task_group() as group,
         ):
             # Other processes may lock the store for a moment.

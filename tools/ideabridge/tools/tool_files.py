@@ -3,6 +3,10 @@
 `load_tool_file` runs a file. `load_tool_files_anew` runs files of one folder again, while calls may
 still run the code of an earlier load: a file and the modules of its folder become new module
 objects, and the old ones stay as they are.
+
+One process may have the tool files of several folders, which know nothing of each other. So while
+a file runs, only the modules of its own folder can be imported, even if a module of another folder
+has the same name.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import importlib
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
@@ -87,11 +91,51 @@ def _run(file: Path, source: bytes) -> ModuleType:
     name = f"{_TOOL_FILE_NAME}{digest[:16]}"
     module = ModuleType(name)
     module.__file__ = str(file)
-    folder = str(file.parent)
-    _foreign.setdefault(folder, frozenset(sys.modules))
-    if folder not in sys.path:
-        sys.path.append(folder)
+    if not _loading.acquire(timeout=_WAITS_SECONDS):
+        raise ToolFileError(f"{file}: {_STILL_LOADING}")
+    try:
+        with _alone(file.parent):
+            _execute(file, source, module)
+    finally:
+        _loading.release()
+    return module
 
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Within this context, modules can be imported from a folder, and not from other folders with
+    tool files.
+    """
+    others = [Path(other) for other in _foreign if other != str(folder)]
+    hidden = _helpers(others)
+    for name in hidden:
+        del sys.modules[name]
+
+    for name, helper in _known.get(str(folder), {}).items():
+        sys.modules.setdefault(name, helper)
+
+    _foreign.setdefault(str(folder), frozenset(sys.modules))
+    path = [place for place in sys.path if Path(place) not in others]
+    before = list(sys.path)
+    if str(folder) not in path:
+        path.append(str(folder))
+        before.append(str(folder))
+
+    sys.path[:] = path
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        added = [place for place in sys.path if place not in path]
+        sys.path[:] = [*before, *added]
+        _known[str(folder)] = _helpers([folder])
+        for name, helper in hidden.items():
+            # Where both folders have a module of this name, each file has its own already.
+            sys.modules.setdefault(name, helper)
+
+
+def _execute(file: Path, source: bytes, module: ModuleType) -> None:
+    name = module.__name__
     before = sys.modules.get(name)
     # Annotations are evaluated in the module of this name, so the module is registered before it
     # runs.
@@ -111,8 +155,6 @@ def _run(file: Path, source: bytes) -> ModuleType:
         else:
             where = f"{file}{_line(error, file)}"
         raise ToolFileError(f"{where}: {_cause(error)}") from None
-
-    return module
 
 
 def _line(error: BaseException, file: Path) -> str:
@@ -142,10 +184,18 @@ _foreign: Final[dict[str, frozenset[str]]] = {}
 folder. A tool file shares them with the rest of the process, so they are never imported again.
 """
 
-_loading: Final = threading.Lock()
-"""Held while tool files are loaded anew, because `sys.modules` and `sys.stdout` belong to the whole
+_known: Final[dict[str, dict[str, ModuleType]]] = {}
+"""The modules that tool files have imported from their folder, by name, keyed by folder."""
+
+_loading: Final = threading.RLock()
+"""Held while tool files are loaded, because `sys.modules` and `sys.stdout` belong to the whole
 process.
 """
+
+_WAITS_SECONDS: Final = 5.0
+"""How long, in seconds, a load waits for an earlier one."""
+
+_STILL_LOADING: Final = "is not loaded: a tool file that was loaded earlier is still being imported"
 
 
 def load_tool_files_anew(
@@ -168,8 +218,7 @@ def load_tool_files_anew(
     """
     files = list(files)
     if not _loading.acquire(timeout=seconds):
-        why = "is not loaded: a tool file that was loaded earlier is still being imported"
-        return {path: ToolFileError(f"{path}: {why}") for path, _ in files}
+        return {path: ToolFileError(f"{path}: {_STILL_LOADING}") for path, _ in files}
 
     try:
         folders = {Path(path).resolve().parent for path, _ in files}
@@ -184,6 +233,8 @@ def load_tool_files_anew(
         if not is_wanted() or all(isinstance(tools, ToolFileError) for tools in loaded.values()):
             _take_out(folders)
             sys.modules.update(before)
+            for folder in folders:
+                _known[str(folder)] = _helpers([folder])
         return loaded
     finally:
         _loading.release()
@@ -191,7 +242,8 @@ def load_tool_files_anew(
 
 def helpers_of(folder: Path) -> list[Path]:
     """Return the files of the modules that tool files have imported from their folder."""
-    files = [getattr(module, "__file__", None) for module in _helpers([folder]).values()]
+    helpers = [*_known.get(str(folder), {}).values(), *_helpers([folder]).values()]
+    files = dict.fromkeys(getattr(module, "__file__", None) for module in helpers)
     return [Path(file) for file in files if file is not None]
 
 
@@ -200,8 +252,13 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
     they are imported again. Return them.
     """
     helpers = _helpers(folders)
+    for folder in folders:
+        # A module of another folder may have taken the place of one of these.
+        helpers = {**_known.pop(str(folder), {}), **helpers}
+
     for name, module in helpers.items():
-        sys.modules.pop(name, None)
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
         file = getattr(module, "__file__", None)
         if file is not None:
             # Python compares stored bytecode with its source by size and whole seconds alone.
