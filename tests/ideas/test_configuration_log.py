@@ -12,7 +12,7 @@ ADDED = LoggedChange(
     project="/home/ada/shop",
     process="a",
     status="followed",
-    lines=("server git: added", "approval: holds from now on"),
+    lines=("server git: added", "approval: applies from now on"),
     trusted_by="ada",
     trusted_at=90.0,
 )

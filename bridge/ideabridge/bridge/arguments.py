@@ -115,7 +115,7 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument is None or a type that pydantic may read, not a plain value."""
+    """Check that an argument is None or a type that pydantic might support, not a plain value."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(
@@ -163,7 +163,7 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
             solution of an idea).
 
     Raises:
-        ArgumentError: the document is neither.
+        ArgumentError: the document has neither form.
     """
     unknown: list[str] = []
     messages = document

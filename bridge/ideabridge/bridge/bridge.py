@@ -1,7 +1,7 @@
 """Bridge: runs plans and the agent loop over a toolbox and the configured modules.
 
 An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and
-passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls of published ideas).
+passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls to published ideas).
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ from ideabridge.tools.tool_files import load_tool_file
 from ideabridge.tools.toolbox import Toolbox
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""Environment variable with the bearer token that the HTTP server requires."""
+"""The environment variable that contains the bearer token that the HTTP server requires."""
 
 _KEYRING_SECONDS: Final = 2.0
-"""How long, in seconds, the start waits for the keyring. It may wait for a person."""
+"""How long, in seconds, the start waits for the keyring, which might be waiting for a person."""
 
 T = TypeVar("T")
 
@@ -142,9 +142,9 @@ class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
-        configuration: the content of `ideabridge.json`, or None for the defaults. Files of tools
-            that cannot be loaded are left out; a warning is logged, and calls of their tools fail
-            with the reason.
+        configuration: the content of `ideabridge.json`, or None for the defaults. Tool files that
+            cannot be loaded are left out; a warning is logged, and calls to their tools fail with
+            the reason.
         toolbox: the caller's tools, in addition to the built-in ones and those of the configured
             tool files. Their calls run without asking, unless the bridge has an approver or the
             configuration's `approval` says otherwise.
@@ -164,16 +164,16 @@ class Bridge:
             runs, through `worker`.
         only: the names of the modules to run here, or None for all. A worker takes only runs that
             need no other modules.
-        standing_rules: whether tools that people have allowed always run without a question. The
-            server and the commands of ideabridge set it. A program decides by itself.
-        lender: an open bridge of this process whose modules this one uses, too, or None. It uses
-            those that both configurations start in exactly the same way, so that they start once.
-            It must be closed before its lender.
+        standing_rules: whether tools that people have allowed *always* run without a question. The
+            server and the commands of ideabridge set this. A program decides for itself.
+        lender: an open bridge in this process whose modules this bridge also uses, or None. This
+            bridge uses the modules that both configurations start in exactly the same way, so that
+            each starts only once. Close this bridge before its lender.
 
     Attributes:
-        session_begun: returns when the client of the current request connected, as `time.monotonic`
-            counts, or None if that is not known. Rules that became looser after that do not apply
-            to the request.
+        session_begun: a function that returns the time at which the client of the current request
+            connected, by `time.monotonic`, or None if the time is not known. Rules that became
+            looser after that time do not apply to the request.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -267,7 +267,7 @@ class Bridge:
                 loaded[file] = load_tool_file(file, self.configuration.digest_of(file))
             except ToolFileError as error:
                 faults.append(printable_line(str(error)))
-                logger.warning("a file of tools is left out: %s", faults[-1])
+                logger.warning("a tool file is left out: %s", faults[-1])
 
         if faults:
             self.configuration = self.configuration.model_copy(
@@ -277,8 +277,8 @@ class Bridge:
         return loaded
 
     def _all_tools(self) -> Toolbox:
-        """Return the built-in tools, those of the tool files, and those of the program. A later
-        one replaces an earlier one of the same name.
+        """Return the built-in tools, the tools of the tool files, and the tools of the program. A
+        later tool replaces an earlier one of the same name.
         """
         toolbox = builtin_toolbox()
         for file in self.configuration.tools:
@@ -361,7 +361,7 @@ class Bridge:
         self.modules.connect(created)
 
     def _borrowed(self, current: Configuration) -> list[str]:
-        """Return the names of the modules that are those of the lender."""
+        """Return the names of the modules that this bridge shares with the lender."""
         if self._lender is None:
             return []
         change = change_between(self._lender.configuration, current)
@@ -370,7 +370,7 @@ class Bridge:
 
     @property
     def _shares_limits(self) -> bool:
-        """True if several processes count their calls of one module together."""
+        """True if several processes count their calls to a module together."""
         return self.store.notifier.can_notify or self._role != "alone"
 
     def _share_limits(self) -> None:
@@ -471,7 +471,7 @@ class Bridge:
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
         if config.notify is not None and config.notify.webhook is not None:
-            # Who knows the address of a webhook can send messages there.
+            # Anyone who knows the address of a webhook can send messages to it.
             self.secrets.add("notify.webhook", config.notify.webhook, certain=True)
 
         learn_secrets(
@@ -543,7 +543,7 @@ class Bridge:
 
     @property
     def executor(self) -> Executor:
-        """The executor, which makes the calls of all runs in this process."""
+        """The executor, which makes the calls for all runs in this process."""
         return self._open_runs.executor
 
     @property
@@ -618,13 +618,13 @@ class Bridge:
             ref: as in `Ideas.get`.
             caller: who asks. Ideas that others have not shared with this caller do not exist for
                 it.
-            results: whether to include values that come from results of calls. They may be private,
-                so by default they are left out of the ideas of later Requests: the document lists
-                them in `left_out`, has an id of its own, and names the `original`.
+            results: whether to include values from the results of calls. These can be private, so
+                by default the ideas of later Requests omit them: the document lists them in
+                `left_out`, has an id of its own, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            SecretInIdeaError: the idea contains a configured secret, or text in the form of a
+            SecretInIdeaError: the idea contains a configured secret, or text that has the form of a
                 well-known kind of secret.
         """
         self._learn_secrets()
@@ -662,7 +662,8 @@ class Bridge:
             document: a result of `export_idea`.
             publish: whether to publish the idea, too.
             caller: who imports it.
-            edited: a person has reviewed the document, so it may differ from what was exported.
+            edited: whether a person has reviewed the document, so that its content need not match
+                what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import may replace.
 
         Raises:
@@ -777,7 +778,7 @@ class Bridge:
             ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
                 idea, the run is the caller's latest one that ended with it.
             name: the name of the tool: `^[a-z][a-z0-9_]{0,47}$`.
-            description: what the tool does, for the models that may call it.
+            description: what the tool does, for the models that can call it.
             answer: how a call is answered: `program`, `plan`, `solve`, `recorded`, or `auto` for
                 the first of these that is possible.
             parameters: a person's decisions about the parameters of a plan: `{NAME: {"rename"?,
@@ -799,7 +800,7 @@ class Bridge:
                 wanted. For a version without a program, `report["open"]` says what copied values
                 leave open, and `program_request` says what a program would have to do.
             inputs: with the text of a program, the input that each run needs beyond its own input.
-            caller: who publishes. An admin may publish a version of what others share with them.
+            caller: who publishes. An admin can publish a version of what others share with them.
 
         Raises:
             PublicationError: the run cannot be published in this way; the message says what is
@@ -843,7 +844,7 @@ class Bridge:
             refs: runs of the same task, each as in `publish`. The first one supplies the tool's
                 parameters.
             name: the name of the tool, if it is known.
-            description: what the tool does, if that is known. It may say more than the runs show.
+            description: what the tool does, if that is known. It can say more than the runs show.
             caller: the owner of the runs.
 
         Raises:
@@ -929,8 +930,8 @@ class Bridge:
             version: the version if the name does not contain it, or None for the current one.
 
         Raises:
-            RunFailedError: the run has no output, or it waits for someone, who may still decide;
-                see `Run.result`.
+            RunFailedError: the run has no output, or it waits for a decision, which can still be
+                made; see `Run.result`.
             OutputTypeError: the output does not fit the type.
             ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
             UnknownPublicationError,
@@ -951,7 +952,7 @@ class Bridge:
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Begin to answer a call of a published idea: with the recorded output, or by starting a
+        """Begin to answer a call to a published idea: with the recorded output, or by starting a
         run that carries out its plan or solves it again. An idea published with `auto` runs its
         plan if it has one, and is solved again otherwise.
 
@@ -1010,7 +1011,7 @@ class Bridge:
         Args:
             plan: the plan with its recorded input.
             output: the recorded output.
-            effects: whether to run the plan even if its calls may do more than read. A call that
+            effects: whether to run the plan even if its calls might do more than read. A call that
                 asks for approval counts as a difference.
             caller: the owner of the run.
 
@@ -1066,11 +1067,11 @@ class Bridge:
         self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
-        """Return what a caller did repeatedly in runs, sessions and imported histories, with the
-        tools that it could become.
+        """Return what a caller did repeatedly in runs, sessions and imported histories, and the
+        tools that this work could become.
 
         Args:
-            least: the minimum number of times that it was done.
+            least: the minimum number of repetitions.
             limit: the maximum number of suggestions.
             caller: the owner of the runs.
         """
@@ -1114,8 +1115,8 @@ class Bridge:
         choice: Choice | None = None,
         caller: str = LOCAL,
     ) -> Settings:
-        """Return the settings of a caller's run under this configuration; see `settings_under`. If
-        the mind of the `choice` says how much it is shown, this overrides the configuration.
+        """Return the settings for a caller's run under this configuration; see `settings_under`. If
+        the mind that `choice` names says how much it is shown, this overrides the configuration.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -1134,7 +1135,7 @@ class Bridge:
     @property
     def approval(self) -> ApprovalSetting:
         """The rules under which a run or a direct call begins now: the configured rules and, for a
-        client that connected under other rules, those as well. The strictest apply.
+        client that connected under other rules, also those rules. The strictest apply.
         """
         return self._rules.since(self.session_begun())
 
@@ -1298,7 +1299,7 @@ class Bridge:
                 see `TaskTools`.
             context: context messages that precede the task. If there are several states, each is an
                 instance, and those without `_instance` are named ①, ②, ... in order.
-            limits: limits lower than the configured ones.
+            limits: limits that are lower than the configured ones.
             mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
                 the caller (as `turns`).
             planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
@@ -1311,7 +1312,7 @@ class Bridge:
             caller: who asks; other callers do not see the run.
 
         Raises:
-            PlanError: no tool matches a pattern, or a limit is unknown or invalid.
+            PlanError: a pattern matches no tool, or a limit is unknown or invalid.
             MessageError: a context message is malformed.
             MindUnavailableError: the mind does not exist.
             ArgumentError: an argument has the wrong type, both `output` and `output_schema` are
@@ -1398,7 +1399,7 @@ class Bridge:
         """Start a run that continues from a point of another run. The other run does not change.
 
         Calls that started before that point keep their results and do not run again. The current
-        configuration decides which later calls ask for approval.
+        configuration decides which of the later calls ask for approval.
 
         Args:
             run_id: the parent.
@@ -1649,22 +1650,22 @@ class Bridge:
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Like `patiently`, but in the thread that writes to the store, for calls that may write
-        much.
+        """Like `patiently`, but run in the thread that writes to the store. Use it for calls that
+        can write a lot.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def _write_for_long(self, job: Callable[[], None]) -> None:
-        """Like `write`, but keep trying for as long as runs do."""
+        """Like `write`, but keep trying for as long as runs keep trying."""
         if self._writer is None:
             job()
         else:
             await self._writer.perform(job, within=KEEPS_TRYING_SECONDS)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue, in this process, a run whose process ended or that was set aside. If only a
-        heartbeat can show whether the run's driver is alive, wait for one. `Runs.resume` lists the
-        errors.
+        """Continue, in this process, a run that was set aside or whose process ended. If only a
+        heartbeat can show whether the run's driver is alive, wait for a heartbeat. `Runs.resume`
+        lists the errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
@@ -1679,7 +1680,7 @@ class Bridge:
 
         Raises:
             DecisionError, FinishedRunError: see `Run.decide`.
-            InterruptedRunError: the other process does not answer. Nothing is decided.
+            InterruptedRunError: the other process does not answer, so nothing is decided.
         """
         await self._open_runs.decide(run, approval, decision)
 
@@ -1687,7 +1688,7 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended before the run did; see `Recovery`. Return when
-        none of these runs is active. With `keep`, never return; every run of this configuration
+        none of these runs is active. With `keep`, never return: every run of this configuration
         that a process leaves behind is then continued within seconds.
         """
         recovery = Recovery(self.store, self._open_runs, tell, self.secrets.mask, taken_up)

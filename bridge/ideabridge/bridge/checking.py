@@ -56,7 +56,7 @@ async def dry_run(plan: Plan, catalogue: Catalogue, settings: Settings) -> JSONO
     """Return what a plan would do; see `Bridge.dry_run`.
 
     Raises:
-        PlanError: it is malformed.
+        PlanError: the plan is malformed.
         LimitExceededError: checking it takes too long or too much memory.
     """
     return cast("JSONObject", await _rehearse(plan, catalogue, settings, "dry_run"))

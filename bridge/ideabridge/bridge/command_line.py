@@ -1,5 +1,5 @@
-"""Command line: tells the words after a server's command that are executed from the arguments of a
-program.
+"""Command line: separates the words after a server's command into those that are executed and those
+that are arguments of a program.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
 on this: an executed word never counts as data, and a person is shown the whole of it, except for
@@ -23,11 +23,11 @@ class Argument:
 
     Attributes:
         text: the word.
-        option: the option whose value the word is (`--db-path`, also if the word is
+        option: the option that the word is the value of (`--db-path`, even if the word is
             `--db-path=FILE`), or "".
         is_code: whether an interpreter or a runner executes the word, or reads it as its own
             option.
-        is_inline: whether the word may be program text, as after `sh -c`.
+        is_inline: whether the word might be program text, as after `sh -c`.
         follows: what the word is an argument of: the command itself, the package or module that it
             runs, its script (the word before the first argument), or "" for none of these.
     """
@@ -143,8 +143,9 @@ _STARTERS: Final[dict[str, _Starter]] = {
 }
 
 _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
-"""The version in the name of a program and what follows it, or the name of a build: `python3.13t`,
-`bash-static`."""
+"""The version in a program's name and anything after the version, or the name of a build:
+`python3.13t`, `bash-static`.
+"""
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after flags in the same word, with or without the name of a
@@ -154,7 +155,7 @@ _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
 """Options after which a runner expects program text."""
 
 _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
-"""Separates the parts of a word that may name a program, such as the default in `${NAME:-sh}`."""
+"""Separates the parts of a word that might name a program, such as the default in `${NAME:-sh}`."""
 
 _SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
 """The variable that names the user's shell. It is often unset when a server is started as a
@@ -165,8 +166,8 @@ _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)",
 
 
 def program_name(command: str) -> str:
-    """Return the name of a program without folder, version and `.exe`, or of a package without
-    scope and version.
+    """Return a program's name without its folder, version and `.exe`, or a package's name without
+    its scope and version.
     """
     name = re.split(r"[/\\]", command)[-1].lower()
     name = re.sub(r"\.(exe|cmd|bat)$", "", name)
@@ -214,7 +215,7 @@ def _starter(program: str) -> _Starter | None:
 
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
-    """Return the words of a program whose operand is not known. An interpreter may treat any of
+    """Return the words of a program whose operand is not known. An interpreter might treat any of
     them as program text.
     """
     if starter.operand == "program":

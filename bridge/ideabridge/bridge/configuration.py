@@ -1,7 +1,7 @@
 """Configuration: the content of `ideabridge.json`.
 
 The settings of a project's file override the user's once a person has trusted the file
-(`trust.py`). All problems of a file are reported at once, each with its place.
+(`trust.py`). All problems in a file are reported at once, each with its place.
 `docs/configuration.md` documents each key. This module does not import the MCP SDK.
 """
 
@@ -96,9 +96,7 @@ _TOP_HINTS: Final = {
 
 
 class ConfigurationError(IdeabridgeError):
-    """A configuration that cannot be read. The message has one line for each problem,
-    with its place.
-    """
+    """A configuration cannot be read. The message has one line for each problem, with its place."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -263,9 +261,7 @@ class ProfileSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """The time for which a server keeps runs that have ended. It always keeps published and tagged
-    runs.
-    """
+    """How long a server keeps runs that have ended. It always keeps published and tagged runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -285,7 +281,7 @@ class RetentionSettings(BaseModel):
 
 
 class NotifySettings(BaseModel):
-    """Settings of the messages that tell a person that something waits for a decision."""
+    """Settings for the messages that tell a person that something waits for a decision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -310,7 +306,7 @@ class NotifySettings(BaseModel):
     @field_validator("command")
     @classmethod
     def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Require what a command line can contain."""
+        """Require words that a command line can contain."""
         if value and not value[0]:
             raise ValueError("expected the name of a program first")
         if any("\0" in word for word in value):
@@ -329,11 +325,11 @@ class NotifySettings(BaseModel):
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if there is none. What is sent there must not be read or changed
-    in transit.
+    """Return an address, or None if there is none. Data sent to it must not be readable or
+    changeable in transit.
 
     Raises:
-        ValueError: it is no address, or is not protected.
+        ValueError: the text is not an address, or its connection is not protected.
     """
     if value is None:
         return None
@@ -400,14 +396,15 @@ class AuthSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One of the files that a configuration was composed from.
+    """One of the files that make up a configuration.
 
     Attributes:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
         modules: the names of the modules in the file.
         is_own: whether it is the user's own file, which applies in every project.
-        variables: the variables that `${NAME}` may name in the file, or None for every variable.
+        variables: the variables that `${NAME}` is allowed to name in the file, or None for every
+            variable.
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path, or None
             if tool files are not checked.
         replaced: the names of modules that replace a module of the layer below.
@@ -437,7 +434,7 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
 _LONGEST_FAULT: Final = 300
 _MOST_FAULTS: Final = 5
-"""The limits on what a model is shown of the reasons why tool files could not be loaded."""
+"""The limits on how much a model is shown of the reasons why tool files could not be loaded."""
 
 
 class Configuration(BaseModel):
@@ -670,9 +667,9 @@ class Configuration(BaseModel):
 
     @property
     def vain_names(self) -> list[str]:
-        """A line for each name of a tool in `profiles`, `approval`, `allow` or `deny` that is only
-        the name that `tools` gives it. All of these are about the names that servers list, so such
-        a name matches nothing.
+        """A line for each tool name in `profiles`, `approval`, `allow` or `deny` that exists only
+        because `tools` renames a tool. These keys refer to the names that servers list, so such a
+        name matches nothing.
         """
         real_names: dict[str, tuple[str, str]] = {}
         for module, entry in self.modules.items():
@@ -717,9 +714,9 @@ class Configuration(BaseModel):
 
     @property
     def unusable_profiles(self) -> dict[str, str]:
-        """The reason why each unusable profile cannot be used, by name: it names servers that are
-        not configured. If such names were ignored, a misspelled one would silently remove a server
-        from the profile.
+        """The reason why each unusable profile cannot be used, by name: the profile names servers
+        that are not configured. If such names were ignored, a misspelled one would silently remove
+        a server from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -820,8 +817,8 @@ class Configuration(BaseModel):
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file that exists once each session needs a module of its own, or None if
-        nothing is stored; see `Module.sharing`.
+        """Return the file whose existence says that each session needs a module of its own, or None
+        if nothing is stored; see `Module.sharing`.
         """
         log_file = self.log_file_of(module)
         return None if log_file is None else log_file.with_suffix(".apart")
@@ -882,12 +879,14 @@ class Configuration(BaseModel):
         return log_file(self.logs, module, None if layer is None else layer.file)
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that a module's entry may name, or None for every variable."""
+        """Return the variables that a module's entry is allowed to name, or None for every
+        variable.
+        """
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
 
     def secret_owner_of(self, module: str) -> SecretOwner:
-        """Return the owner of the secrets that a module's entry may read."""
+        """Return the owner of the secrets that a module's entry is allowed to read."""
         layer = self.layer_of(module)
         return secret_owner(None if layer is None else layer.file)
 
@@ -898,7 +897,7 @@ class Configuration(BaseModel):
 
     def opened_by(self, *, needs_token: bool) -> str | None:
         """Return the reason why an HTTP server must not start with this configuration, or None if
-        it may start. It must not start if an ignored file would have admitted fewer people.
+        it can start. It must not start if an ignored file would have admitted fewer people.
 
         Args:
             needs_token: whether the server refuses everybody without a token.
@@ -944,7 +943,8 @@ def _names_file_in(folder: Path, entry: ModuleConfiguration) -> bool:
     """Return whether an argument or a variable of an entry names a file relative to a folder."""
     for word in (*entry.args, *entry.env.values()):
         for text in (word, word.partition("=")[2]):
-            # `os.path.isfile` is False for a word that cannot be a path, where `Path` may raise.
+            # For a word that cannot be a path, `os.path.isfile` returns False, but `Path` might
+            # raise.
             if not os.path.isabs(text) and os.path.isfile(os.path.join(folder, text)):  # noqa: PTH117, PTH113, PTH118
                 return True
     return False
@@ -963,8 +963,9 @@ _PROTECTING: Final = (
     "durability",
     "order",
 )
-"""Top-level keys that restrict what may happen, or protect what is stored. If one of them is not
-understood, the whole file is refused, because it would otherwise be used with fewer restrictions.
+"""Top-level keys that restrict what is allowed, or protect what is stored. If one of them is not
+understood, the whole file is refused, because the file would otherwise be used with fewer
+restrictions.
 """
 
 _SERVER_PROTECTING: Final = (
@@ -1092,7 +1093,7 @@ class _Check:
 
         self.notes += [note.below(place) for note in repaired.notes]
         if problems or name in self.unusable:
-            # An unknown key may be the reason why a known one is missing.
+            # An unknown key might be a misspelling of a known key that is missing.
             reasons = [remark.below(place) for remark in (*problems, *ignored)]
             self.unusable.setdefault(name, []).extend(reasons)
         else:
@@ -1204,15 +1205,15 @@ def _ignored(unknown: Remark) -> Remark:
 
 
 def _may_repair(place: Place, value: JSON) -> bool:
-    """Return whether a top-level value may be read as another type, or as absent if it is null."""
+    """Return whether a top-level value can be read as another type, or as absent if it is null."""
     if place[0] in ("limits", "users"):
         return value is not None
     return place[0] not in _PROTECTING
 
 
 def _protects_server(place: Place) -> bool:
-    """Return whether a place in a server's entry holds what restricts its calls, so that a value
-    that is not understood cannot be left out.
+    """Return whether a place in a server's entry holds something that restricts its calls, so that
+    a value there cannot be left out if it is not understood.
     """
     if place[0] == "tools":
         return place[2:3] == ("read_only",)
@@ -1220,8 +1221,8 @@ def _protects_server(place: Place) -> bool:
 
 
 def _restricts_server(place: Place) -> bool:
-    """Return whether an unknown key in a server's entry may restrict the server, or may change how
-    it works in a way that cannot be ignored.
+    """Return whether an unknown key in a server's entry might restrict the server, or change how it
+    works in a way that cannot be ignored.
     """
     key = str(place[0])
     if key == "tools" and len(place) > 2:
@@ -1249,12 +1250,12 @@ def parse_configuration(
         source: the file that the object was read from, or None. Relative paths are relative to its
             folder.
 
-    The result's `warnings` describe what was odd, and its `unusable` contains the servers whose
-    entries cannot be used.
+    The `warnings` of the result describe everything that was odd, and `unusable` contains the
+    servers whose entries cannot be used.
 
     Raises:
-        ConfigurationError: the object has problems where it restricts something (`approval`,
-            `auth`, `limits`, ...), reported as `ideabridge.json: place: problem`.
+        ConfigurationError: a key that restricts something (`approval`, `auth`, `limits`, ...) has
+            problems, reported as `ideabridge.json: place: problem`.
         InvalidJSONError: the object contains a value that JSON cannot represent.
     """
     folder = project or Path.cwd()
@@ -1299,7 +1300,7 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
 
 
 _MOST_LINES: Final = 50
-"""Maximum number of remarks that are shown on a file, and on one server."""
+"""Maximum number of remarks that are shown about a file, and about one server."""
 
 _LONGEST_LINE: Final = 500
 """Maximum length of a remark, in characters, because keys and names can have any length."""
@@ -1325,8 +1326,8 @@ def check_server_entry(name: str, entry: JSONObject, *, project: Path) -> None:
 
 
 def place_of(store: str, folder: Path) -> str:
-    """Return the absolute path of a store whose configured path is relative to a folder. Return the
-    address of a PostgreSQL database as it is.
+    """Return the absolute path of a store whose configured path is relative to a folder. The
+    address of a PostgreSQL database is returned unchanged.
 
     Raises:
         StorePlaceError: the text names neither a file nor a PostgreSQL database.
@@ -1383,14 +1384,16 @@ def user_configuration(project: Path) -> Configuration:
     """
     own = user_file()
     if os.path.lexists(own):
-        # A folder or a broken link in its place is an error, because the file may contain rules.
+        # A folder or a broken link in place of the file is an error, because the file could contain
+        # rules.
         return _read_alone(own.absolute(), project)
     return Configuration(project=project)
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
-"""Asks a person whether to trust a project file. It receives the trust in the file, its content,
-and the user's configuration."""
+"""A function that asks a person whether to trust a project file. It receives the file's trust and
+content, and the user's configuration.
+"""
 
 
 def load_workspace(
@@ -1405,8 +1408,8 @@ def load_workspace(
     Args:
         file: the project file.
         project: the project folder, absolute.
-        ask: asks a person about a file that is not trusted, or None if nobody can be asked. If it
-            returns True, the file is used this time. It may also store the trust.
+        ask: a function that asks a person about a file that is not trusted, or None if nobody can
+            be asked. If it returns True, the file is used this time. It can also store the trust.
         tolerant: whether a project file that is broken is left out, and described by `untrusted`.
 
     Raises:
@@ -1502,8 +1505,8 @@ _PLAIN_REASON: Final = re.compile(
     r"cannot be read: [A-Za-z ]{1,80}|is not a regular file|is larger than [\d,]+ bytes|"
     r"expected an object, found [a-z ]{1,20}|nests deeper than \d+ levels"
 )
-"""Reasons that contain no text from the file. Nobody has trusted that text, so a model may only see
-these reasons.
+"""Reasons that contain no text from the file. Nobody has trusted that text, so these reasons are
+the only ones that a model is allowed to see.
 """
 
 
@@ -1661,8 +1664,8 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
 def _notify(
     user: NotifySettings | None, project: NotifySettings | None, file: Path, refused: list[str]
 ) -> NotifySettings | None:
-    """Return the settings with the webhook of a project, if its host is in the user's own list. A
-    project names no command, and adds no host.
+    """Return the settings with a project's webhook, if its host is in the user's own list. A
+    project cannot name a command or add a host.
     """
     own = user or NotifySettings()
     for key in ("command", "hosts"):
@@ -1695,7 +1698,7 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite also follows a link in place of one of the files that it creates next to the store.
+        # If one of the files that SQLite creates next to the store is a link, SQLite follows it.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
@@ -1753,8 +1756,8 @@ def fingerprint(configuration: Configuration) -> str:
     """Return the SHA-256, in hex, of everything that affects how runs behave.
 
     It covers the modules (see `module_fingerprint`), tool files, approval, order and limits, and
-    the folder if a program or a tool file runs in it. A run continues under another fingerprint
-    only if the tools that it has yet to call are unchanged; see `Binding`.
+    also the folder if a program or a tool file runs in it. A run continues under another
+    fingerprint only if the tools that it has yet to call are unchanged; see `Binding`.
     """
     modules: JSONObject = {
         name: module_fingerprint(configuration, name)

@@ -76,7 +76,7 @@ class ConfigurationChange:
     Attributes:
         servers: the step for each server of either configuration, keyed by name, in the order of
             the new configuration.
-        tool_files: the absolute paths of the tool files that only one of them names.
+        tool_files: the absolute paths of the tool files that only one of the configurations names.
         settings: the keys at the top whose new values are used for everything that begins from now
             on.
         at_next_start: the keys at the top whose new values are used after the next start.
@@ -94,7 +94,7 @@ class ConfigurationChange:
         return not (steps or self.tool_files or self.settings or self.at_next_start)
 
     def servers_to(self, *steps: Step) -> list[str]:
-        """Return the names of the servers to which one of these steps applies."""
+        """Return the names of the servers for which the step is one of these."""
         return [name for name, step in self.servers.items() if step in steps]
 
     def lines(self) -> list[str]:
@@ -106,8 +106,8 @@ class ConfigurationChange:
             f"server {name}: {past[step]}" for name, step in self.servers.items() if step in past
         ]
         lines += [f"tool file {path}" for path in self.tool_files]
-        lines += [f"{key}: holds from now on" for key in self.settings]
-        lines += [f"{key}: holds after the next start" for key in self.at_next_start]
+        lines += [f"{key}: applies from now on" for key in self.settings]
+        lines += [f"{key}: applies after the next start" for key in self.at_next_start]
         return lines
 
 

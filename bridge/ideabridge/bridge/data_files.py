@@ -1,14 +1,14 @@
-"""Data files: finds the files in a server's definition that a person may confirm as data of the
-server.
+"""Data files: finds the files in a server's definition that a person can confirm as the server's
+data.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
-person can confirm that a file is only data. The author of a project may try to pass code off as
+person can confirm that a file is only data. The author of a project might try to pass code off as
 data. A file can therefore be confirmed only if every word that names it is in a place for data, if
 its extension is used for neither code nor configuration, and if at each start it is either absent
 or an ordinary file that cannot be executed. Trust still covers every other file.
 
 A word without an option's name is in a place for data only after a program or a script of the
-project: any other program may be an interpreter that executes the word.
+project: any other program might be an interpreter that executes the word.
 
 Like `trust`, this module imports only the standard library and small modules.
 """
@@ -55,8 +55,7 @@ _DATA_SUFFIXES: Final = frozenset(
         ".parquet",
     }
 )
-"""File extensions of data. A file with one of these may also be an argument without an option
-name.
+"""File extensions of data. A file with one of these can also be an argument without an option name.
 """
 
 _CODE_SUFFIXES: Final = frozenset(
@@ -191,7 +190,7 @@ def can_have_data(command: str, words: Sequence[str]) -> bool:
     arguments could hide what it executes.
 
     The table of interpreters is not complete. If the arguments of an unknown program name an
-    interpreter, the program may start it.
+    interpreter, the program might start it.
     """
     for argument in read_arguments(command, words):
         if argument.is_inline or (not argument.is_code and names_starter(argument.text)):
@@ -207,8 +206,8 @@ def data_words(
     *,
     is_own_program: bool,
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, place that names it) for each word after a command that may
-    name a data file.
+    """Yield (number of the word, path, place that names it) for each word after a command that
+    might name a data file.
 
     Args:
         command: the name of the command.
@@ -238,8 +237,8 @@ def data_words(
 
 
 def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, path, place that names it) for each variable of a server that may name a
-    data file.
+    """Yield (variable, path, place that names it) for each of a server's variables that might name
+    a data file.
     """
     for name, text in environment.items():
         value = _path(text)
@@ -248,7 +247,8 @@ def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tupl
 
 
 def _names_data(name: str) -> bool:
-    # The question to the person quotes the name, so the name must not contain an answer.
+    # The question that the person reads quotes the name, so the name must not look like part of the
+    # question.
     if not _SHORT_NAME.fullmatch(name):
         return False
     plain = _CAMEL.sub("-", name.lstrip("-"))

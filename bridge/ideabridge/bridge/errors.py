@@ -25,17 +25,17 @@ class FinishedRunError(IdeabridgeError):
 
 
 class InterruptedRunError(IdeabridgeError):
-    """The run cannot continue here. The message says why."""
+    """The run cannot continue in this process. The message says why."""
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """A caller requested values of a run that are not in the journal yet, and could still be lost.
-    `await run.wait()` waits until the journal contains them.
+    """A caller requested values from a run that are not in the journal yet, and could still be
+    lost. `await run.wait()` waits until the journal contains them.
     """
 
 
 class RunFailedError(IdeabridgeError):
-    """A run has no result, or must wait for someone before it has one.
+    """A run has no result, or its result depends on a decision that nobody has made yet.
 
     Attributes:
         run: the id of the run.
@@ -79,13 +79,13 @@ class RejectedSolutionError(IdeabridgeError):
 
 
 class CallError(IdeabridgeError):
-    """Calls of a session have no value. Each cause has its own subclass.
+    """Calls in a session have no value. Each cause has its own subclass.
 
     Attributes:
         run: the id of the session's run.
         errors: `{"call", "place", "error": {"kind", "message"}}` for each call that failed, in the
             order of listing.
-        effects: `{"call", "place", "outcome"}` for each call that may nevertheless have changed
+        effects: `{"call", "place", "outcome"}` for each call that might nevertheless have changed
             something, because its tool is not read-only. The outcome is `done`, `partly` (some
             items of `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
     """
@@ -100,7 +100,7 @@ class CallError(IdeabridgeError):
 
 
 class CallFailedError(CallError):
-    """The call, or the first of a race to end, failed."""
+    """The call failed, or the call that ended first in a race failed."""
 
 
 class CallDeniedError(CallError):
@@ -118,13 +118,13 @@ class CancelledCallsError(CallError):
 
 
 class GroupFailedError(CallError):
-    """A call of `run_all` failed. The others were cancelled, and no result was written to the
+    """A call in `run_all` failed. The others were cancelled, and no result was written to the
     state.
     """
 
 
 class NoAlternativeError(CallError):
-    """Every call of `run_any` failed. `errors` has one entry for each."""
+    """Every call in `run_any` failed. `errors` has one entry for each."""
 
 
 class SecretGivenError(IdeabridgeError):
@@ -148,7 +148,7 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """No run of an idea in this store has ended, so only the idea itself can become a tool."""
+    """An idea has no finished run in this store, so only the idea itself can become a tool."""
 
 
 class NoPlanError(PublicationError):
@@ -156,12 +156,12 @@ class NoPlanError(PublicationError):
 
 
 class ProgramRefusedError(PublicationError):
-    """A program that was written for recorded runs is malformed, or does not do what they did."""
+    """A program that was written for recorded runs is malformed, or does something else."""
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program does what the run did, but its text contains recorded values. The author of
-    the program must declare whether they are the same for every input.
+    """A mind's program does what the run did, but its text contains recorded values. The program's
+    author must declare whether these values are the same for every input.
 
     Attributes:
         values: the values.
@@ -203,8 +203,8 @@ class NameInUseError(PublicationError):
 
 
 class MeantToolError(PublicationError):
-    """A published idea calls a tool that is gone, unavailable, or changed. No other tool takes its
-    place.
+    """A published idea calls a tool that is gone, unavailable, or changed. No other tool is called
+    instead.
     """
 
 

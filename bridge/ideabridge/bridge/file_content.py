@@ -4,8 +4,8 @@ checked.
 The trust in a project file and its configuration are computed from the same document, so trust
 covers everything that is executed, however the file spells it.
 
-Shell completion reads documents at each key press, so this module imports only the standard library
-and small modules.
+Shell completion reads documents at every key press, so this module imports only the standard
+library and small modules.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OTHER_NAMES: Final = ("servers", "mcp_servers", "modules")
 """Keys that other hosts use for their servers, and that stand for `mcpServers`."""
 
 MAX_FILE_VALUES: Final = 10_000
-"""Maximum number of values in a configuration file. Each may be odd, and describing what is odd
-about it takes up to half a millisecond. The file of a cloned repository is read before anybody has
-looked at it.
+"""Maximum number of values in a configuration file. Each might be odd, and describing what is odd
+about a value takes up to half a millisecond. The file in a cloned repository is read before anybody
+has looked at it.
 """
 
 
@@ -69,7 +69,7 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
     Args:
         data: the bytes, perhaps with a byte order mark.
         what: the name of the file in error messages.
-        max_bytes: limit on the size of the file, in bytes.
+        max_bytes: the size limit of the file, in bytes.
         workspace: the folder that `${workspaceFolder}` stands for.
 
     Raises:
@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
-    """Return the values of each key of an object. A key may have several."""
+    """Return the values of each key of an object. A key can have several."""
     values: dict[str, list[JSON]] = {}
     for key, value in raw.items():
         values.setdefault(key.partition(REPEATED)[0], []).append(value)
@@ -222,7 +222,7 @@ def _values_by_key(raw: JSONObject) -> dict[str, list[JSON]]:
 def _settled_values(
     values: list[JSON], place: str, notes: list[Remark], conflicts: list[Remark]
 ) -> JSON:
-    """Return the value of a key that may occur several times. If all its values are equal, add a
+    """Return the value of a key that can occur several times. If all its values are equal, add a
     note, otherwise a conflict.
     """
     first = _settled(values[0], place, notes, conflicts)

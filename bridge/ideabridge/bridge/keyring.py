@@ -1,7 +1,7 @@
-"""Keyring: the entries of ideabridge in the keyring of the system.
+"""Keyring: reads and writes ideabridge's entries in the system's keyring.
 
-The package `keyring` reads and writes them. It is imported only when an entry is needed, because
-the import asks the desktop for its keyrings.
+The package `keyring` does the work. It is imported only when an entry is needed, because the import
+asks the desktop for its keyrings.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final, cast
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 20.0
-"""Maximum time, in seconds, that a keyring may take to answer. A locked keyring may wait for a
+"""Maximum time, in seconds, that a keyring can take to answer. A locked keyring might wait for a
 person to type a password on an unattended desktop.
 """
 
 PAUSE: Final = 60.0
-"""Time, in seconds, for which a keyring is left alone after it has not answered."""
+"""Time, in seconds, for which a keyring that did not answer is left alone."""
 
 _LEAST_PRIORITY: Final = 1
 """The minimum priority of a usable backend. The package gives a lower priority to backends that
@@ -37,9 +37,8 @@ class NoKeyringError(IdeabridgeError):
 
 
 class Keyring:
-    """The entries of ideabridge in the keyring of the system. All methods block for at most
-    `SECONDS`. If a call gets no answer, all calls of the process fail at once for the next `PAUSE`
-    seconds.
+    """ideabridge's entries in the system's keyring. Each method blocks for at most `SECONDS`. If a
+    call gets no answer, all calls in the process fail at once for the next `PAUSE` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.

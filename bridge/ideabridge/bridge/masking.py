@@ -2,8 +2,8 @@
 
 A person reads these texts to decide whether to trust a command. Therefore only the secret is
 hidden: the name in front of it, the host of an address and `${VAR}` stay visible. A value with
-spaces, quotes or characters that a shell acts on is shown, because it may be a command, unless it
-is a header or the password of an address. In text that an interpreter executes, such as the
+spaces, quotes or characters that a shell acts on is shown, because it might be a command, unless it
+is a header or the password in an address. In text that an interpreter executes, such as the
 argument of `sh -c`, only a value that looks like a secret is hidden. In doubt, a word counts as
 executed.
 """
@@ -63,7 +63,8 @@ _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\
 """In executed text, an address ends before the first character that a shell acts on."""
 
 _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
-"""The schemes whose password ends at a slash. A password for a database may contain one."""
+"""The schemes of addresses whose password ends at a slash. A database password can contain a slash.
+"""
 
 _ACCOUNT: Final = re.compile(
     r"([\w.+-]+:)([^\s:@/\"'`]{4,})(@[A-Za-z][\w.-]*(?::\d+)?(?:/[\w.-]*)?)"
@@ -178,7 +179,7 @@ _FILE: Final = re.compile(
 _BASE64: Final = re.compile(
     r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{32,}={0,2}"
 )
-"""A base64 secret, which may look like the start of a path."""
+"""A base64 secret, which can look like the start of a path."""
 
 _COMMAND_NAME: Final = re.compile(
     r"command|cmd|exec|program|helper|script|askpass|preload|options|sock", re.IGNORECASE
@@ -198,7 +199,8 @@ _SWITCH: Final = re.compile(
 name of a secret and take none."""
 
 _CONTAINER_SWITCH: Final = "--passwd"
-"""An option of `podman run` that has the name of a secret and takes no value. The image may follow.
+"""An option of `podman run` that has the name of a secret and takes no value. The image can follow
+it.
 """
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
@@ -208,7 +210,7 @@ _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 Evidence = Literal["name", "header", "address", "form", "random"]
 """The evidence that a text is secret. name: the name of a variable, option, parameter or member.
-header: it is the value of a header. address: it is the password of an address, or a part of its
+header: it is the value of a header. address: it is the password in an address, or a part of the
 path that looks random. form: it looks like a known kind of token. random: it looks random.
 """
 
@@ -231,8 +233,8 @@ class HiddenText:
         evidence: what shows that it is secret.
         name: the name of the variable, option, header, parameter or member, or "".
         is_whole: whether the secret is the whole text in this place.
-        may_be_command: whether something may execute it. Such a text is shown to the person who
-            decides, but errors do not show it.
+        may_be_command: whether something might execute it. Such a text is shown to the person who
+            decides, but not in errors.
     """
 
     place: str
@@ -249,7 +251,7 @@ it."""
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:
-    """Return the definition of a server, in the form of a configuration or of a host, without its
+    """Return a server's definition, in the form of a configuration or of a host, without its
     secrets.
     """
     return _Mask().entry(entry)
@@ -265,9 +267,10 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
-    """Return the definition of a server with other texts in place of those that `shown_definition`
-    hides. Values of variables that it shows because they may be commands are replaced, too.
-    `replace` is also called for other texts that may be commands, but these stay as they are.
+    """Return a server's definition with other texts in place of those that `shown_definition`
+    hides. Values of variables that `shown_definition` shows because they might be commands are
+    replaced, too. `replace` is also called for other texts that might be commands, but these stay
+    as they are.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
@@ -421,8 +424,8 @@ class _Mask:
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
-        """Return a word to show whose option does not mark it as a secret. `value` is the part of
-        the word after the option.
+        """Return how to show a word whose option does not mark it as a secret. `value` is the part
+        of the word after the option.
         """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
@@ -437,14 +440,15 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Return a word to show that follows a program that starts another one, such as `env`."""
+        """Return how to show a word after a program that starts another one, such as `env`."""
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
         return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # Program text may execute the variable even if it does not contain the variable's name.
+        # Program text can execute the variable even if the text does not contain the variable's
+        # name.
         is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
         is_data = _is_json(value) or _is_scheme(value)
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
@@ -455,8 +459,8 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Return a value to show that has a name. A path or a file is shown even under the name of
-        a secret.
+        """Return how to show a value that has a name. A path or a file is shown even under the name
+        of a secret.
         """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
@@ -467,7 +471,8 @@ class _Mask:
         if not _is_word(value) and not _is_scheme(value):
             if self._is_moving and self._is_data():
                 return self._scheme(value, _Reason("name", name), is_inert=True)
-            # The value may be a command, so it is shown here. Errors must still hide it.
+            # The value might be a command, so it is shown in the definition. Errors must still hide
+            # it.
             self._note_command(value, _Reason("name", name))
             return self._text(value, is_code=True)
 
@@ -528,7 +533,7 @@ class _Mask:
         return self._text(value, is_code=False)
 
     def _note_command(self, text: str, reason: _Reason) -> None:
-        """Record a text that is shown because it may be a command, but that errors must hide."""
+        """Record a text that is shown because it might be a command, but that errors must hide."""
         is_whole = text == self._whole
         hidden = HiddenText(
             self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
@@ -545,7 +550,7 @@ class _Mask:
             text: the secret.
             reason: the reason why it is hidden.
             is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise,
-                a text that may be more than a word is shown, but it counts as hidden for errors,
+                a text that might be more than a word is shown, but it counts as hidden for errors,
                 which must not show it.
             is_code: whether the text is part of executed text.
         """
@@ -635,13 +640,13 @@ class _Mask:
         return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
-        """Hide the value after the name of a secret, unless the text may execute it, as in
+        """Hide the value after the name of a secret, unless the text might execute it, as in
         `TOKEN=x; $TOKEN`.
 
         Args:
             match: a match of the name, the text after it, and the value.
-            names: the names that the text contains more than once, so it may read these variables.
-                None if it may read any variable.
+            names: the names that the text contains more than once, so that it might read these
+                variables. None if it might read any variable.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
@@ -706,7 +711,7 @@ class _Mask:
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
             return before + _TEXT.sub(partial(self._json_text, match["name"]), value)
-        # The value may be a list of objects, or a JSON string that contains JSON.
+        # The value can be a list of objects, or a JSON string that contains JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
         return (
             f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
@@ -882,7 +887,7 @@ def _is_scheme(value: str) -> bool:
 
 
 def _read_names(text: str) -> frozenset[str] | None:
-    """Return the names that occur more than once in a text, or None if the text may read any
+    """Return the names that occur more than once in a text, or None if the text might read any
     variable.
     """
     if _READS_ANY.search(text):
@@ -909,8 +914,8 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner may treat a word after an unknown option as the name
-    of a package, so such a word counts as program text.
+    """Read the words of one program. A runner might treat a word after an unknown option as the
+    name of a package, so such a word counts as program text.
     """
     arguments = read_arguments(program, words)
     if program_name(program) in _RUNNERS:
@@ -918,7 +923,7 @@ def _part(program: str, words: Sequence[str]) -> list[Argument]:
     if any(argument.is_code for argument in arguments):
         return arguments
 
-    # The program may be an interpreter, which may execute the program text and every word after it.
+    # The program might be an interpreter that executes the program text and every word after it.
     for place, argument in enumerate(arguments):
         if _is_program_text(argument):
             behind = [replace(word, is_code=True, is_inline=True) for word in arguments[place:]]
@@ -1000,7 +1005,7 @@ def is_known_token(text: str) -> bool:
 
 
 def looks_random(text: str) -> bool:
-    """Return whether a text is so long and mixed that nobody can have written it by hand."""
+    """Return whether a text is so long and mixed that no person could have made it up."""
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 

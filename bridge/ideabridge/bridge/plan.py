@@ -86,12 +86,12 @@ class Plan:
             plan was lifted.
         messages: the other messages of the context, such as texts, data and states, if the idea of
             the plan was written by hand.
-        explained: how to compute literals that a recorded run copied, for new data; see
+        explained: how to compute, for new data, the literals that a recorded run copied; see
             `context/plan_literals.py`.
         program: Python text that replaces the calls and the output, and runs once for each
             instance; see `programs/sandbox.py`.
         names: the names of tools in a published program; see `ProgramNames.used_by`. In this case,
-            `calls` lists the tools that the program may call, each as a call without parameters.
+            `calls` lists the tools that the program can call, each as a call without parameters.
         reached: the places `[line, column]` in a published program from which recorded runs made
             calls. A call from any other place asks before it changes something. None if the program
             was not checked against a recording.
@@ -118,8 +118,8 @@ class Plan:
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
-        """Return the context messages of the plan: its tools, its own messages, its input, and a
-        state for each instance.
+        """Return the plan's context messages: its tools, its own messages, its input, and a state
+        for each instance.
         """
         messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
         messages += self.messages
@@ -177,8 +177,8 @@ class Plan:
 
         Raises:
             SchemaError: `input_schema` is invalid. The message says where.
-            PlanError: the input does not satisfy it. The message has the path, what was found and
-                what was expected.
+            PlanError: the input does not satisfy the schema. The message has the path, what was
+                found and what was expected.
         """
         if self.input_schema is not None:
             check_schema(self.input_schema, what="input_schema of the plan")
@@ -189,8 +189,8 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """Return the plan with a program over instances replaced by one call, which runs the
-        program once for each instance, with the common input and the instance's state.
+        """Return the plan. A program over instances is replaced by one call, which runs the program
+        once for each instance, with the common input and the instance's state.
         """
         if self.program is None or not self.instances:
             return self
@@ -381,12 +381,12 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # If this is not a list, it names no places, so every call that may change something asks.
+    # If this is not a list, it names no places, so every call that might change something asks.
     return list_or_empty(reached)
 
 
 NOT_GIVEN: Final = "it was left out, so the recorded value was used"
-"""The reason why a program assumes the value of an input member that the caller does not pass."""
+"""The reason why a program assumes a value for an input member that the caller does not pass."""
 
 
 def _kept_defaults(
@@ -533,7 +533,7 @@ def inputs_read_by(plan: Plan) -> frozenset[str] | None:
 
 
 def _imported(plan: Plan) -> list[JSON]:
-    """Return the references of `_imports` that are written without a dagger."""
+    """Return the references in `_imports` that are written without a dagger."""
     calls = written_calls(plan.calls)
     names = [name for call in calls for name in list_or_empty(call.members.get("_imports"))]
     return [
@@ -554,8 +554,8 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""Limit on the calls, over all instances, of a plan whose instances are all drawn. Of a larger
-plan, only one instance is drawn.
+"""Maximum number of calls, over all instances, in a plan whose instances are all drawn. For a
+larger plan, only one instance is drawn.
 """
 
 

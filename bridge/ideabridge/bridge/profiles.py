@@ -1,4 +1,4 @@
-"""Profiles: the servers, tools and ideas that a session, an address or a token may use.
+"""Profiles: the servers, tools and ideas that a session, an address or a token is allowed to use.
 
 `Profile.admits_server`, `admits_tool` and `admits_idea` decide. `Offer.to` applies them to the
 tools, and `Publications.admits` to the ideas, so no handler has to check anything itself.
@@ -31,7 +31,7 @@ class ProfileError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The servers, tools and ideas that callers in a profile may use. Each is a tuple of names and
+    """The servers, tools and ideas that callers in a profile can use. Each is a tuple of names and
     patterns with `*`, `?` and `[abc]`, or None for all of them.
 
     Attributes:
@@ -67,8 +67,8 @@ class Profile:
         return self.admits(tool.module, tool.real.name, tool.real.label)
 
     def admits(self, server: str | None, *names: str) -> bool:
-        """Return whether the profile contains the tool with these names, of a server or of this
-        process (None).
+        """Return whether the profile contains the tool with these names. The server is None for a
+        tool of this process.
         """
         if server is not None and not self.admits_server(server):
             return False
@@ -78,8 +78,9 @@ class Profile:
         return any(_matches(self.tools, name) for name in known_as)
 
     def admits_idea(self, name: str) -> bool:
-        """Return whether the profile contains an idea, given as `NAME`, with or without `idea:` and
-        a version. If `ideas` is None, this is true; `AdmittedIdeas` checks what else an idea needs.
+        """Return whether the profile contains the idea `NAME`, which can be written with or without
+        `idea:` and a version. If `ideas` is None, this is true; `AdmittedIdeas` checks what else an
+        idea needs.
         """
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 

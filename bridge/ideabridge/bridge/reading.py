@@ -20,9 +20,7 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.worker import workers
 
 SMALL_EVENTS: Final = 150
-"""Maximum number of events in small journals. This is about fifty calls, which take about 20 ms to
-read.
-"""
+"""Maximum number of events in small journals: about fifty calls, which take about 20 ms to read."""
 
 SMALL_BYTES: Final = 50_000
 """Maximum size of small journals, in bytes, including the contexts and Solutions of their runs."""
@@ -37,7 +35,7 @@ async def read_beside(
     is_small: bool,
     what: str,
 ) -> JSON:
-    """Run a function that reads from the store, and return its result. The work counts for the
+    """Run a function that reads from the store, and return its result. The work counts towards the
     caller in `asked_by`.
 
     Args:

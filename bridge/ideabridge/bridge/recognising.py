@@ -1,8 +1,8 @@
 """Recognising: finds the secrets in a server's entry, and replaces them by `${secret:NAME}`.
 
 `masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
-word costs nothing. Moving a value out of an entry costs more: a region, a model or the name of a
-tenant in the keyring is a nuisance. So this module leaves values that only might be secrets.
+word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name
+in the keyring is a nuisance. So this module leaves alone any value that only might be a secret.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _PLACEHOLDER: Final = re.compile(
     r"(?:key|token|secret|password|passwd|pass|pwd|pat|credentials?|value)(?:[-_ ]*here)?"
     r"|(?:your|insert|replace|enter|put|paste)[-_ ].*|change[-_ ]?(?:me|this|it)|replace[-_ ]?me"
     r"|todo|fixme|tbd|xxx|example|sample|dummy|placeholder|redacted|hidden|test|demo|foo|bar"
-    # Modes in place of a secret.
+    # Modes that are written in place of a secret.
     r"|none|null|undefined|empty|n/a|basic|bearer|oauth2?|jwt|api[-_]?key|anonymous|optional"
     r"|required|true|false|auto|disabled|enabled",
     re.IGNORECASE,
@@ -120,7 +120,7 @@ class RecognisedSecrets:
         entry: the entry, with `${secret:NAME}` in the place of each secret in `places`. Putting the
             values back into these places restores the original entry.
         places: the secrets, in the order of the entry.
-        left: the places of secrets that are still in `entry`, because something may execute them,
+        left: the places of secrets that are still in `entry`, because something might execute them,
             or because the text around them would have to be escaped.
     """
 
@@ -244,7 +244,7 @@ def _is_secret_by_name(name: str, text: str) -> bool:
     if _ABOUT_NAME.search(name):
         return False
     if _CERTAIN_NAME.search(name):
-        # The number under `TOKENS` is a count.
+        # A number under `TOKENS` is a count.
         return not (name.lower().endswith("tokens") and text.isdigit())
     return looks_random(text) or (
         len(text) >= 16 and " " not in text and any(map(str.isdigit, text))

@@ -65,7 +65,7 @@ class Screen:
             raise SecretGivenError(_message(place, name))
 
     def admit(self, taken: Sequence[Event]) -> list[Event]:
-        """Return the events without secrets, so that they may be journaled.
+        """Return the events without secrets, so that they can be journaled.
 
         Raises:
             SecretGivenError: a person or a mind has written a secret. The message names the place

@@ -1,13 +1,14 @@
 """Secrets: values that are never shown or stored.
 
 The configured values of headers, of the environment and of `${VAR}`, and the credentials in an
-address, are secrets. Values under 6 characters and words such as `production` are not secrets,
-because hiding them would garble messages. Numbers, plain paths and addresses without credentials
-are not secrets either, unless they have the name of a secret (`TOKEN`).
+address, are secrets. Values of less than 6 characters and words such as `production` are not
+secrets, because hiding them would garble messages. Numbers, plain paths and addresses without
+credentials are not secrets either, unless they have the name of a secret (`TOKEN`).
 
-`mask` removes all of these values from errors and logs. A secret is certain if its place or its
-name says so. Results are data that a plan continues to use, so `redact` removes only certain
-secrets from them. Tasks and calls are refused only for certain secrets, too (`places`).
+`mask` removes all of these values from errors and logs. A secret is *certain* if its place or its
+name says that it is secret. Results are data that a plan continues to use, so `redact` removes only
+certain secrets from them. Likewise, tasks and calls are refused only because of certain secrets
+(`places`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MIN_LENGTH: Final = 6
 masking would garble."""
 
 NAME_PATTERN: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
-"""The pattern of the name of a stored secret, NAME in `${secret:NAME}`."""
+"""The pattern for the name of a stored secret: NAME in `${secret:NAME}`."""
 
 _LEAST_BASE64: Final = 7
 """The minimum length of a form in base64, in characters. Two random strings of seven characters are
@@ -57,7 +58,7 @@ _SECRET_NAME: Final = re.compile(
 _ABOUT_SECRETS: Final = re.compile(
     r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE
 )
-"""Suffix of a name that describes a secret without naming one, such as `AUTH_TYPE`."""
+"""The suffix of a name that describes a secret but does not hold one, such as `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
@@ -114,7 +115,7 @@ class Secrets:
 
         Args:
             name: the name in `[secret:NAME]`, which replaces it.
-            value: the secret. A value under 6 characters is not hidden.
+            value: the secret. A value of less than 6 characters is not hidden.
             certain: whether its place (a header, credentials) makes it a secret, regardless of its
                 name or form.
         """
@@ -204,7 +205,7 @@ class Secrets:
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a text that may be long. A secret that crosses the
+        """Mask the first `limit` characters of a text that might be long. A secret that crosses the
         limit is masked whole, because its first part alone would not be recognised.
         """
         text = text[: limit + self._longest]
@@ -239,7 +240,7 @@ class Secrets:
         return finder
 
     def _finder_in(self, value: JSON) -> _Finder | None:
-        """Return a finder of certain secrets if the value may contain one."""
+        """Return a finder for certain secrets if the value might contain one."""
         finder = self._finder("certain")
         if finder is not None and finder.is_in(encode(value)):
             return finder
@@ -305,15 +306,15 @@ class _Finder:
         self._percent: dict[str, re.Pattern[str]] = {}
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether a value, encoded as JSON, may contain a secret, so that each of its texts
-        must be searched.
+        """Return whether a value, encoded as JSON, might contain a secret, so that each of its
+        texts must be searched.
         """
         if self._json.find_matches_as_indexes(data):
             return True
         if rb"\n" in data and self._json.find_matches_as_indexes(
             data.replace(rb"\r\n", b"").replace(rb"\n", b"")
         ):
-            # This may be base64 with line ends.
+            # This might be base64 with line ends.
             return True
 
         if _PERCENT.search(data) is None:

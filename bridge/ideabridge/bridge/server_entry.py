@@ -152,7 +152,7 @@ class Remark:
 
     Attributes:
         place: the path, such as `limits.calls`, or "" for the whole document.
-        text: what is odd there. It contains no value that may be secret.
+        text: what is odd about that place. It contains no value that might be secret.
     """
 
     place: str
@@ -206,8 +206,8 @@ _KINDS: Final = {
 
 
 def found_kind(value: JSON) -> str:
-    """Return words that describe the kind of a value. They do not contain the value, which may be a
-    secret.
+    """Return words that describe the kind of a value. They do not contain the value, which might be
+    a secret.
     """
     return _KINDS[json_type(value)]
 
@@ -253,8 +253,8 @@ def read_server_entry(raw: JSON, workspace: Path) -> ServerEntry:
 
 
 def with_own_keys(raw: JSONObject) -> JSONObject:
-    """Return an entry, which may come from another host, with ideabridge's keys and without ignored
-    keys.
+    """Return an entry, possibly from another host's configuration, with ideabridge's keys and
+    without ignored keys.
     """
     return read_server_entry(raw, Path.cwd()).members
 
@@ -284,7 +284,7 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
 
         own = SYNONYMS.get(key, key)
         if key == "tools" and isinstance(written, dict):
-            # A list names the allowed tools. An object says how single tools are shown.
+            # A list names the allowed tools. An object says how individual tools are shown.
             own = key
 
         value = written
@@ -344,7 +344,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def _read_switch(entry: ServerEntry) -> None:
-    """Read `disabled` and `enabled` as `disabled`. The server is used only if neither forbids
+    """Read `disabled` and `enabled` as `disabled`. The server is used only if neither key forbids
     it.
     """
     flags = {"true": True, "false": False}
@@ -419,7 +419,7 @@ def _read_lists(entry: ServerEntry) -> None:
 
 
 def _read_tools(entry: ServerEntry) -> None:
-    """Read the forms in which changes of single tools are written."""
+    """Read the forms in which changes to individual tools are written."""
     tools = entry.members.get("tools")
     if not isinstance(tools, dict):
         return
@@ -547,7 +547,9 @@ def _with_own_variables(value: JSON, place: str, entry: ServerEntry, workspace: 
 
 
 def _own_variable(inside: str, workspace: Path) -> str | None:
-    """Return the replacement for a host's variable, or None if it has no meaning here."""
+    """Return the replacement for a host's variable, or None if the variable has no meaning in
+    ideabridge.
+    """
     named = _ENV_VARIABLE.fullmatch(inside)
     if named is not None:
         return f"${{{named.group(1)}}}"

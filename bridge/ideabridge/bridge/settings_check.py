@@ -1,5 +1,6 @@
-"""Settings check: checks one object of a configuration file against its model, explains its faults
-in plain words, and converts values of a similar type if their meaning is clear.
+"""Settings check: checks an object in a configuration file against its model, explains what is
+wrong in plain words, and converts a value of another type, such as "5" for 5, if its meaning is
+clear.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _RESTRICTIONS: Final = (
     "profiles",
     "rules",
 )
-"""Keys that restrict something in some object of the file. Someone who uses such a key in another
-object meant to restrict something, too.
+"""Keys that restrict something in at least one object of the file. Someone who uses such a key in
+another object also meant to restrict something.
 """
 
 _RESTRICTING: Final = re.compile(
@@ -81,7 +82,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """An object in which values of a similar type were converted.
+    """An object in which values of another type were converted.
 
     Attributes:
         members: the object.
@@ -106,7 +107,7 @@ class Checker:
     Attributes:
         model: the model.
         hints: the text that follows "unknown key" for some keys of the object itself.
-        others: further keys of the object itself that may be suggested for an unknown one.
+        others: further keys of the object itself that can be suggested for an unknown key.
     """
 
     model: type[BaseModel]
@@ -122,13 +123,13 @@ class Checker:
         return ()
 
     def repaired(self, raw: JSONObject, may_repair: Callable[[Place, JSON], bool]) -> Repaired:
-        """Return an object in which values of a similar type are converted, and keys whose value is
-        null are absent.
+        """Return the object with values of another type converted, and without the keys whose value
+        is null.
 
         Args:
             raw: the object.
-            may_repair: returns whether the value at a path may be converted to another type, or be
-                absent if it is null.
+            may_repair: a function that returns whether the value at a path can be converted to
+                another type, or be left out if it is null.
         """
         members = copy.deepcopy(raw)
         notes: list[Remark] = []
@@ -147,7 +148,9 @@ class Checker:
         return _keys_of(self.model)
 
     def unknown_key(self, key: str) -> str:
-        """Return a sentence that says that a key is unknown, and which key may have been meant."""
+        """Return a sentence that says that a key is unknown, and suggests the key that was probably
+        meant.
+        """
         if key in self.hints:
             return f"unknown key{self.hints[key]}"
 
@@ -181,7 +184,7 @@ def nearest_key(key: str, known: Sequence[str]) -> str | None:
 
 
 def may_restrict(key: str, known: Sequence[str], restricting: Collection[str]) -> bool:
-    """Return whether an unknown key may have been meant to restrict something.
+    """Return whether an unknown key might have been meant to restrict something.
 
     Args:
         key: the unknown key.
@@ -280,7 +283,7 @@ _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 
 
 def _converted(kind: str, value: JSON) -> JSON:
-    """Return the only value of the expected type that can be meant, or None."""
+    """Return the only value of the expected type that the author can have meant, or None."""
     if kind == "bool_type" and isinstance(value, str):
         return {"true": True, "false": False}.get(value.lower())
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
@@ -322,9 +325,7 @@ def _annotation_of(model: type[BaseModel], key: str) -> Any:
 
 
 def _problem(error: ErrorDetails) -> str:
-    """Describe an error about a value. The value itself is not shown, because it may be a
-    secret.
-    """
+    """Describe an error about a value, but omit the value, because it might be a secret."""
     kind = error["type"]
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, found {found_kind(error['input'])}"
@@ -337,5 +338,5 @@ def _problem(error: ErrorDetails) -> str:
         )
 
     if kind == "string_pattern_mismatch":
-        return "text here cannot contain a NUL character"
+        return "a text must not contain a NUL character"
     return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])

@@ -6,8 +6,8 @@ only calls of the person who gave it.
 
 The rules of the user of this machine are in `approvals.json` in the user's configuration folder,
 next to `trust.json`. No project file can add rules or read them. The rules of everybody else (users
-of a server) are settings of the store. Both are read again whenever they have changed, so that a
-rule that is withdrawn covers no further call. A file that cannot be used contains no rules.
+of a server) are settings of the store. Both are read again whenever they change, so that a
+withdrawn rule covers no further calls. A file that cannot be used counts as having no rules.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ logger: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "approvals.json"
 MAX_RULES: Final = 1000
-"""Maximum number of rules that one person may have."""
+"""Maximum number of rules that one person can have."""
 
 MAX_BYTES: Final = 2 * 1024 * 1024
 """Maximum size of the rules of one person, in bytes."""
 
 _MAX_TEXT: Final = 4096
 _LATEST: Final = 253_000_000_000
-"""The latest valid time of a rule, in seconds since 1970. It lies in the year 9987."""
+"""The latest valid time for a rule, in seconds since 1970. It is in the year 9987."""
 
 LOCK_SECONDS: Final = 5.0
 """Time, in seconds, to wait for another process that changes the rules."""
@@ -73,7 +73,7 @@ _Change: TypeAlias = "Callable[[Mapping[str, StandingRule]], Mapping[str, Standi
 
 _STATES: Final[dict[State, str]] = {
     "holds": "holds",
-    "outdated": "outdated: the tool has changed, or how its server starts",
+    "outdated": "outdated: the tool, or the way its server starts, has changed",
     "elsewhere": "applies in its workspace",
 }
 
@@ -188,7 +188,7 @@ def workspace_of(configuration: Configuration) -> str:
     is no project. A folder that contains the home folder is not a project.
     """
     folder = os.path.realpath(configuration.project)
-    # The name of a folder need not be UTF-8.
+    # The name of a folder is not necessarily UTF-8.
     folder = folder.encode(errors="backslashreplace").decode()
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
     return "" if Path(home).is_relative_to(folder) else folder
@@ -224,7 +224,7 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
     """Read stored rules, keyed by id.
 
     Raises:
-        StandingRuleError: they are damaged, so none of them applies.
+        StandingRuleError: the rules are damaged, so none of them applies.
     """
     if not data:
         return {}
@@ -387,7 +387,7 @@ class _RuleFile:
 
 
 def _read_file(path: Path, about: os.stat_result) -> dict[str, StandingRule]:
-    # A link could lead into a folder whose content someone else chooses, such as a repository.
+    # A link could lead into a folder that someone else controls, such as a repository.
     if not stat.S_ISREG(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a regular file"
         raise StandingRuleError(
@@ -493,7 +493,7 @@ class StandingRules:
             return None
 
         rule = rules.get(rule_id(owner_of(caller), self.workspace, tool, server))
-        # The id is short enough for a server to construct a definition with the same id.
+        # The id is so short that a server could construct a definition with the same id.
         if rule is None or (rule.workspace, rule.tool, rule.server) != (
             self.workspace,
             tool,
@@ -575,8 +575,8 @@ class StandingRules:
         return {tool.name_in_module: tool.digest for tool in tools}
 
     def _state_of(self, rule: StandingRule, digests: Mapping[str, str] | None) -> State:
-        """Return whether a rule still covers its tool. `digests` are those of the tools of its
-        server.
+        """Return whether a rule still covers its tool. `digests` has the digests of its server's
+        tools.
         """
         if rule.workspace != self.workspace:
             return "elsewhere"

@@ -7,8 +7,8 @@ file also lists the names, because a keyring cannot.
 Each secret belongs to one configuration file: the user's own, or one other, such as a project's. An
 entry can read only the secrets of its own file, so a project's file cannot name a secret of the
 user's own servers. A secret of a file other than the user's own also belongs to the servers for
-which it was stored, as they were at that time. After such an entry changes, a person must allow it
-again, because the changed server may send the secret elsewhere.
+which it was stored, as they were defined at that time. After such an entry changes, a person must
+allow it again, because the changed server might send the secret elsewhere.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class StoredSecret:
         name: its name.
         file: the configuration file that it belongs to, or None for the user's own.
         place: `keyring`, or `file` if the value is in `secrets.json`.
-        servers: the servers that may use it, each with the digest of its entry (`entry_digest`). In
-            the user's own file every server may use it.
+        servers: the servers that are allowed to use it, each with the digest of its entry
+            (`entry_digest`). In the user's own file every server is allowed to.
         value: the value, if it is in the file.
         set_at: the time when the value was stored, in seconds since 1970, or 0 if that is not
             known.
@@ -83,7 +83,7 @@ class StoredSecret:
 
 @dataclass(frozen=True, slots=True)
 class SecretOwner:
-    """The configuration file whose secrets an entry may read.
+    """The configuration file whose secrets an entry is allowed to read.
 
     Attributes:
         file: the path of the file, with the links of its folder resolved, or None for the user's
@@ -113,8 +113,8 @@ class SecretOwner:
 
 
 def secret_owner(file: Path | None) -> SecretOwner:
-    """Return the owner of the secrets that the entries of a configuration file may read. Entries
-    without a file belong to a program, which may read whatever its user may read.
+    """Return the owner of the secrets that the entries of a configuration file are allowed to read.
+    Entries without a file belong to a program, which can read whatever its user can read.
     """
     if file is None:
         return SecretOwner()
@@ -181,7 +181,8 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
         digest: the digest of the server's entry (`entry_digest`).
 
     Raises:
-        StoredSecretError: there is no such secret, the server may not use it, or it cannot be read.
+        StoredSecretError: the secret does not exist or cannot be read, or the server is not allowed
+            to use it.
     """
     secret = find_secret(owner, name)
     if secret is None:
@@ -222,7 +223,7 @@ def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, 
         owner: the file that it belongs to.
         name: its name.
         value: its value.
-        servers: the servers that may use it; see `StoredSecret`.
+        servers: the servers that are allowed to use it; see `StoredSecret`.
 
     Raises:
         StoredSecretError: the name or the value is not valid, or the file cannot be written.
@@ -249,7 +250,7 @@ def allow_secret(owner: SecretOwner, name: str, servers: Mapping[str, str]) -> N
     """Let these servers use a stored secret, and no others.
 
     Raises:
-        StoredSecretError: there is no such secret, or the file cannot be written.
+        StoredSecretError: the secret does not exist, or the file cannot be written.
     """
 
     def change(secrets: _Secrets) -> None:
@@ -392,7 +393,7 @@ def _from_json(entry: Any) -> StoredSecret:
 
 
 def _check_private(path: Path) -> None:
-    """Raise an error unless a file is a regular file that other users cannot read."""
+    """Raise an error unless the path is a regular file that other users cannot read."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise StoredSecretError(f"{path}: is not a regular file")

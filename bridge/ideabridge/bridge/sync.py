@@ -58,7 +58,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
-"""A plain function, which may block, or a coroutine function, that decides on one call."""
+"""A function that decides on one call: a plain function, which can block, or a coroutine function.
+"""
 
 
 class _PlanParts(TypedDict, total=False):
@@ -197,8 +198,8 @@ class Bridge(_Blocking[AsyncBridge]):
     def run_plan(
         self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]
     ) -> Any:
-        """Run a plan, and return its result. `output` is the type of the result if `plan` is
-        passed, but the output of the plan if `calls` is passed.
+        """Run a plan, and return its result. If `plan` is passed, `output` is the type of the
+        result; if `calls` is passed, `output` is the plan's output.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))
@@ -372,7 +373,8 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # Call the approver in a thread, because it may ask a person while other calls continue.
+        # Call the approver in a thread, because it might ask a person, and other calls must
+        # continue meanwhile.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

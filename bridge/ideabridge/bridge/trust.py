@@ -4,7 +4,7 @@ A project file (`ideabridge.json` in a folder) can start commands and import Pyt
 used only after a person has trusted exactly this content. `trust.json` in the user's configuration
 folder stores what is trusted: for each project file the SHA-256 of the file and of every file that
 it names, the files that the person confirmed as data (`data_files`), and the environment variables
-it may name.
+that the project file is allowed to name.
 
 Shell completion reads `trust.json` at each key press, so this module imports only the standard
 library, platformdirs, and small modules.
@@ -61,8 +61,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""Maximum number of possible paths that are looked up: one for each word and each folder that the
-word may be relative to.
+"""Maximum number of possible paths that are looked up: one for each combination of a word and a
+folder that the word might be relative to.
 """
 
 HARMLESS: Final = frozenset(
@@ -110,7 +110,7 @@ HARMLESS: Final = frozenset(
         ),
     }
 )
-"""Variables without secrets, which a project file may name without permission."""
+"""Variables without secrets, which a project file can name without permission."""
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -149,10 +149,10 @@ class TrustError(IdeabridgeError):
 
 
 def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Read a file that no other user can have written.
+    """Read a file, after checking that no other user could have written it.
 
     Raises:
-        TrustError: others may write it, its owner is neither the user nor root, or it is larger
+        TrustError: others can write to it, its owner is neither the user nor root, or it is larger
             than `max_bytes`.
         OSError: it cannot be read.
     """
@@ -163,10 +163,9 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file, directly or through a link, whoever wrote it.
-
-    A cloned folder may have a link to a device there, which is endless, or to a pipe, which would
-    block.
+    """Read a regular file, directly or through a link, no matter who wrote it. Anything else is
+    refused: in a cloned folder, the path could be a link to a device, which is endless, or to a
+    pipe, which would block.
 
     Raises:
         TrustError: it is not a regular file, or is larger than `max_bytes`.
@@ -183,8 +182,8 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
 
 
 def read_own_beginning(path: Path, size: int) -> bytes:
-    """Read up to `size` bytes of a file that no other user can have written. Raises the errors of
-    `read_own`, except for a file that is too large.
+    """Read up to `size` bytes of a file, after checking that no other user could have written it.
+    Raises the same errors as `read_own`, except for a file that is too large.
     """
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
@@ -194,9 +193,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """Return the first link on the way from a folder to a path in it that leads out of the folder,
-    or None if there is no such link or the path is not in the folder. Whoever created the folder,
-    for example the author of a repository, has chosen such a link.
+    """Return the first link that leads out of a folder on the way to a path in it, or None if there
+    is no such link or the path is not in the folder. Whoever created the folder, for example the
+    author of a repository, chose where such a link leads.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -227,8 +226,8 @@ def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 
 @contextmanager
 def staged(path: Path, data: bytes) -> Generator[Path]:
-    """Write a new file next to a path, which only the user can read, and return its path. The
-    caller moves it to the path; otherwise it is removed at the end.
+    """Write a new file that only the user can read, next to a path, and return the new file's path.
+    If the caller does not move it to its destination, it is removed at the end.
 
     Raises:
         OSError: it cannot be written.
@@ -295,7 +294,7 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a person may confirm as data.
+    """A file that a person can confirm as data.
 
     Attributes:
         path: the absolute path. The file need not exist.
@@ -316,8 +315,8 @@ class ProjectFile:
         digests: the SHA-256, in hex, of the file and of every file that it names, except for those
             in `data_files`, by path. The path is relative with `/` for a file in its folder, and
             absolute for any other (only tool files).
-        data_files: the files that a person may confirm as data, keyed by path.
-        left: the number of bytes of these data files that trust may still cover.
+        data_files: the files that a person can confirm as data, keyed by path.
+        left: how many bytes of these data files trust can still cover.
     """
 
     file: Path
@@ -451,9 +450,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that may be data: those that the content names only as data, under any
-    path.
-    """
+    """Return the files that can be data: every path that names them names them as data."""
     if not named:
         return {}
     # Some file systems ignore case.
@@ -467,12 +464,12 @@ def _data_files(
 
 @dataclass(frozen=True, slots=True)
 class _Mention:
-    """A path that a project file may name.
+    """A path that a project file might name.
 
     Attributes:
         path: the path.
         anywhere: whether the path also counts outside the folder.
-        data_of: the place that names it as data, or None if it may be code.
+        data_of: the place that names it as data, or None if it might be code.
     """
 
     path: Path
@@ -481,7 +478,7 @@ class _Mention:
 
 
 def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
-    """Yield every path that the content may name."""
+    """Yield every path that the content might name."""
     members = object_or_empty(content)
     for text in _texts(members.get("tools")):
         path = folder / os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises where there is no home
@@ -496,7 +493,7 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
 
 
 def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention]:
-    """Yield every path that a server's entry may name."""
+    """Yield every path that a server's entry might name."""
     environment = object_or_empty(entry.get("env"))
     commands = _texts([entry.get("command")])
     arguments = _texts(entry.get("args"))
@@ -560,7 +557,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
 
 
 def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
-    """Yield the files that Python may execute for `-m MODULE`."""
+    """Yield the files that Python might execute for `-m MODULE`."""
     for number, word in enumerate(arguments):
         option = _MODULE.fullmatch(word)
         for name in (
@@ -591,8 +588,8 @@ def _data_arguments(
     *,
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, place that names it), keyed by argument number, for each argument that may name
-    data under all names of the command.
+    """Return (path, place that names it), keyed by argument number, for each argument that names
+    data no matter by which of the command's names its arguments are read.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -610,7 +607,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
 
     Args:
         text: the path.
-        bases: the folders that it may be relative to, of which the first is the project's.
+        bases: the folders that it can be relative to. The first is the project's.
     """
     # The value of a variable is known only when the server starts.
     if "$" in text or text.startswith("~"):
@@ -696,7 +693,7 @@ _MOST_EARLIER: Final = 10
 """Maximum number of earlier contents of a project file that stay trusted."""
 
 _MOST_EARLIER_FILES: Final = 2000
-"""Maximum number of digests of earlier contents, together."""
+"""Maximum number of digests in all earlier contents together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -722,7 +719,7 @@ class Trusted:
         digests: the digests of all covered files; see `ProjectFile.covered`. Empty if the person
             allowed only variables.
         data: the paths of the files that the person confirmed as data.
-        variables: the environment variables that the file may name.
+        variables: the environment variables that the file is allowed to name.
         at: the time, in seconds since 1970.
         earlier: contents that the person trusted before, newest first. A file that returns to one
             of them, for example on another branch, is trusted.
@@ -901,7 +898,7 @@ class ProjectTrust:
 
     @property
     def variables(self) -> Variables:
-        """The variables that the file may name."""
+        """The variables that the file is allowed to name."""
         return Variables(
             self.found.file, self.before.variables if self.before is not None else frozenset()
         )
@@ -911,7 +908,7 @@ class ProjectTrust:
         """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone`
         or `not data`).
 
-        `not data`: the file was confirmed as data, but may now be code.
+        `not data`: the file was confirmed as data, but might now be code.
         """
         if self.before is None or not self.before.digests or self.is_trusted:
             return []
@@ -962,7 +959,7 @@ def is_trusted(file: Path) -> bool:
     """Return whether a person has trusted exactly the current content of a project file.
 
     Raises:
-        TrustError, OSError: as `look_at`.
+        TrustError, OSError: as for `look_at`.
     """
     return was_trusted(file) and project_trust(look_at(file)).is_trusted
 
@@ -976,8 +973,8 @@ def was_trusted(file: Path) -> bool:
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program may trust a project file after changing it. It may if the file is
-    trusted now or does not exist.
+    """Return whether a program that changes a project file is allowed to trust it afterwards: the
+    file is trusted now, or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -1015,7 +1012,7 @@ def _members(file: Path, data: bytes) -> JSONObject:
 
 def keep_trusted(project_file: ProjectFile, confirmed: Collection[str] = ()) -> None:
     """Save that a person trusts exactly this content. This does not change which variables the file
-    may name.
+    is allowed to name.
 
     Args:
         project_file: the file, with the content that was read.
@@ -1081,11 +1078,11 @@ def _why_not_data(project_file: ProjectFile) -> str:
 
 
 def trust_file(file: Path) -> None:
-    """Trust the current content of a project file. Only a program that wrote the file itself may
-    call this.
+    """Trust the current content of a project file. Only a program that wrote the file itself is
+    allowed to call this.
 
     Raises:
-        TrustError: it is not JSON, others may write it, or trust cannot be stored.
+        TrustError: it is not JSON, others can write to it, or trust cannot be stored.
         OSError: it cannot be read.
     """
     standing = project_trust(look_at(file.absolute()))
@@ -1186,7 +1183,7 @@ def locked(path: Path) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The environment variables that a project file may name.
+    """The environment variables that a project file is allowed to name.
 
     Attributes:
         file: the project file.
@@ -1263,7 +1260,7 @@ def _quoted(word: str) -> str:
 
 
 _MOST_PROBLEMS: Final = 20
-"""Maximum number of problems that are shown of a project file that is not used."""
+"""Maximum number of problems that are shown for a project file that is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1277,8 +1274,8 @@ class Untrusted:
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
-        problems: the reasons why the file cannot be used even if it were trusted, or () if it could
-            be used.
+        problems: the reasons why the file could not be used even if it were trusted, or () if it
+            could be used.
         reason: the same in a few words, none of which come from the file.
         is_readable: whether the top-level keys of the file are known.
         was_trusted: whether a person has trusted an earlier content of the file.
@@ -1299,7 +1296,7 @@ class Untrusted:
         which command trusts it.
 
         Args:
-            anywhere: whether the text may be read in another folder, for example in a host's log.
+            anywhere: whether the text might be read in another folder, for example in a host's log.
         """
         if self.problems:
             lines = [f"{visible(str(self.file))} is not used: it {self.reason}"]
@@ -1312,8 +1309,8 @@ class Untrusted:
                 more = f" and {len(self.changed) - 3} more"
             else:
                 more = ""
-            # A file may have any name. `visible` removes line ends, so a name cannot look like a
-            # line of ideabridge.
+            # A file can have any name. `visible` removes line ends, so a name cannot look like a
+            # line from ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
 
         problem = f"{self.problem}\n" if self.problem else ""

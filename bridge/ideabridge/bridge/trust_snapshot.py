@@ -28,7 +28,7 @@ MAX_TEXT_BYTES: Final = 256 * 1024
 """Maximum size, in bytes, of a file whose text is kept."""
 
 MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
-"""Maximum size, in bytes, of all texts of a snapshot."""
+"""Maximum total size, in bytes, of the texts in a snapshot."""
 
 
 _TAG: Final = "\0"
@@ -182,8 +182,6 @@ def _texts(digests: Mapping[str, str], read: Callable[[str], bytes | None]) -> d
 
 
 def snapshot_path(key: str) -> Path:
-    """Return the path of the snapshot of a project file. `key` is the file's name in
-    `trust.json`.
-    """
+    """Return the path of a project file's snapshot. `key` is the file's name in `trust.json`."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
     return platformdirs.user_config_path("ideabridge") / "trusted" / f"{digest[:32]}.json"
