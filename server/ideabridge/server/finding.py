@@ -29,8 +29,9 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 # -- finding ---------------------------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
-"""How long, in seconds after the start, lists and searches wait for modules whose tools are not
-known yet. Hosts allow ten seconds for the start and the first list."""
+"""Time, in seconds after the start, for which lists and searches wait for modules whose tools are
+not known yet. Hosts allow ten seconds for the start and the first list.
+"""
 
 _TOOLS: Final = 8
 _QUESTIONS: Final = 20

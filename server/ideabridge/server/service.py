@@ -235,7 +235,7 @@ def user_service(platform: str = sys.platform, home: Path | None = None) -> User
         return UserService("launchd", home / "Library" / "LaunchAgents" / f"{_LABEL}.plist")
 
     if platform != "win32" and shutil.which("systemctl") is not None:
-        # The manager of the user answers only in a session of the user.
+        # The user's service manager answers only within a session of the user.
         if _try("systemctl", "--user", "show-environment"):
             folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
             return UserService("systemd", folder / "systemd" / "user" / _UNIT)

@@ -162,7 +162,7 @@ class Repair:
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The top-level keywords that contained schemas that have become definitions.
+        # The top-level keywords whose schemas were moved to the definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:

@@ -250,8 +250,8 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """Return, for each place (None for the output), the calls whose results it reads or may
-        read.
+        """Return the calls whose results each place reads or may read, keyed by place. The key None
+        is the output.
         """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:

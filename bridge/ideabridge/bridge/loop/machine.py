@@ -205,7 +205,7 @@ class Machine:
         self._first = 0
         # Data that calls have added so far, keyed by instance and kind.
         self._data: dict[tuple[str, str], Message] = {}
-        # How many Solutions in a row have had neither calls nor an output.
+        # The number of consecutive Solutions that had neither calls nor an output.
         self._idle = 0
 
     # -- questions ---------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ class Backchannel:
 
         is_for_people = isinstance(question, types.ElicitRequest)
         if any(asking.is_mixed for asking in live):
-            # The callers know already, and these calls end or are sent again.
+            # The callers already know this, and these calls end or are sent again.
             return types.ElicitResult(action="cancel") if is_for_people else _refusal(why)
 
         message = question.params.message if is_for_people else question.method

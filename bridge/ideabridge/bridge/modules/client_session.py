@@ -1,4 +1,4 @@
-"""The session of a client for which the present task works.
+"""ClientSession: tells for which client's session the current task works.
 
 Modules with `"sharing": "session"` have a process for each session. A request sets its session, and
 each call of a run sets that of the request that began the run.

@@ -1,5 +1,5 @@
-"""ConnectionPool: further connections to modules, each for one owner, beside the one that everybody
-else uses.
+"""ConnectionPool: manages further connections to modules. Each belongs to one owner; everybody else
+uses the shared connection.
 
 A connection begins with its first use. It ends when its owner has gone, when the configuration of
 its module has changed, when it has failed, and, if the pool says so, when nobody has used it for a
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
 
 MOST_CONNECTIONS: Final = 256
-"""How many connections a pool may hold. A new one replaces the connection that has been idle for
-longest.
+"""Maximum number of connections in a pool. A new one replaces the connection that has been idle for
+the longest time.
 """
 
 _Key = tuple[str, str | None]
@@ -97,7 +97,7 @@ class ConnectionPool:
         self._retire_all(lambda key: key[0] == module)
 
     def leave(self, owner: str) -> None:
-        """End the connections of an owner that has gone."""
+        """End the connections of an owner that has disconnected."""
         self._retire_all(lambda key: key[1] == owner)
 
     def _retire_all(self, ends: Callable[[_Key], bool]) -> None:

@@ -82,8 +82,8 @@ class ModuleListError(ModuleError):
 
 class SharedQuestionError(ModuleError):
     """The module asked a question while calls of several sessions were running, and did not say to
-    which call it belongs, so nobody was asked. The call has ended. `repeatable` says that it only
-    reads, so it may be sent again, by `Modules.using` over a connection of its session.
+    which call it belongs, so ideabridge asked nobody. The call has ended. `repeatable` says that it
+    only reads, so it may be sent again, by `Modules.using` over a connection of its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:

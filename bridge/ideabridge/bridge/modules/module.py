@@ -289,8 +289,8 @@ class Module:
         self._asked_until = -math.inf
         # True while the connection ends because nobody uses the module.
         self._is_resting = False
-        # True once the module has asked a question of which nobody knew to which session it
-        # belonged, in this process or an earlier one.
+        # True if the module has asked a question, in this process or an earlier one, that could not
+        # be assigned to a session.
         self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
             self._settled.set()
@@ -329,9 +329,9 @@ class Module:
 
     @property
     def sharing(self) -> Sharing:
-        """Who shares one process of the module, or one connection to it. Each session has its own
-        if the configuration says so, or once the module has asked a question that no call of
-        several sessions could be found for.
+        """The clients that share one process of the module, or one connection to it. Each session
+        has its own if the configuration says so, or if the module has asked a question that could
+        not be assigned to one of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -839,7 +839,7 @@ class Module:
             # Many processes that lost the same module must not reconnect at the same moment.
             seconds *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
-        # After a first failure, do not make a call that needs the module wait.
+        # After a first failure, do not delay a call that needs the module.
         needed = now
         if self._fruitless_connects > 1:
             longest = _REFUSED_RECONNECT_PAUSE if refuses else _NEEDED_RECONNECT_PAUSE

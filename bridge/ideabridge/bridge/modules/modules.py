@@ -123,7 +123,7 @@ class ModuleSource(Protocol):
         ...
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file that exists once each session needs a module of its own, or None."""
+        """Return the file whose existence means that each session needs its own module, or None."""
         ...
 
     def exposes(self, module: str) -> bool:
@@ -432,8 +432,8 @@ class Modules:
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
         """Yield the module for one person's calls. If each person signs in for themselves, it has
-        their own sign-in and connection. If sessions do not share the module, it is that of the
-        present session (`client_session`). Otherwise it is the shared module of this name.
+        their own sign-in and connection. If sessions do not share the module, it is the module of
+        the current session (`client_session`). Otherwise it is the shared module of this name.
 
         Args:
             name: the module's name.
@@ -470,7 +470,7 @@ class Modules:
             yield own
 
     def _of_session(self, module: Module) -> AbstractContextManager[Module]:
-        """Return the context manager that yields the module of the present session."""
+        """Return the context manager that yields the module of the current session."""
         session = client_session()
         if session is None or module.sharing == "shared" or module.configuration.disabled:
             return nullcontext(module)

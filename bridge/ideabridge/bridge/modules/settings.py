@@ -714,7 +714,7 @@ is made, because its configuration cannot be used.
 """
 
 Sharing = Literal["shared", "session"]
-"""Who shares one process of a module; see `ModuleConfiguration.sharing`."""
+"""The clients that share one process of a module; see `ModuleConfiguration.sharing`."""
 
 _LONG_AWAY: Final = 5.0
 """Number of seconds after which the status mentions how long a module has been away."""
@@ -778,7 +778,7 @@ class ModuleStatus:
             module.
         seconds: how long connecting took.
         sharing: who shares its process; see `ModuleConfiguration.sharing`. It is `session`, too, if
-            the module once asked a question of which nobody knew whose it was.
+            the module once asked a question that could not be assigned to a session.
         sessions: how many sessions have a process or connection of their own now.
     """
 
@@ -804,8 +804,8 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """Who has a process or connection of the module, in words for people; "" if everybody
-        shares one.
+        """A text for users about who has their own process or connection of the module; "" if
+        everybody shares one.
         """
         if self.sharing == "shared":
             return ""

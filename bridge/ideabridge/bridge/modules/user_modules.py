@@ -35,7 +35,7 @@ IDLE_SECONDS: Final = 300.0
 
 
 class UserModules:
-    """The modules as seen over users' own connections. Use it only from tasks of one event loop.
+    """The modules, reached over users' own connections. Use it only from tasks of one event loop.
 
     Args:
         authorize: returns the object that gets tokens for a module, given the file with the

@@ -45,8 +45,8 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""How long, in seconds, a call waits for a module that is not connected. A resumed run may continue
-before its modules have connected.
+"""Time, in seconds, for which a call waits for a module that is not connected. A resumed run may
+continue before its modules have connected.
 """
 
 _ERROR_CHARACTERS = 4096
@@ -433,8 +433,8 @@ class Executor:
         return value
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
-        """Call a module. Send a call that only reads again if it was mixed up with calls of other
-        sessions: it then has a connection of its own.
+        """Call a module. If a question could not be assigned to one of several sessions, send a
+        call that only reads again, over its session's own connection.
         """
         try:
             async with self._modules.using(name, user) as module:

@@ -865,8 +865,9 @@ class Publications:
             return self._admitted(caller, [self._read(row) for row in rows])
 
         with self._database.guard:
-            # If no name open to the caller has the words, match them as prefixes, as if no name had
-            # them. Otherwise, an empty result would reveal that another caller's name has them.
+            # If none of the names that the caller may see contains the words, match them as
+            # prefixes, exactly as if no name contained them. Otherwise, an empty result would
+            # reveal that another caller's name contains them.
             found = widen(limit, partial(self._search.find_names, words), open_names)
             return found or widen(
                 limit, partial(self._search.find_names, words, begins=True), open_names

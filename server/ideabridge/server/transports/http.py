@@ -62,10 +62,14 @@ _MOST_SESSIONS: Final = 200
 """Maximum number of sessions of the handshake era that one caller may have."""
 
 SESSION_SECONDS: Final[float] = DEFAULT_SESSION_IDLE_TIMEOUT
-"""How long, in seconds, a session may be unused. The SDK ends it then, without telling anybody."""
+"""Maximum time, in seconds, for which a session may be unused. Then the SDK ends it without
+notifying anybody.
+"""
 
 SWEEP_SECONDS: Final = 60.0
-"""How often, in seconds, sessions are looked through for those that have been unused that long."""
+"""Interval, in seconds, at which the server looks for sessions that have been unused for so
+long.
+"""
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)

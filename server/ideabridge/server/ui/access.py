@@ -445,7 +445,7 @@ class Access:
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
     def sessions(self, visitor: Visitor) -> list[PageSession]:
-        """Return the sessions of this process, the one that was used last first.
+        """Return the sessions of this process, the most recently used first.
 
         Args:
             visitor: who asks.

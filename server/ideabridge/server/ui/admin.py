@@ -151,7 +151,7 @@ class AdminPages:
         return self._site.page(request, "doctor.html", found=findings)
 
     async def show_user(self, request: Request) -> Response:
-        """Show one user, with the tokens and what can be changed."""
+        """Show one user, with the tokens and the settings that can be changed."""
         users = self._bridge.store.users
         user = users.get(request.path_params["name"])
         tokens = [token for token in users.tokens() if token.user == user.name]
@@ -229,7 +229,7 @@ class AdminPages:
         return self._invite(request, users.get(name), text)
 
     def _invite(self, request: Request, user: User, token: str) -> Response:
-        """Show a text to hand over to a user, with the token. It is shown once."""
+        """Show a text to pass on to a user, with the token. It is shown only once."""
         visitor = visitor_of(request)
         note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
         visitor.notes.append(("good", note))
@@ -308,8 +308,8 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
-    """Write the limits of a form that differ from the present ones into a configuration file.
-    Everything else keeps its bytes. Blocks.
+    """Write the limits of a form that differ from the current ones to a configuration file. All
+    other bytes stay. Blocks.
 
     Raises:
         ArgumentError: a limit is not a number.
@@ -335,7 +335,7 @@ def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
 
 
 def _limit(text: str, key: str, label: str) -> int | float | None:
-    """Return the number of a limit, or None if there is to be none.
+    """Return the number of a limit, or None for no limit.
 
     Raises:
         ArgumentError: the text is not a number.
@@ -394,7 +394,7 @@ def _invitation(request: Request, user: User, token: str) -> str:
 
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """Return (what is limited, its limit) for each limit that the page only shows."""
+    """Return (name, value) for each limit that the page only shows."""
     limits = configuration.limits
     users = configuration.users
     return [

@@ -62,7 +62,9 @@ class ClientEntry:
 
 
 class ClientEntries:
-    """The entries that connect assistants, in their own files of the user of this process."""
+    """The entries of ideabridge in the files of assistants, which belong to the user of this
+    process.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site

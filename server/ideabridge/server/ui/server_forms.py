@@ -377,8 +377,8 @@ class LatestChange:
 
     Attributes:
         id: its id in the form that undoes it.
-        what: what was changed, in words for people.
-        at: when, in seconds since 1970.
+        what: a text for users that describes the change.
+        at: the time of the change, in seconds since 1970.
     """
 
     id: str
