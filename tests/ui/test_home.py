@@ -64,7 +64,7 @@ def test_suggestions_arrive_after_the_page(page: Page, site: str) -> None:
     suggested = page.locator("#suggested")
     expect(suggested).to_contain_text("done 3 times")
     suggested.get_by_role("link", name="Make one a tool").click()
-    expect(page.get_by_role("button", name="Look, and publish").first).to_be_visible()
+    expect(page.get_by_role("button", name="Make it a tool").first).to_be_visible()
 
 
 def test_home_follows_the_store(page: Page, site: str) -> None:

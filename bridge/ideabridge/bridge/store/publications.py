@@ -768,10 +768,10 @@ class Publications:
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
     def page(
-        self, limit: int = 50, after: str | None = None, *, caller: Viewer
+        self, limit: int = 50, after: str | None = None, *, caller: Viewer, by_hand: bool = False
     ) -> Page[Publication]:
         """Return a page of the current publications, sorted by name. With `caller`, only those that
-        are published to it.
+        are published to it. With `by_hand`, only those whose ideas no run has made.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -783,10 +783,11 @@ class Publications:
                     f"not a cursor of this list: {after[:40]!r}; pass the "
                     "`next` of the previous page"
                 )
+            made = "ideas.run IS NULL AND " if by_hand else ""
             entries = self._widened(
                 limit + 1,
                 caller,
-                f"{_LIVE} WHERE names.name > ?3 AND {OPEN_TO} ORDER BY names.name LIMIT ?2",
+                f"{_LIVE} WHERE {made}names.name > ?3 AND {OPEN_TO} ORDER BY names.name LIMIT ?2",
                 after or "",
             )
             following = entries[limit - 1].name if len(entries) > limit else None

@@ -28,6 +28,8 @@ from ideabridge.bridge.publishing.publish_request import PublishRequest, program
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
 from ideabridge.bridge.store.portable import without_recorded_output
+from ideabridge.bridge.store.run_filter import RunFilter
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import (
     EVERYBODY,
     LOCAL,
@@ -43,6 +45,7 @@ from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
+from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
@@ -54,6 +57,10 @@ VERSIONS: Final = 20
 """Maximum number of versions of a tool on its page. Each is compared with the version before it."""
 
 _EVIDENCE: Final = 100
+_USES: Final = 100
+"""How many of the latest runs are searched for calls of a tool."""
+
+_MOST_STEPS: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("auto", "by the plan if there is one, otherwise by a model"),
     ("plan", "by the plan: its calls run again, without a model"),
@@ -61,7 +68,7 @@ _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("recorded", "by the recording: the same output, for the same input only"),
     ("solve", "by a model each time, with this run as an example"),
 )
-_VIEWS: Final = ("published", "suggested", "saved")
+_VIEWS: Final = ("published", "suggested", "written", "saved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,38 @@ class EarlierDecisions:
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """A call of a plan, for people.
+
+    Attributes:
+        tool: the tool, with its server.
+        parameters: the name of each parameter, and its value on one line.
+        writes: where the result goes, or "".
+    """
+
+    tool: str
+    parameters: tuple[tuple[str, str], ...]
+    writes: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """Who has called a tool lately.
+
+    Attributes:
+        who: the person.
+        client: the program that asked, or "".
+        runs: how many of the latest runs these are.
+        run: the latest of them.
+    """
+
+    who: str
+    client: str
+    runs: int
+    run: RunRecord
 
 
 class IdeaPages:
@@ -181,7 +220,9 @@ class IdeaPages:
                 # These are the newest ideas that this caller may see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
-            tools = store.publications.page(PAGE, after, caller=visitor.scope)
+            tools = store.publications.page(
+                PAGE, after, caller=visitor.scope, by_hand=view == "written"
+            )
             values["tools"] = [self._listed(publication, visitor) for publication in tools.items]
             following = tools.next
 
@@ -263,6 +304,7 @@ class IdeaPages:
         evidence = store.publications.evidence(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
+        plan = _runs(publication)
         return await self._site.page_beside(
             request,
             "tool.html",
@@ -280,11 +322,30 @@ class IdeaPages:
             may_change=visitor.manages or publication.owner == owner_of(visitor.caller),
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
-            program=source_text(publication.program or ""),
-            plan=_runs(publication),
+            program=_program_of(publication),
+            plan=plan,
+            written_plan="" if plan is None else await compute_in_thread(_coloured_json, plan),
+            steps=() if plan is None else _steps_of(plan),
+            uses=await compute_in_thread(self._uses, publication.name, visitor),
+            confirmed=len(evidence),
+            origin=record,
             rows=publication_rows(publication),
             words_of_assistant=publication.is_by_assistant,
         )
+
+    def _uses(self, name: str, visitor: Visitor) -> list[ToolUse]:
+        """Return who has called a tool lately, in runs that a visitor sees, latest first."""
+        latest = self._bridge.store.runs.newest(
+            visitor.scope, limit=_USES, rooms=False, chosen=RunFilter(words=name)
+        )
+        by_asker: dict[tuple[str, str], list[RunRecord]] = {}
+        for run in latest:
+            if run.title == name:
+                by_asker.setdefault((run.caller, run.client), []).append(run)
+        return [
+            ToolUse(person_of(caller), client, len(runs), runs[0])
+            for (caller, client), runs in by_asker.items()
+        ]
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
         """Return what changed in each version compared with the version before it, keyed by version
@@ -775,5 +836,32 @@ def _written_plan(plan: JSONObject) -> Markup | str:
         text = source_text(program)
         return coloured(text, "python") or bounded(text)
 
-    text = as_json(_readable_plan(plan))
+    return _coloured_json(_readable_plan(plan))
+
+
+def _coloured_json(plan: JSONObject) -> Markup | str:
+    text = as_json(plan)
     return coloured(text, "json") or bounded(text)
+
+
+def _program_of(publication: Publication) -> Markup | str:
+    """Return the program that a call runs, coloured unless it is long, or ""."""
+    text = source_text(publication.program or "")
+    return coloured(text, "python") or text
+
+
+def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
+    """Return the first calls of a plan, for people."""
+    calls = plan.get("calls")
+    if not isinstance(calls, list):
+        return ()
+    return tuple(_step(call) for call in calls[:_MOST_STEPS] if isinstance(call, dict))
+
+
+def _step(call: JSONObject) -> PlanStep:
+    shown = ("_tool", "_module", "_outputPath")
+    parameters = tuple(
+        (name, in_one_line(value, 120)) for name, value in call.items() if name not in shown
+    )
+    writes = call.get("_outputPath")
+    return PlanStep(tool_of(call), parameters, "" if writes is None else in_one_line(writes, 120))

@@ -20,17 +20,19 @@ _NARROWEST: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MiniTimeline:
-    """The bars of a run as paths of an SVG of 100 by 12.
+    """The bars of a run as paths of an SVG that is 100 wide.
 
     Attributes:
         ran: the path of the bars of calls that ran.
         asked: the path of the bars of questions.
         calls: how many calls it shows.
+        height: the height of the lanes that it uses.
     """
 
     ran: str
     asked: str
     calls: int
+    height: int = _HEIGHT
 
 
 @dataclass(slots=True)
@@ -67,10 +69,13 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
     last = max(ends)
     scale = 100 / max(last - begun, 1e-6)
     lanes = [begun] * _LANES
+    ran_path = _path(ran.values(), lanes, begun, last, scale)
+    asked_path = _path(asked.values(), lanes, begun, last, scale)
     return MiniTimeline(
-        _path(ran.values(), lanes, begun, last, scale),
-        _path(asked.values(), lanes, begun, last, scale),
+        ran_path,
+        asked_path,
         len(ran.keys() | asked.keys()),
+        _HEIGHT * sum(until > begun for until in lanes) or _HEIGHT,
     )
 
 

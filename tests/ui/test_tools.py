@@ -1,0 +1,118 @@
+"""The pages of tools: what a tool runs as readable steps, where it comes from, who uses it, the
+tools written by hand, and a suggestion that becomes a tool with one click.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.ui.serving import ask, send
+from tests.ui.test_outputs import ended
+from tests.ui.test_runs import ORDERS
+
+WRITTEN = """\
+name: with_tax
+description: The price with tax
+context:
+  - type: input
+    input: {net: 100}
+solution:
+  calls:
+    - {_tool: compute, code: net * 2, net: †input.net, _outputPath: gross}
+  output: †state.gross
+"""
+
+
+def words_of(html: str) -> str:
+    return " ".join(unescape(re.sub("<[^>]+>", " ", html)).split())
+
+
+def write_idea(http: httpx.Client, text: str, name: str) -> None:
+    shown = send(http, "/ui/write", "/ui/write", text=text, action="show").text
+    seen = re.search('name="seen" value="([^"]+)"', shown)
+    assert seen is not None
+    saved = send(http, "/ui/write", "/ui/write", text=text, action="save", seen=seen[1])
+    assert saved.url.path == f"/ui/ideas/{name}", words_of(saved.text)
+
+
+def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) -> None:
+    calls = [
+        ORDERS | {"customer": "c1", "_outputPath": "orders"},
+        {"_tool": "compute", "code": "len(o)", "o": "†state.orders"},
+    ]
+    made = ask(http, *calls, output="†results.1", name="count orders")
+    ended(http, made)
+    path = f"/ui/ideas/publish?ref={made}"
+    while "Self-consistent" not in (draft := http.get(path).text):
+        pass
+    # The draft shows the plan before it is published.
+    assert "The plan that a call runs" in draft
+    assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
+
+    tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
+    words = words_of(tool)
+    assert "made from count orders" in words
+    steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
+    assert steps.startswith("list_orders gives orders customer †input.customer compute")
+    assert "Used by" not in words
+
+    called = send(http, "/ui/ideas/count_orders/call", "/ui/ideas/count_orders")
+    run_id = called.url.path.rpartition("/")[2]
+    ended(http, run_id)
+    used = http.get("/ui/ideas/count_orders").text.partition("<h2>Used by</h2>")[2]
+    assert "local, with the page: 1 run, the latest" in words_of(used)
+    assert f'href="/ui/runs/{run_id}"' in used
+
+
+def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
+    assert "No tool is written by hand yet" in http.get("/ui/ideas?show=written").text
+    made = ask(http, ORDERS, output="†results.0")
+    ended(http, made)
+    path = f"/ui/ideas/publish?ref={made}"
+    while "Self-consistent" not in http.get(path).text:
+        pass
+    send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
+    write_idea(http, WRITTEN, "with_tax")
+    listed = http.get("/ui/ideas?show=written").text
+    assert 'href="/ui/ideas/with_tax"' in listed
+    assert 'href="/ui/ideas/orders"' not in listed
+    assert 'href="/ui/ideas/orders"' in http.get("/ui/ideas").text
+    assert "written by hand, or imported" in http.get("/ui/ideas/with_tax").text
+
+
+def test_a_program_is_coloured_and_whole(http: httpx.Client) -> None:
+    program = "lines = [f'<b>{n}' for n in range(2)]  # all\nlines\n"
+    document = json.dumps({"name": "counted", "context": [], "solution": {"program": program}})
+    write_idea(http, document, "counted")
+    page = http.get("/ui/ideas/counted").text
+    part = page.partition('aria-label="The program that a call runs">')[2].partition("</pre>")[0]
+    assert '<span class="h-k">for</span>' in part
+    assert unescape(re.sub("<[^>]+>", "", part)).strip() == program.strip()
+
+
+def test_a_suggestion_becomes_a_tool_with_one_click(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    for customer in ("c0", "c1", "c2"):
+        calls = [
+            ORDERS | {"customer": customer, "_outputPath": "orders"},
+            {"_tool": "find_customer", "id": customer},
+        ]
+        ended(http, ask(http, *calls, output="†state.orders"))
+
+    page.goto(f"{site}ideas?show=suggested")
+    card = page.locator("article.card").first
+    expect(card).to_be_visible()
+    # The secret of the session is in no address.
+    look = card.get_by_role("link", name="Look at it first").get_attribute("href")
+    assert look is not None
+    assert "secret" not in look
+    name = card.get_by_label("Name").input_value()
+    expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
+    card.get_by_role("button", name="Make it a tool").click()
+    expect(page.get_by_role("heading", name=re.compile(f"{name} version 1"))).to_be_visible()
