@@ -289,7 +289,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
         .date()
         .isoformat()
     )
-    return f"{rule}; up to {counted(due.runs, 'run')} from {when}"
+    return f"{rule}; up to {counted(due.runs, 'run')} from {when} on"
 
 
 def check_tool_files(findings: Findings, configuration: Configuration) -> None:
