@@ -1,4 +1,4 @@
-"""Asking: passes the questions that a module asks during one call to the caller.
+"""Asking: passes the questions that a module asks during a call on to the caller.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
 direct call can be asked everything that it declares support for: forms, addresses to open,
@@ -167,7 +167,7 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
 def read_response(
     module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
 ) -> types.InputResponse:
-    """Convert the answer of a direct call's client to the form that the module receives.
+    """Convert the answer from a direct call's client to the form that the module receives.
 
     Raises:
         AnswerError: the answer does not fit the question or contains a secret, so the module must
@@ -307,10 +307,10 @@ again with the reason.
 """
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""Number of times that a module may answer one call with questions (version 2026-07-28)."""
+"""Maximum number of times that a module can answer one call with questions (version 2026-07-28)."""
 
 QUESTIONS: Final = 20
-"""Number of questions that one call may ask a person."""
+"""Maximum number of questions that one call can ask a person."""
 
 _MESSAGE: Final = 300
 
@@ -322,11 +322,11 @@ replace one result (including the module's state), and on one log message.
 """
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
-"""The capabilities that a call within a run declares, as protocol JSON."""
+"""The capabilities that a call in a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
-"""Number of log messages of a call that may wait for a slow client. Beyond that, the oldest are
-dropped.
+"""Maximum number of log messages from a call that wait for a slow client. Beyond that, the oldest
+are dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
@@ -387,7 +387,7 @@ class DirectClient(Protocol):
 
     @property
     def session(self) -> Hashable:
-        """A value that identifies the client and is equal for all its calls. A module's log
+        """A value that identifies the client and is the same for all its calls. A module's log
         messages reach no other client.
         """
         ...
@@ -436,7 +436,7 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
     Attributes:
         questions: the questions by name, as protocol JSON. They are checked and contain no
             secrets, but are not marked yet.
-        state: the module's state.
+        state: the state that the module wants back.
     """
 
     def __init__(self, questions: JSONObject, state: str | None) -> None:
@@ -458,13 +458,13 @@ class Asking:
 
     Attributes:
         scope: ends the call after its time-out.
-        allowed: the seconds that the call may take, not counting the time in which a person is
-            asked.
+        allowed: how many seconds the call is allowed to take, not counting the time in which a
+            person is asked.
         refused: messages to the caller, one for each refused question.
         own_ids: maps the module's ids for addresses to the ids that the client gets.
         session: the session of the call's client; see `client_session`.
-        is_mixed: whether the module has asked a question that may belong to a call of another
-            session.
+        is_mixed: whether the module has asked a question that might belong to another session's
+            call.
     """
 
     def __init__(
@@ -506,7 +506,7 @@ class Asking:
 
     def extend(self) -> None:
         """Restart the time-out because the module has reported progress. However often it is
-        extended, the call may take at most `LONGEST` time-outs.
+        extended, the call takes at most `LONGEST` time-outs.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -539,8 +539,8 @@ class Asking:
         try:
             while self._logs:
                 sent = self._logs.popleft()
-                # Build the message from known fields only, because a module may add anything to its
-                # own.
+                # Build the message from known fields only, because a module's own message can
+                # contain anything.
                 parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
@@ -689,7 +689,7 @@ class Asking:
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address contains a secret of the configuration")
 
-        # Clients of 2025-11-25 need an id, and 2026-07-28 has none. The module's own id may contain
+        # Clients of 2025-11-25 need an id, and 2026-07-28 has none. The module's own id can contain
         # anything, so give the client a different one.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
@@ -732,7 +732,7 @@ class Asking:
         """Convert the questions in a result to `ModuleAsks`, for a client that accepts questions.
 
         Raises:
-            ModuleInputRequiredError: the client cannot answer one of them.
+            ModuleInputRequiredError: the client cannot answer one of the questions.
         """
         client = self.client
         assert client is not None
@@ -770,8 +770,8 @@ class Asking:
     async def put(
         self, params: types.ElicitRequestParams, *, apart: bool = False
     ) -> types.ElicitResult:
-        """Ask a question and wait for the answer. If it cannot be asked, decline it and report it
-        to the run.
+        """Ask a question and wait for the answer. If the question cannot be asked, decline it and
+        report it to the run.
 
         Args:
             params: the question.
@@ -795,7 +795,7 @@ class Asking:
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                # Show a person only one form of a call at a time.
+                # Show a person only one form at a time for each call.
                 async with self._one:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:
@@ -833,7 +833,7 @@ class Asking:
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
         report = f"server {self._module!r} asked {asked!r}, and got no answer: {reason}"
-        # A module may repeat the same question endlessly.
+        # A module could repeat the same question endlessly.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
             if self._asker is not None:
@@ -898,8 +898,8 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a line that names a kind of request that modules may not send, and says why it is
-    refused.
+    """Return a line that names a kind of request that modules are not allowed to send, and says why
+    it is refused.
     """
     if isinstance(request, types.CreateMessageRequest):
         return (

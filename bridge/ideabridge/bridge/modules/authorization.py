@@ -64,12 +64,12 @@ from ideabridge.bridge.modules.sign_ins import (
 from ideabridge.bridge.secrets import Secrets
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""Matches an access token. RFC 6750 allows fewer characters."""
+"""Matches an access token. This pattern allows more characters than RFC 6750."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""HTTP statuses with which an authorization server refuses for good to renew a token."""
+"""The HTTP statuses that mean that an authorization server will never renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -81,13 +81,11 @@ _MOST_TRIES: Final = 3
 _SECONDS: Final = 20.0
 """Time-out of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""Number of seconds before its expiry at which a token is renewed, so that requests arrive in
-time.
-"""
+"""How many seconds before its expiry a token is renewed, so that requests arrive in time."""
 _MOST_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
-"""Maximum number of scopes that a module may demand, including those that were granted or demanded
+"""Maximum number of scopes that a module can demand, including those that were granted or demanded
 before.
 """
 
@@ -126,23 +124,23 @@ class Person(Protocol):
 
 
 class Authorization(httpx2.Auth):
-    """One person's tokens for one module. Any number of requests may use an instance at once.
+    """One person's tokens for one module. Any number of requests can use an instance at once.
 
     Args:
         module: the module's name.
         launch: the module's address, headers and `auth`. Requests to another origin get no token.
             If headers are configured, a refusal is assumed to be about them, unless it mentions
             tokens.
-        secrets: masks every token in output.
+        secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
-        person: signs in when the module asks for it, with a browser here or on another device;
-            earlier tokens are then not used. None if nobody can sign in.
+        person: signs in when the module asks for it, with a browser on this machine or on another
+            device; earlier tokens are then not used. None if nobody can sign in.
         at_once: True to sign in before the module asks for it.
 
     Attributes:
         signed_in: the place where the tokens are stored after a person has signed in, or None
             before that.
-        oddities: repairs that were made to answers of authorization servers.
+        oddities: repairs that were made to authorization servers' answers.
     """
 
     def __init__(
@@ -177,7 +175,7 @@ class Authorization(httpx2.Auth):
         self.oddities = Oddities()
         # The issuer as the authorization server spells it; see `repair_server`.
         self._written_issuer: str | None = None
-        # Why the authorization server's metadata could not be read in this sign-in.
+        # Why the authorization server's metadata could not be read during this sign-in.
         self._server_fault: str | None = None
         self._provider = self._make_provider()
 
@@ -245,7 +243,7 @@ class Authorization(httpx2.Auth):
 
         async def signed(audience: str) -> str:
             try:
-                # The server may compare the audience with its own name, character by character.
+                # The server might compare the audience with its own name, character by character.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 problem = (
@@ -346,9 +344,9 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """Return whether the module refuses the request, but may accept it with another token."""
+        """Return whether the module refuses the request, but might accept it with another token."""
         if response.status_code == _UNAUTHORIZED:
-            # The refusal may be about the key in a configured header.
+            # The refusal might be about the key in a configured header.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -376,7 +374,7 @@ class Authorization(httpx2.Auth):
                 the new ones.
 
         Raises:
-            ModuleSignInError: the scopes are too many, or one is too long.
+            ModuleSignInError: there are too many scopes, or one is too long.
         """
         scopes = (extract_field_from_www_auth(challenge, "scope") or "").split()
         longest = max(map(len, scopes), default=0)
@@ -422,11 +420,11 @@ class Authorization(httpx2.Auth):
             request: the request to the module.
             challenge: the module's refusal of the request, or None if the token has expired.
             refused: the token that was refused, or None if the request had none.
-            may_refresh: whether the token may be renewed; false if the module has refused a renewed
-                token.
+            may_refresh: whether renewing the token is allowed; false if the module has refused a
+                renewed token.
 
         Raises:
-            ModuleSignInError: no such token can be obtained.
+            ModuleSignInError: no other token can be obtained.
         """
         if self._failure is not None:
             raise self._failure
@@ -513,7 +511,7 @@ class Authorization(httpx2.Auth):
                     outgoing = await flow.asend(response)
 
             if context.current_tokens is None and self._is_personal:
-                # Perhaps a person has signed in again, so that the server revoked the earlier
+                # A person might have signed in again, so that the server revoked the earlier
                 # tokens.
                 await self._load(again=True)
                 if status not in _REFUSALS:
@@ -556,7 +554,7 @@ class Authorization(httpx2.Auth):
         answer.
 
         Raises:
-            OAuthFlowError: its address may not be used, the server does not belong to the
+            OAuthFlowError: the request's address is not allowed, the server does not belong to the
                 configured issuer, or the answer is too long.
             TemporaryError: the server cannot be reached or does not answer in time.
         """
@@ -594,8 +592,8 @@ class Authorization(httpx2.Auth):
         return challenge is None or tokens.access_token != refused
 
     def check_address(self, url: str) -> None:
-        """Check that requests and people may be sent to an address: with https, or with http on
-        this machine or on the module's host.
+        """Check that it is safe to send requests and people to an address: it uses https, or uses
+        http and is on this machine or on the module's host.
 
         Raises:
             OAuthFlowError: the address is not allowed.
@@ -702,7 +700,7 @@ class Authorization(httpx2.Auth):
         if isinstance(error, OverflowError):
             why = "an answer has a number that is too large"
         elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
-            # pydantic's message quotes the answer, which may contain tokens
+            # pydantic's message quotes the answer, which can contain tokens
             why = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             why = f"an address is malformed: {why}"
@@ -908,14 +906,14 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. Kept because the module may name another server
+        # The metadata that named the endpoint. Kept because the module might name another server
         # later.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
     async def _perform_authorization(self) -> httpx2.Request:
         """Return the request for tokens, without the code. `answer` intercepts this request and
-        gets the tokens.
+        gets the tokens itself.
         """
         self._for_tokens = httpx2.Request("POST", self._get_token_endpoint())
         return self._for_tokens

@@ -26,13 +26,13 @@ _EVERYTHING: Final[JSONObject] = {
     "roots": {},
 }
 """The capabilities that an exposed module is told about outside of any call. Its questions go to
-the clients of direct calls, and some of these may answer any of them.
+the clients of direct calls, and some of these clients might be able to answer them.
 """
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""Maximum number of addresses that are remembered after a client was asked to open them, until the
-module reports that the interaction there is complete.
+"""Maximum number of addresses that are remembered after a client was asked to open them. An address
+is forgotten when the module reports that the interaction at it is complete.
 """
 
 _TOLD_SECONDS: Final = 5.0
@@ -48,10 +48,11 @@ class Backchannel:
     error.
 
     Args:
-        on_ask: called for each question; after the first, the module's calls run one at a time.
+        on_ask: called for each question; after the first question, the module's calls run one at a
+            time.
         on_mixed: called if calls of several sessions are running when the module asks; from then
             on, each session has a connection of its own. The argument is the number of sessions.
-        exposed: whether the module may ask the clients of direct calls.
+        exposed: whether the module is allowed to ask the clients of direct calls.
 
     Attributes:
         start: starts a task of the connection, or None until the connection is up.
@@ -79,7 +80,7 @@ class Backchannel:
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
         """Attribute the requests that this task sends to a call. If the call is cancelled, its
-        unanswered requests are remembered, because the module may still ask questions for them.
+        unanswered requests are remembered, because the module might still ask questions about them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -121,9 +122,9 @@ class Backchannel:
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Record a question of the module and the calls that are unanswered now. This must happen
-        here, where messages arrive in order: `elicit` runs in another task, which may start after
-        the call has been answered.
+        """Record a question from the module and the calls that are unanswered now. This method must
+        do it, because messages reach it in order: `elicit` runs in another task, which might start
+        after the call has been answered.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
@@ -154,7 +155,7 @@ class Backchannel:
             self._addresses.popitem(last=False)
 
     def completed(self, name: str) -> None:
-        """Tell the client that was asked to open an address that the interaction there is
+        """Tell the client that was asked to open an address that the interaction at it is
         complete.
         """
         asking = self._addresses.pop(name, None)
@@ -179,7 +180,9 @@ class Backchannel:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
+        """Answer a question from the module: pass it to the call that it belongs to, or cancel
+        it.
+        """
         answer = await self._answer(context, types.ElicitRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ErrorData):
             return answer
@@ -271,8 +274,8 @@ class Backchannel:
 
     @property
     def is_spent(self) -> bool:
-        """True if no call is running, and a question of a cancelled call could be mistaken for a
-        question of a later call.
+        """True if no call is running, and a question from a cancelled call could be mistaken for a
+        question from a later call.
         """
         return self._asked and not self._live and bool(self._unanswered)
 

@@ -10,8 +10,8 @@ placeholder, and appends the blocks to its text:
 
 An object counts as a block only if the protocol defines all its members. So no member is lost, and
 user data that only resembles a block stays data. A view (a page that hosts run; see `views`) also
-stays JSON, because this code does not know which server it comes from. HTML that is not a view
-becomes plain text, as in direct calls.
+stays JSON, because this module does not know which server the view comes from. HTML that is not a
+view becomes plain text, as in direct calls.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def native(value: JSONObject) -> JSONObject | None:
 
 
 def _native_resource(resource: JSONObject) -> JSONObject | None:
-    """Return a resource in the form that a block may contain, or None if it is a view or its data
-    is not base64.
+    """Return a resource in the form that a block can contain, or None if the resource is a view or
+    its data is not base64.
     """
     if is_view(resource):
         return None
@@ -189,8 +189,8 @@ class Blocks:
         Args:
             shown: the parts of the values that the answer shows.
             first: the number of the first block among the content blocks of the answer.
-            room: maximum total size of the blocks, in bytes of JSON.
-            otherwise: what a placeholder says, after the size, if there is no room for its block.
+            room: the maximum total size of the blocks, in bytes of JSON.
+            otherwise: the text of a placeholder, after the size, if there is no room for its block.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}

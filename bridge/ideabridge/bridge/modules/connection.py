@@ -77,24 +77,25 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Maximum number of a module's notifications that are forwarded in one burst. Beyond that, those
-above `NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer.
+"""Maximum number of a module's notifications that are forwarded in one burst. Beyond that,
+notifications above `NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and a
+dropped notification is never an answer.
 """
 
 NOTIFICATIONS_RATE: Final = 200.0
-"""Number of notifications per second that are forwarded in the long run."""
+"""Maximum average number of notifications per second that are forwarded."""
 
 MOST_QUESTIONS: Final = 100
 """Maximum number of a module's unanswered requests at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
-"""Number of a module's requests per second that are read in the long run."""
+"""Maximum average number of a module's requests per second that are read."""
 
 _UNSETTLED: Final = "2025-11-25"
 
 
 class _TokenBucket:
-    """Allows `most` events in one burst, and `rate` per second in the long run."""
+    """Allows `most` events in one burst, and `rate` per second on average."""
 
     def __init__(self, most: float, rate: float) -> None:
         self._most = self._left = most
@@ -188,8 +189,8 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Return whether a message is forwarded. Wait first if the module sends requests faster
-        than allowed.
+        """Return whether a message is forwarded. If the module sends requests faster than allowed,
+        wait first.
 
         Raises:
             anyio.EndOfStream: the module has too many unanswered requests, so the connection ends.
@@ -251,7 +252,7 @@ class Tap:
             return item
 
         if self._repairs.is_heavy(item.message):
-            # Modules take turns, so that one with many odd messages does not delay the others.
+            # Modules take turns, so that a module with many odd messages does not delay the others.
             turn = asked_by.set(f"connection {id(self)}")
             message = await compute_in_thread(self._repairs.repaired, item.message, self.version)
             asked_by.reset(turn)
@@ -360,7 +361,7 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
 """Time, in seconds, for which a connecting module waits for the pages after the first. Tools that
-arrive after that are added to the list when they come.
+arrive later are added to the list when they arrive.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -412,12 +413,12 @@ class ConnectionStart:
         max_bytes: maximum size, in bytes, of one message.
         secrets: masks secret values.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        exposed: True if clients may call the module's tools directly.
+            exposed: True if clients can call the module's tools directly.
         watched: the resources whose changes are reported; the owner of the connection changes it.
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
         log: the log file of the module, or None.
-        on_ask: called when the module sends a question the way that versions with a handshake do.
+        on_ask: called when the module sends a question in the way of versions with a handshake.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -448,11 +449,11 @@ class Connection:
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         legacy: True if `initialize` is sent first.
-        may_be_era: True if the attempt failed during the first messages, so that it may succeed
+        may_be_era: True if the attempt failed during the first messages, so that it might succeed
             with the other first message.
         listing: the tools, refreshed when they change, or None until the module has listed them.
         list_fault: the reason why some or all tools could not be listed the last time, or None if
-            there was no fault.
+            all were listed.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
         oddities: notes on messages that were skipped or repaired.
@@ -667,8 +668,8 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the module counts as up. If it refuses to list them, it starts
-        without tools and is asked again later.
+        """List the tools before the module counts as up. If the module refuses to list them, it
+        starts without tools and is asked again later.
         """
         left = self._scope.deadline - anyio.current_time()
         patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
@@ -760,8 +761,8 @@ class Connection:
             else:
                 self.list_fault = None
                 self._take(listing)
-            # A long list that changes constantly may use at most a tenth of the time and of the
-            # processor.
+            # Reading a long list that changes constantly must take at most a tenth of the time and
+            # of the processor.
             took = anyio.current_time() - began
             pause_after = max(
                 _REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds
@@ -856,7 +857,7 @@ class Connection:
     # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
-        """Ask the module to report changes of a resource, which the owner has added to the watched
+        """Ask the module to report changes to a resource, which the owner has added to the watched
         resources.
 
         Raises:
@@ -973,7 +974,7 @@ class Connection:
         return f"; the last line it wrote: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether a failed attempt may succeed with another first message: the server was
+        """Return whether a failed attempt might succeed with another first message: the server was
         reached, but it ended the connection or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
@@ -1030,8 +1031,8 @@ def _text(error: BaseException, secrets: Secrets) -> str:
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 
-        # Keep the text on one line, because it becomes part of notes and tables, where the module
-        # must not forge lines.
+        # Keep the text on one line: it becomes part of notes and tables, in which the module must
+        # not forge lines.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)
         return text if is_ours else f"{text} ({error.code})"

@@ -1,7 +1,7 @@
 """ConnectionPool: manages further connections to modules. Each belongs to one owner; everybody else
 uses the shared connection.
 
-A connection begins with its first use. It ends when its owner has gone, when the configuration of
+A connection begins with its first use. It ends when its owner is gone, when the configuration of
 its module has changed, when it has failed, and, if the pool says so, when nobody has used it for a
 while. A connection in use ends with its last call.
 """
@@ -34,7 +34,7 @@ class ConnectionPool:
 
     Args:
         start: starts the task of a module.
-        owners: what owners are, in words for people, as in "users".
+        owners: the word for owners in messages, such as "users".
         is_needed: returns whether a run needs the module of this name although no call is running.
             Connections to it then do not end.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if

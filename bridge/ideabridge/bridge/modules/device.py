@@ -27,8 +27,8 @@ _MOST_SECONDS: Final = 600.0
 """Maximum time, in seconds, that a person has to sign in."""
 
 _INTERVAL: Final = 5.0
-"""Interval, in seconds, between requests for the tokens if the server names none. Each `slow_down`
-adds as many seconds.
+"""Interval, in seconds, between requests for the tokens if the server names no interval. Each
+`slow_down` adds the same number of seconds.
 """
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0
@@ -47,7 +47,7 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TemporaryError(OAuthFlowError):
-    """The authorization server does not answer now, but may later."""
+    """The authorization server does not answer now, but might later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class DevicePerson:
 
                 trouble = f"its authorization server answers HTTP {response.status_code}"
 
-            # The server may be overloaded, so ask less often.
+            # The server might be overloaded, so ask less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
         late = "nobody has signed in with the code in time"

@@ -1,8 +1,8 @@
 """Errors of modules, one class for each cause.
 
 Minds and people see the messages, so these are limited in length and secrets in them are masked
-(see `secrets`). Each contains the module's name. The `outcome` of an error says whether the failed
-call was sent, and whether it may have taken effect.
+(see `secrets`). Each message contains the module's name. The `outcome` of an error says whether the
+failed call was sent, and whether it might have taken effect.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class UnknownModuleToolError(ModuleError):
 
 
 class ToolNotAllowedError(UnknownModuleToolError):
-    """The configuration does not allow the tool (`allow` and `deny`), whether it exists or not."""
+    """The configuration does not allow the tool (`allow` and `deny`), whether or not it exists."""
 
 
 class ToolLeftOutError(UnknownModuleToolError):
@@ -82,8 +82,9 @@ class ModuleListError(ModuleError):
 
 class SharedQuestionError(ModuleError):
     """The module asked a question while calls of several sessions were running, and did not say to
-    which call it belongs, so ideabridge asked nobody. The call has ended. `repeatable` says that it
-    only reads, so it may be sent again, by `Modules.using` over a connection of its session.
+    which call it belongs, so ideabridge asked nobody. The call has ended. `repeatable` says that
+    the call only reads, so that `Modules.using` can send it again over a connection of its own
+    session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -120,8 +121,8 @@ class ModuleConnectError(ModuleError):
 
 
 class ModuleSignInError(ModuleConnectError):
-    """A person must sign in to the module, or grant more scopes (`lasting`), or its authorization
-    server cannot be reached or refuses. The message says what to do.
+    """A person must sign in to the module or grant more scopes (`lasting`), or the authorization
+    server refuses or cannot be reached. The message says what to do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -185,7 +186,7 @@ class ModuleProtocolError(ModuleError):
 
     Attributes:
         code: the JSON-RPC error code, or None if there is none.
-        said: the message of the JSON-RPC error alone.
+        said: only the message of the JSON-RPC error.
         data: the data of the error, without secrets.
     """
 
@@ -206,11 +207,11 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question in the way of version 2025-11-25 or earlier, which a call of
+    """The tool asked a question in the way of version 2025-11-25 or earlier, which a call in
     version 2026-07-28 does not allow.
 
     Attributes:
-        repeatable: True if the call may be sent again with the older protocol version.
+        repeatable: True if it is safe to send the call again with the older protocol version.
     """
 
     def __init__(self, module: str, message: str, *, repeatable: bool = False) -> None:
@@ -219,7 +220,7 @@ class LegacyQuestionError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """The module did not answer within the time-out. The call was cancelled, but may have taken
+    """The module did not answer within the time-out. The call was cancelled, but might have taken
     effect.
     """
 

@@ -2,8 +2,8 @@
 
 An `EventReader` does no input or output. `feed` accepts bytes as they arrive, cut anywhere, and
 returns the events that they complete. `end` returns the last event, which some servers do not end
-with a blank line. Lines end with LF, CR or CRLF. Memory is limited: of an event over the limit,
-only the first and last bytes are stored, which is enough to find the request that it answers.
+with a blank line. Lines end with LF, CR or CRLF. Memory is limited: if an event exceeds the limit,
+only its first and last bytes are stored, which is enough to find the request that it answers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _END_BYTES: Final = 512
 _NAME_CHARACTERS: Final = 100
 _ID: Final = re.compile(rb"[\x20-\x7e]{1,1024}")
-"""The event ids that may be sent back in a header."""
+"""Matches the event ids that can be sent back in a header."""
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 
 
@@ -97,7 +97,8 @@ class EventReader:
         """
         if self._line_size:
             self._end_line()
-        # The event may be cut off, so ignore its id: a reopened stream must begin with this event.
+        # The event might be cut off, so ignore its id: a reopened stream must begin with this
+        # event.
         self._event_id = None
         event = self._end_event()
         return [] if event is None else [event]

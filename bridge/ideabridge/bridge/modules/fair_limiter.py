@@ -28,8 +28,8 @@ class FairLimiter:
         self._free -= lost
 
     async def acquire(self, sender: Hashable) -> None:
-        """Wait until a call may run. Calls with the same `sender` (such as a run) wait in one
-        queue.
+        """Wait until a call is allowed to run. Calls with the same `sender` (such as a run) wait in
+        one queue.
         """
         if self._free > 0:
             self._free -= 1

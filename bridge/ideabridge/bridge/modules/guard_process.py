@@ -1,6 +1,6 @@
-"""The guard: ends the registered process groups when its parent has ended (see `stdio.Guard`).
+"""Guard process: ends the registered process groups after its parent has ended (see `stdio.Guard`).
 
-Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast
+Runs as `python -I -S guard_process.py` and imports nothing from ideabridge, so that it starts fast
 and stays small. Standard input contains lines `+PGID` and `-PGID`. Between them, it contains one
 byte for each signal that the parent received: the signal's number. When standard input ends, the
 parent has ended.
@@ -14,7 +14,7 @@ import time
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""Maximum time, in seconds, for which the parent may keep running after SIGTERM or SIGINT."""
+"""Maximum time, in seconds, for which the parent can keep running after SIGTERM or SIGINT."""
 
 
 def _send(group: int, number: int) -> bool:

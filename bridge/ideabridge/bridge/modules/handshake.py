@@ -3,8 +3,8 @@ servers complete them.
 
 The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
 `Handshake` sees these messages before the SDK does. If a server does not answer `server/discover`,
-the `Handshake` refuses it on the server's behalf. If the server names another protocol version, it
-offers that one.
+the `Handshake` refuses the request on the server's behalf. If the server names another protocol
+version, the `Handshake` offers that version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 DISCOVER_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to answer `server/discover`. It has at most a third
+"""Maximum time, in seconds, that a server has to answer `server/discover`. This is at most a third
 of the time for connecting.
 """
 
@@ -36,7 +36,7 @@ class Handshake:
     """The handshake of one connection.
 
     Args:
-        seconds: the maximum time that connecting may take.
+        seconds: the maximum time that connecting can take.
 
     Attributes:
         begun: True after the first message was sent.
@@ -87,7 +87,7 @@ class Handshake:
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Record an answer. Return True if it arrives after the `refusal` of its request, so that
-        nobody waits for it any more.
+        nothing waits for it any more.
         """
         if message.id is None or message.id != self._discover:
             return False

@@ -1,9 +1,9 @@
 """HTTP: sends requests to a module at an address, and explains their failures.
 
-A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
+A `ModuleHTTPClient` sends the requests to one module, follows redirects within the origin of its
 address, and raises an `UnansweredError` for everything that is not an answer: an error status with
 its reason, an unreachable host, a redirect to another origin, a missing sign-in. The transports
-turn it into the error of the call, whose `data` is a `Mark`.
+turn this into the error of the call, whose `data` is a `Mark`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Mark(Enum):
 
     Attributes:
         UNSENT: the request was never sent.
-        UNANSWERED: the request was not answered, and the server may have processed it.
-        CUT_OFF: the stream of its answer ended early, and the server may have processed it.
+        UNANSWERED: the request was not answered, and the server might have processed it. CUT_OFF:
+            the stream of its answer ended early, and the server might have processed it.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
         SIGN_IN: the request needs a token, but there is none.
-        SIGN_IN_LATER: like `SIGN_IN`, but a token may be available soon.
+        SIGN_IN_LATER: like `SIGN_IN`, but a token might be available soon.
     """
 
     UNSENT = 1
@@ -100,8 +100,8 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""The beginnings of messages with which servers say that they do not know a session. They are
-compared in lower case, with the header's name replaced by "session id".
+"""How the messages begin with which servers say that they do not know a session. The comparison is
+in lower case, with the header's name replaced by "session id".
 """
 
 _CONNECTING: Final = (
@@ -115,12 +115,12 @@ _CONNECTING: Final = (
 
 
 class UnansweredError(Exception):
-    """A request was not answered. The error says why.
+    """A request was not answered. `error` says why.
 
     Attributes:
-        error: the error of the call.
+        error: the error for the call that sent the request.
         status: the HTTP status of a refusal, or None if there was none.
-        is_own: True if the server itself wrote the error, as JSON-RPC.
+        is_own: True if the server itself sent the error, as a JSON-RPC error.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class OlderServerError(UnansweredError):
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: those of the system, which are
-    read at the first connection.
+    """Return the certificates that connections to modules trust: those of the system, read once at
+    the first connection.
 
     Otherwise, each client would read them again and block the event loop for 25 ms or more.
     """
@@ -149,12 +149,12 @@ def certificates() -> ssl.SSLContext:
 
 
 class ModuleHTTPClient:
-    """Sends the requests of one module. All of them go to the origin of its address.
+    """Sends the requests to one module. All of them go to the origin of its address.
 
     Args:
         url: the configured address.
         headers: headers that are sent with every request.
-        connect_timeout: how long, in seconds, connecting to the host may take; capped at 30.
+        connect_timeout: how long, in seconds, connecting to the host can take; capped at 30.
         auth: puts tokens into the requests.
         reader: reads the errors in the bodies of refusals.
     """
@@ -170,8 +170,8 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Reading has no time-out here: a stream may be silent for a long time, and every call has
-        # its own time-out.
+        # Reading has no time-out in the client: a stream can be silent for a long time, and every
+        # call has its own time-out.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         self._client = httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()
@@ -221,11 +221,11 @@ class ModuleHTTPClient:
             response = await self._client.send(request, stream=True)
             if not response.has_redirect_location:
                 return response
-            # The body of a redirect is not read, because it may be endless.
+            # The body of a redirect is not read, because it could be endless.
             await response.aclose()
             visited.append(url)
             url = _redirected(response)
-            # A server may set a cookie and redirect to the same address once.
+            # A server can legitimately set a cookie and redirect to the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 if url in visited:
                     problem = "redirects in a loop"
@@ -249,7 +249,7 @@ class ModuleHTTPClient:
 
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
         # `Retry-After` means that the server has not begun the call. After any other server
-        # failure, the call may have run.
+        # failure, the call might have run.
         has_begun = status in _NO_ANSWER or (
             status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
         )
@@ -338,8 +338,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether two addresses have the same origin, or differ only in that this one uses https
-    instead of http.
+    """Return whether two addresses have the same origin, or differ only in that the first uses
+    https instead of http.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
@@ -348,7 +348,7 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """Return an address as people see it: shortened, and without the parts that may be secret."""
+    """Return an address as people see it: shortened, and without the parts that might be secret."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
 
 

@@ -8,9 +8,9 @@
         ModuleHTTPClient  sends the requests
         Mailbox           passes on what the module sends
 
-The transport of the SDK does less: it assigns an answer to the call on whose stream it arrives,
-loses an answer that follows an odd event, and, in the older transport, reports no error to a call
-whose POST fails.
+The SDK's transport does less: it assigns an answer to the call on whose stream it arrives, loses an
+answer that follows an odd event, and, in the older transport, reports no error to a call whose POST
+fails.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 from ideabridge.bridge.server_entry import ModuleKind
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""Maximum time, in seconds, that a server may take to accept a notification or an answer from this
-side.
+"""Maximum time, in seconds, that a server has to accept a notification or an answer from this side.
 """
 
 ENDPOINT_SECONDS: Final = 5.0
-"""Maximum time, in seconds, for a server that may speak the older transport to name its address for
-POSTs.
+"""Maximum time, in seconds, that a server that might speak the older transport has to name its
+address for POSTs.
 """
 
 CANCEL_SECONDS: Final = 5.0
@@ -68,7 +67,7 @@ class HTTPTransport:
         oddities: receives notes on what is skipped or repaired.
         may_choose: True if the kind is a guess. If the server refuses, the older transport is
             tried.
-        connect_timeout: how long, in seconds, connecting to the host may take.
+        connect_timeout: how long, in seconds, connecting to the host can take.
         max_bytes: maximum size, in bytes, of one message.
         auth: puts tokens into the requests.
 

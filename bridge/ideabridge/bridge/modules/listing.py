@@ -30,8 +30,8 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""Processor time, in seconds, that may be spent on the odd schemas of one list. Odd schemas beyond
-that are not checked here.
+"""Maximum processor time, in seconds, that is spent on the odd schemas of one list. Odd schemas
+beyond that are not checked.
 """
 _NAME_LENGTH: Final = 256
 
@@ -50,7 +50,7 @@ _OF_WRAPPER: Final = frozenset(
         _MARK,
     }
 )
-# The title of a wrapper: the name of a Python function, which begins with a lower-case letter,
+# The title of a wrapper is the name of a Python function, which begins with a lower-case letter,
 # followed by "Output".
 _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
@@ -64,7 +64,7 @@ class Listing:
         notes: human-readable notes about the tools.
         left_out: for each listed tool that is not in `tools`, the reason, by name.
         denied: the names of tools that the module lists but the configuration does not allow.
-        unfinished: True if a page failed or did not arrive, so that there may be more tools.
+        unfinished: True if a page failed or did not arrive, so that there might be more tools.
     """
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
@@ -234,8 +234,8 @@ def _make_tool(
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """Return the schema of the parameters, the module's names of renamed parameters, and the schema
-    that was sent, or None if it is unchanged.
+    """Return the schema of the parameters, the module's names for renamed parameters, and the
+    schema that was sent, or None if that schema is unchanged.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -269,8 +269,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """Return the schema of the result (None if it says nothing) and the schema that was sent (None
-    if it is unchanged).
+    """Return the schema of the result (None if it allows every value) and the schema that was sent
+    (None if it is unchanged).
     """
     sent = schema_as_sent(listed)
     if sent is None:

@@ -1,12 +1,12 @@
 """Mailbox: passes everything that a module over HTTP sends to the session, no matter on which
 stream it arrives.
 
-An answer goes to the call with its id, and to no other, because some servers write the answer of
+An answer goes to the call with its id, and to no other, because some servers write the answer to
 one call on the stream of another. A call is in one of these states:
 
-    waiting    its request was sent, or is about to be
-    answered   its answer, or an error in its place, was passed on
-    given up   the session no longer waits for it; an answer that still arrives is passed on
+    waiting its request was sent, or is about to be answered its answer, or an error in its place,
+    was passed on given up the session no longer waits for it; an answer that still arrives is
+    passed on
 """
 
 from __future__ import annotations
@@ -70,12 +70,13 @@ class PendingCall:
         message: the request.
         content: the request as bytes of JSON.
         headers: the headers of this request alone.
-        is_modern: True if it was sent in a version without notifications to the server (since
-            2026-07-28).
+        is_modern: True if it was sent in a protocol version without notifications to the server
+            (since 2026-07-28).
         scope: the scope of its task. Cancelling it gives the request up.
         is_answered: True if the answer, or an error instead of it, was passed on.
-        brought_another: True if an answer to another call arrived on its stream.
-        brought_stray: True if an answer that belongs to no known call arrived on its stream.
+        brought_another: True if an answer to another call arrived on this call's stream.
+        brought_stray: True if an answer that belongs to no known call arrived on this call's
+            stream.
         news: set when the call is answered, or when another stream ends; None while nobody waits
             for either.
         reading: the scope in which its stream is read.
@@ -103,7 +104,7 @@ class PendingCall:
             self.news.set()
 
     async def wait(self) -> None:
-        """Wait until the call is answered or another stream ends."""
+        """Wait until the call is answered or the stream of another call ends."""
         self.news = anyio.Event()
         await self.news.wait()
         self.news = None
@@ -196,8 +197,8 @@ class Mailbox:
             await self._send(message)
 
     def wake_all(self) -> None:
-        """Report the end of a stream to all waiting calls, because an answer may have arrived on
-        another stream.
+        """Tell all waiting calls that a stream has ended, because their answers might have arrived
+        on another stream.
         """
         for call in self._waiting.values():
             call.wake()
@@ -239,7 +240,7 @@ class Mailbox:
         Args:
             response: the answer to a request.
             call: the call that was sent with the request, if any.
-            takes: called with each event; returns True if nothing in the event must be passed on.
+            takes: called with each event; returns True if the event must not be passed on.
 
         Raises:
             httpx2.RequestError: the body is JSON and breaks off.
@@ -285,7 +286,7 @@ class Mailbox:
                     if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # The last event may be complete. Ignore the error: a call without an answer learns
+            # The last event might be complete. Ignore the error: a call without an answer learns
             # elsewhere that its stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
@@ -322,7 +323,7 @@ class Mailbox:
                 await anyio.lowlevel.checkpoint()
             await self._take_event(body, event, call, takes)
         if len(chunk) == _FED_BYTES:
-            # A compressed body arrives in large pieces, without a pause between them.
+            # A compressed body arrives in large pieces, without pauses between them.
             await anyio.lowlevel.checkpoint()
 
     def _too_long(self, size: int) -> UnansweredError:

@@ -1,7 +1,7 @@
 """Members: compares what a module sends with the SDK's models, and repairs it one member at a time.
 
-The SDK refuses a whole result, notification or request if one member violates the protocol. Here,
-each member is compared with its field of the model:
+The SDK refuses a whole result, notification or request if one member violates the protocol.
+`MessageRepair` compares each member with its field in the model:
 
     optional and wrong    the member is left out
     bookkeeping           a missing or wrong member gets its default (`_DEFAULTS`)
@@ -39,17 +39,17 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""Maximum number of members of one message that are checked one by one. Wrong members beyond that
+"""Maximum number of members in one message that are checked one by one. Wrong members beyond that
 are left out.
 """
 
 MAX_SECONDS: Final = 4.0
-"""Processor time, in seconds, that may be spent on one message. Wrong members beyond that are left
-out.
+"""Maximum processor time, in seconds, that is spent on one message. After that, wrong members are
+left out.
 """
 
 MAX_NOTES: Final = 1000
-"""Maximum number of notes on one message."""
+"""Maximum number of notes about one message."""
 
 _STRETCH: Final = 100
 """Number of list items that are checked together. This saves time, because most items are well
@@ -104,9 +104,9 @@ class MessageRepair:
         rules: repairs that are applied before the members of a model are checked, keyed by the
             model's name.
         names_items: True if notes refer to list items by name. Names in definitions are not secret,
-            but names in a result may be a user's data.
+            but names in a result can be a user's data.
         notes: a note for each member that was repaired, with what the module wrote.
-        left: the number of values that may still be checked.
+        left: how many more values can be checked.
         ends: the processor time of the thread, in seconds, at which the repair stops.
     """
 
@@ -240,7 +240,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # A model must get all messages of a question or none of them.
+                # A model must get either all messages of a question or none of them.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):

@@ -9,7 +9,7 @@ layers:
     envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
 An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
-error into a success: an answer that may be an error counts as one. Everything that is skipped or
+error into a success: an answer that might be an error counts as one. Everything that is skipped or
 repaired is recorded.
 """
 
@@ -62,7 +62,7 @@ PLAIN_NESTING: Final = 200
 
 MAX_CUT_BYTES: Final = 1024 * 1024
 """Maximum size, in bytes, of a message in which only the values that nest too deep are replaced. A
-larger message is refused as a whole.
+larger message is refused entirely.
 """
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
@@ -135,7 +135,7 @@ class OddResultError(JSONRPCError):
 
 
 class DeepResponse(JSONRPCResponse):
-    """An answer that may nest deeper than the SDK accepts."""
+    """An answer that might nest deeper than the SDK accepts."""
 
 
 class MessageReader:
@@ -143,7 +143,7 @@ class MessageReader:
 
     Args:
         oddities: records everything that is skipped or repaired.
-        joins_lines: True if a message may be written on several lines, which arrive one by one.
+        joins_lines: True if a message can be written on several lines, which arrive one by one.
     """
 
     def __init__(self, oddities: Oddities, *, joins_lines: bool = False) -> None:
@@ -229,8 +229,8 @@ class MessageReader:
     def _in_text(self, text: str) -> list[JSONRPCMessage]:
         """Return the messages in a text that is something other than one well-formed message.
 
-        Noise may come before or after a message. With noise on both sides, it is more likely a
-        quotation in a log, or a part of a malformed message.
+        Noise can come before or after a message. A message with noise on both sides is more likely
+        a quotation in a log, or a part of a malformed message.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
             return self._in_deep_text(text)
@@ -258,7 +258,7 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # This may be a malformed answer with well-formed parts.
+            # This might be a malformed answer with well-formed parts.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
@@ -304,7 +304,7 @@ class MessageReader:
             return None
 
         members = cast("_Object", value)
-        # Servers that log to standard output may log JSON. A log may also quote what the server
+        # Servers that log to standard output might log JSON. A log can also quote what the server
         # received: no server asks a client for its tools.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
@@ -538,7 +538,7 @@ def _is_odd_message(text: str) -> bool:
 
 
 def _is_incomplete(text: str) -> bool:
-    """Return whether a text may be the first part of a JSON array or object."""
+    """Return whether a text could be the first part of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
 
@@ -594,7 +594,7 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     other texts.
     """
     if not text.startswith("{"):
-        # Logs may also quote the first part of an answer.
+        # Logs can also quote the first part of an answer.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")
@@ -613,8 +613,8 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
     Args:
         start: the first bytes of the answer.
-        end: its last bytes. They are empty if the answer is cut off, because the last bytes may
-            then belong to anything.
+        end: its last bytes. Empty if the answer is cut off, because the last bytes could then
+            belong to anything.
         what: the message of the error.
         data: the data of the error.
     """
@@ -634,7 +634,7 @@ def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the names of the members of an object, given its first bytes, each with the bytes after
     it.
 
-    Names inside the members are ignored, because that content may come from anybody.
+    Names inside the members are ignored, because that content can come from anybody.
     """
     depth = 0
     for token in _TOKEN.finditer(start):

@@ -7,7 +7,7 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next attempt follows after a pause that
     grows
-    up         -> down      the connection has ended; the next call reconnects. A call in flight is
+    up -> down the connection has ended; the next call reconnects. A call in flight is
                             sent again if it may run twice (`retry`), and fails otherwise
     failed, down -> up      an attempt succeeded
     up         -> idle      nobody has used it for `idle` seconds
@@ -123,7 +123,7 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""Number of the latest calls from whose durations `latency` takes the median."""
+"""How many of the latest calls `latency` takes the median duration of."""
 
 _NOTES: Final = 100
 """Maximum number of lines that `note` stores."""
@@ -138,7 +138,7 @@ _APART: Final = (
 )
 
 _PATIENCE: Final = 30.0
-"""Time, in seconds, for which calls of a module that was up wait for further attempts during an
+"""Time, in seconds, for which calls to a module that was up wait for further attempts during an
 outage.
 """
 
@@ -179,11 +179,11 @@ class ModuleSurroundings:
         unusable: the reason why it cannot be used as it is configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder in which it starts if its entry has no `cwd`.
-        variables: the variables that its entry may use, or None for all.
+        variables: the variables that its entry is allowed to use, or None for all.
         read_secrets: returns the stored secrets that its entry names. Blocks.
         secrets: registers every secret value of its entry, and masks it.
         result_bytes: maximum size of one result, in bytes of JSON.
-        exposed: True if clients may call its tools directly.
+        exposed: True if clients can call its tools directly.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
         log: its log file, or None.
         authorize: returns the object that gets its tokens, or None if it needs no tokens.
@@ -191,8 +191,8 @@ class ModuleSurroundings:
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
         is_needed: returns whether a run needs the module of this name although no call is running.
-        apart_file: the file that exists once each session needs a module of its own, or None if
-            nothing is stored. It contains the digest of the module's entry.
+        apart_file: the file whose existence says that each session needs a module of its own, or
+            None if nothing is stored. It contains the digest of the module's entry.
     """
 
     unusable: str | None
@@ -213,11 +213,11 @@ class ModuleSurroundings:
 
 
 class Module:
-    """One configured server. One task calls `run`; all other methods may be used from any task.
+    """One configured server. One task calls `run`; any task can call the other methods.
 
     Attributes:
         reserved: the names of tools that a module of this name had under another configuration.
-            They stay reserved until `known_tools` has any tool.
+            They stay reserved until `known_tools` contains a tool.
         authorization: gets tokens, or None for a program or if a header contains the token.
         place: returns the async context manager that holds a call's place, and makes the call wait
             for calls of other processes.
@@ -248,7 +248,8 @@ class Module:
         self._listed = False
         self._recalled: Recollection | None = None
         self._changes: tuple[object, object, ToolChanges] | None = None
-        # Its lists of resources, templates and prompts, as they were last read; see `Recollection`.
+        # The module's lists of resources, templates and prompts, as they were last read; see
+        # `Recollection`.
         self._offered: dict[Kind, list[JSONObject] | None] = {}
         self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
         self.reserved: list[str] = []
@@ -284,8 +285,8 @@ class Module:
         self._uses = 0
         # Set whenever a request begins or ends, or the state changes.
         self._activity = anyio.Event()
-        # Until when a question that was asked in place of a result may be answered, as a time of
-        # the event loop's clock.
+        # The time, by the event loop's clock, until which a question that replaced a result can be
+        # answered.
         self._asked_until = -math.inf
         # True while the connection ends because nobody uses the module.
         self._is_resting = False
@@ -343,7 +344,9 @@ class Module:
             return False
 
     def _mixed(self, sessions: int) -> None:
-        """Note that the module has asked a question while calls of several sessions were running."""
+        """Note that the module has asked a question while calls of several sessions were
+        running.
+        """
         logger.warning(
             "server %s asked a question while calls of %d sessions were running, and did not say "
             "whose it is, so nobody was asked. From now on, each session has its own process of it",
@@ -384,7 +387,7 @@ class Module:
 
     @property
     def instructions(self) -> str:
-        """The module's instructions for its use, or "" if it has none. They may come from an
+        """The module's instructions for its use, or "" if it has none. They can come from an
         earlier process.
         """
         if self._peer is None:
@@ -435,7 +438,7 @@ class Module:
 
     @property
     def is_callable(self) -> bool:
-        """True if runs may call the known tools: the module has listed them in this process, or it
+        """True if runs can call the known tools: the module has listed them in this process, or it
         starts when one of them is called.
         """
         starts_when_called = self._recalled is not None and self._starts_lazily
@@ -518,9 +521,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return the reason why a tool is not available although the module may have it: it is not
-        allowed, its definition cannot be used, or the module has not listed its tools. Return None
-        if none of these applies.
+        """Return the reason why a tool is not available even though the module might have it: it is
+        not allowed, its definition cannot be used, or the module has not listed its tools. Return
+        None if none of these applies.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -562,7 +565,7 @@ class Module:
 
     @property
     def latency(self) -> float | None:
-        """The median duration of the last calls, in seconds, or None before the first call."""
+        """The median duration of the latest calls, in seconds, or None before the first call."""
         return median(self._call_seconds) if self._call_seconds else None
 
     @property
@@ -572,8 +575,8 @@ class Module:
 
     def memory(self) -> int | None:
         """Return how many bytes of memory the module's program takes, including the processes that
-        it has started; see `memory_of_sessions`. Return None if it has no processes here. Blocks
-        for some milliseconds.
+        it has started; see `memory_of_sessions`. Return None if it has no processes on this
+        machine. Blocks for some milliseconds.
         """
         connection = self._connection
         session = None if connection is None else connection.process_session
@@ -685,7 +688,7 @@ class Module:
 
     async def _needs_person(self) -> bool:
         """Return whether a person has to sign in again. If so, the module is connected at once, so
-        that its status says so before somebody needs the module.
+        that its status reports this before somebody needs the module.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -886,7 +889,7 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Return whether the next attempt uses the handshake era. It switches eras if the era may
+        """Return whether the next attempt uses the handshake era. It switches eras if the era might
         be the reason for the failure.
         """
         if failed.timed_out and not self._tried_both:
@@ -946,7 +949,7 @@ class Module:
             self._next = None
             self._set("up", None)
             self._wake()
-            # Clients may have lists from before.
+            # Clients might still have earlier lists.
             for event in connection.offering.events:
                 self._surroundings.on_event(self.name, event)
 
@@ -994,7 +997,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Record which kinds of entries a connected module declares."""
+        """Record which kinds of entries a connected module declares that it has."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None
@@ -1099,7 +1102,7 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module may be up soon without the user's help, for example because it is
+        """True if the module might soon be up without the user's help, for example because it is
         starting.
         """
         error = self._error
@@ -1116,7 +1119,7 @@ class Module:
         """True if a call should wait for another attempt to connect. `patience` is the argument of
         `reach`.
         """
-        # A module that has never been up is usually misconfigured, but it may also be starting.
+        # A module that has never been up is usually misconfigured, but it might also be starting.
         if patience is None:
             patience = _PATIENCE if self._listed else 0.0
         elif not self._listed and not self._is_unreachable:
@@ -1173,15 +1176,15 @@ class Module:
         """Call a tool, and return its answer.
 
         Raises:
-            ModuleError: one class for each cause; its `outcome` says whether the call may have
+            ModuleError: one class for each cause; its `outcome` says whether the call might have
                 taken effect. A `ModuleToolError` of a direct call contains the whole result.
             ModuleAsks: the module asks questions first, and the client of a direct call accepts
                 questions in place of a result.
             ToolChangedError: the current definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
-            LegacyQuestionError: the tool could not ask its question. It can during the next call
-                (see `era_of_calls`).
+            LegacyQuestionError: the tool could not ask its question. It can ask during the next
+                call (see `era_of_calls`).
         """
         arguments = normalise(call.arguments, what="the arguments")
         assert isinstance(arguments, dict)
@@ -1209,9 +1212,9 @@ class Module:
                 self._limiter.release()
 
     async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
-        """Return the arguments in which defaults of the configuration have the values of the
-        secrets that they name. A secret is filled in only if the value of a parameter is exactly
-        its default, so text from elsewhere never receives one.
+        """Return the arguments, with secrets filled into the configuration's defaults that name
+        them. A secret is filled in only if the value of a parameter is exactly its default, so text
+        from elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1347,7 +1350,7 @@ class Module:
                 await connection.set_log_level(level)
 
     async def watch(self, uri: str, watcher: Hashable = None) -> None:
-        """Report changes of a resource from now on (to `on_event`), over this connection and later
+        """Report changes to a resource from now on (to `on_event`), over this connection and later
         ones, until everybody who watches it has called `unwatch`.
 
         Args:
@@ -1370,7 +1373,7 @@ class Module:
         self._watchers.setdefault(uri, set()).add(watcher)
 
     async def unwatch(self, uri: str, watcher: Hashable = None) -> None:
-        """Stop reporting changes of a resource, unless somebody else watches it."""
+        """Stop reporting changes to a resource, unless somebody else watches it."""
         watchers = self._watchers.get(uri, set())
         watchers.discard(watcher)
         if watchers:
@@ -1387,7 +1390,7 @@ class Module:
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
         """Send a call. As long as there is time, send it again if it did not reach the module, or
-        if no answer arrived and it may run twice.
+        if no answer arrived and running it twice is harmless.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)
@@ -1439,13 +1442,13 @@ class Module:
 
         left = round(attempts.deadline - anyio.current_time(), 1)
         if left <= 0:
-            # A busy process may wake up late. Sending with no time left would hide the failure
+            # A busy process might wake up late. Sending with no time left would hide the failure
             # behind a time-out.
             raise failure
         return left
 
     def _most_sends(self, tool: Tool) -> int:
-        """Return how many times a call of a tool may be sent if no answer arrives (`retry`)."""
+        """Return how many times a call to a tool can be sent if no answer arrives (`retry`)."""
         if not tool.annotations.repeatable:
             return 1
 
@@ -1467,7 +1470,7 @@ class Module:
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
         """Send a call once. Send it a second time if the server has lost the HTTP session, or if
-        the tool can ask its question only in the handshake era and may run twice.
+        the tool can ask its question only in the handshake era and running it twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1476,7 +1479,7 @@ class Module:
                 answer = await self._requests.call(connection, tool, call, seconds, validator)
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server may be unreachable now, but its connection remains usable.
+                    # An HTTP server can be unreachable now, but its connection remains usable.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
@@ -1516,12 +1519,12 @@ class Module:
             ToolChangedError: the tool's definition differs from the one that was meant.
             ModuleError: as for `reach`.
         """
-        # Another call may have ended the connection while this call waited.
+        # Another call might have ended the connection while this call waited.
         connection = await self.reach()
         if await self.era_of_calls() == "legacy":
             connection = await self.reach()
         if connection.backchannel.is_spent:
-            # A late question of a cancelled call could be mistaken for a question of this call.
+            # A late question from a cancelled call could be mistaken for a question from this call.
             await self._forget(connection)
             connection = await self.reach()
         if call.meant is not None:
@@ -1530,8 +1533,8 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era for the next call. If a tool of the module has asked a question the way
-        the handshake era does, connect in that era first, provided that no call is running.
+        """Return the era for the next call. If a tool of the module has asked a question in the way
+        of the handshake era, connect in that era first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1573,16 +1576,16 @@ class _Attempts:
     """The attempts to send one call.
 
     An attempt begins when the call is about to be sent, even if the module turns out to be
-    unreachable. An attempt is a send if no answer arrived and the call may have taken effect. The
-    setting `retry` limits the sends (messages call them tries). Only the time of the call limits
-    the number of attempts. The pause before the next attempt doubles each time.
+    unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
+    The setting `retry` limits the sends (messages call them tries). Only the time of the call
+    limits the number of attempts. The pause before the next attempt doubles each time.
 
     Attributes:
         number: the number of attempts that have begun.
         sends: the number of those that were sends.
         deadline: the end of the time of the call, as a time of the event loop's clock.
-        unanswered: the error of the last attempt without an answer. That attempt may have taken
-            effect, so no later failure may say that nothing ran.
+        unanswered: the error of the last attempt without an answer. That attempt might have taken
+            effect, so a later failure must not say that nothing ran.
     """
 
     def __init__(self, module: str, most_sends: int, seconds: float) -> None:
@@ -1599,8 +1602,8 @@ class _Attempts:
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
-        """Record that the present attempt was a send: no answer has arrived. Return whether the call
-        may be sent again.
+        """Record that the current attempt was a send: no answer has arrived. Return whether the
+        call can be sent again.
         """
         self.sends += 1
         text = str(error)

@@ -1,4 +1,4 @@
-"""Module call: the parameters of a call of a module's tool, and its answer."""
+"""Module call: the parameters of a call to a module's tool, and the answer to it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call of a module's tool, with its time-out and the parties that take part in it.
+    """A call to a module's tool, with its time-out and the parties that take part in it.
 
     Attributes:
         tool_name: the name in `Module.tools`.
         arguments: the arguments, named as in the Tool's parameters; not validated.
-        timeout: time-out, in seconds, for all attempts of the remote call together, or None for the
-            configured `timeout`. Connecting before the first attempt and waiting for other calls
-            (`parallel`) do not count.
+        timeout: the time-out, in seconds, for all attempts of the remote call together, or None for
+            the configured `timeout`. The time spent connecting before the first attempt and waiting
+            for other calls (`parallel`) does not count.
         progress: called with the module's progress notifications.
-        queue_key: a value that is equal for the calls of one queue, such as the id of their run;
+        queue_key: a value that is the same for all calls in one queue, such as the id of their run;
             see `FairLimiter`.
         asker: answers the module's questions during the call, or None if nobody can answer. The
-            time that answers take does not count.
+            time spent waiting for answers does not count.
         client: the client of a direct call, which answers the module's questions. Its answer
             contains the whole result.
         meant: the definition that was seen and approved, or None for the current one.

@@ -1,9 +1,10 @@
 """Modules: all configured MCP servers, connected concurrently.
 
-If each person signs in to a module for themselves, calls of a named user never use the connection
-of the person who started this process: see `UserModules`.
+If each person signs in to a module separately, calls by a named user never use the connection of
+the person who started this process: see `UserModules`.
 
-A caller waits for a module in one of these ways (`Module`; `Modules` has the same for several):
+A caller waits for a module in one of these ways (methods of `Module`; `Modules` has the same for
+several modules):
 
     know    its tools are known, from this process or an earlier one, or it has failed
     settle  it is up, idle, failed or disabled: the present attempt to connect has ended
@@ -12,12 +13,12 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
     current one tool's current definition; connects like `reach` if the tools are not listed yet
     follow  every change of its state
 
-The configuration may change while modules are in use (`change`): a module whose entry is different
-is replaced by a new one, and ends as soon as the calls that still use it have ended.
+The configuration can change while modules are in use (`change`): a module whose entry changes is
+replaced by a new one, and ends as soon as the calls that still use it have ended.
 
-Several `Modules` in one process can share modules, so that these start once: one of them lends
-modules, by name, to others (`lend`). It owns the module that it lends: it starts, replaces and ends
-it, and tells the borrowers what happens to it.
+Several `Modules` objects in one process can share modules, so that each module starts only once:
+one object lends modules, by name, to the others (`lend`). The lender owns these modules: it starts,
+replaces and ends them, and tells the borrowers what happens to them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""Maximum time, in seconds, that closing all modules may take. Hosts kill this process after two
+"""Maximum time, in seconds, that closing all modules can take. Hosts kill this process after two
 seconds.
 """
 
@@ -111,7 +112,7 @@ class ModuleSource(Protocol):
         ...
 
     def folder_of(self, module: str) -> Path:
-        """Return the absolute folder for relative paths in the entry of a module."""
+        """Return the absolute folder for relative paths in a module's entry."""
         ...
 
     def working_folder_of(self, module: str) -> Path:
@@ -127,15 +128,15 @@ class ModuleSource(Protocol):
         ...
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients may call the tools of a module directly."""
+        """Return whether clients can call a module's tools directly."""
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that the entry of a module may use, or None for all."""
+        """Return the variables that a module's entry is allowed to use, or None for all."""
         ...
 
     def secret_owner_of(self, module: str) -> SecretOwner:
-        """Return the owner of the secrets that the entry of a module may read."""
+        """Return the owner of the secrets that a module's entry is allowed to read."""
         ...
 
 
@@ -143,7 +144,7 @@ class Modules:
     """The configured servers. Entering the context returns at once, and the servers connect in the
     background.
 
-    Enter and exit this in the same task; everything else may be used from any task. A module that
+    Enter and exit this in the same task; everything else can be used from any task. A module that
     fails, hangs or dies affects only its own status and calls, and is tried again.
 
     Args:
@@ -291,7 +292,7 @@ class Modules:
         Args:
             configuration: the new configuration.
             replaced: the names of modules of both configurations that need a new connection.
-            borrowed: the names of the modules that are those of the lender from now on.
+            borrowed: the names of the modules that are borrowed from the lender from now on.
 
         Returns:
             The new modules, which connect when they are passed to `connect`.
@@ -540,7 +541,7 @@ class Modules:
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """Return, for each module, the names of tools that belong to it although they are not in
+        """Return, for each module, the names of tools that belong to it even though they are not in
         `known_tools`.
         """
         return {
@@ -550,7 +551,7 @@ class Modules:
 
     def known_tools(self) -> list[Tool]:
         """Return the tools in every module's latest list, keyed by module, in the order of the
-        configuration. A list may come from an earlier process, so use `Module.current` before a
+        configuration. A list can come from an earlier process, so use `Module.current` before a
         call.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
@@ -569,8 +570,8 @@ class Modules:
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
         """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting. In this way, a slow module does not delay a caller who needs another one. Idle
-        modules whose tools are not known are started.
+        connecting. Thus a slow module does not delay a caller who needs another one. Idle modules
+        whose tools are not known are started.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.
@@ -600,7 +601,9 @@ class Modules:
         ]
 
     def _sessions_of(self, name: str) -> int:
-        """Return how many sessions have a process or connection of a module of their own."""
+        """Return how many sessions have a process of a module, or a connection to it, of their
+        own.
+        """
         if self._lender is not None and name in self._borrowed:
             return self._lender._sessions_of(name)
         return self._of_sessions.count(name)
@@ -698,13 +701,14 @@ async def _all_within(
 
 
 SecretState: TypeAlias = tuple[str, float, str | None]
-"""The name of a stored secret, when its value was stored, and the digest of the entry that may use
-it."""
+"""The name of a stored secret, the time when its value was stored, and the digest of the entry that
+is allowed to use it.
+"""
 
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
-    """Return which stored secrets each module gets, by the name of the module. A module that gets
-    other secrets, or other values, has another set. Reads no values.
+    """Return which stored secrets each module gets, keyed by the module's name. The set changes if
+    the module gets other secrets or other values. Reads no values.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.

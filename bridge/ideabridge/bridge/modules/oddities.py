@@ -1,7 +1,6 @@
-"""Oddities: notes on messages of a module that violate the protocol, and on how they were repaired.
-
+"""Oddities: notes on a module's messages that violate the protocol, and on how they were repaired.
 A slightly non-conforming module still works: the reader of its messages skips or repairs the odd
-member, and records that here. People see the notes in `ideabridge servers list`, in `doctor` and on
+member, and records a note. People see the notes in `ideabridge servers list`, in `doctor` and on
 the page; models never do.
 """
 
@@ -21,8 +20,8 @@ counted.
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Number of characters of an example that are stored. Fewer are shown, so that a secret is still
-recognised if shortening would cut it.
+"""Number of characters that are stored of an example. Fewer are shown, so that a secret is
+recognised even if shortening cuts it.
 """
 _EXAMPLE_CHARACTERS: Final = 120
 
@@ -40,7 +39,7 @@ class Oddities:
 
     Args:
         secrets: the values that are masked in the notes.
-        quotes: whether the notes may quote what the module wrote; see `Modules.quotes`.
+        quotes: whether the notes are allowed to quote what the module wrote; see `Modules.quotes`.
     """
 
     def __init__(
@@ -57,8 +56,8 @@ class Oddities:
         Args:
             text: what was odd and what was done, such as "tools[2].icons: expected a list; left
                 out".
-            example: what the module wrote. People see it only where they may see the module's
-                output.
+            example: what the module wrote. People see it only where they are allowed to see the
+                module's output.
         """
         text = text[:_STORED]
         example = example[:_STORED]
@@ -71,8 +70,8 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module sends their subject
-        again.
+        """Forget the notes that begin with this prefix, because the module sends what they are
+        about again.
         """
         self._oddities = {
             text: oddity

@@ -84,7 +84,7 @@ class Offering:
         self._unfinished: set[Kind] = set()
         self._cut_off = anyio.Event()
         self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in OFFERED_KINDS}
-        # Counts changes, so that a list that has changed while it was read is not stored.
+        # Counts changes, so that a list that changes while it is being read is not stored.
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
@@ -116,7 +116,7 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Human-readable notes that say why the lists that were read last are incomplete."""
+        """Human-readable notes on why the lists that were read last are incomplete."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:

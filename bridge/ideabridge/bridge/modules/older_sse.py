@@ -98,8 +98,8 @@ class OlderSSE:
             await call.wait()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification or an answer from this side. This transport has no headers for single
-        messages.
+        """Send a notification or an answer from this side. This transport has no headers for
+        individual messages.
 
         Raises:
             UnansweredError: the server did not accept the message.
@@ -114,7 +114,7 @@ class OlderSSE:
             await self._mailbox.read(response, call)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to end besides the stream."""
+        """Do nothing, because there is nothing to end except the stream."""
 
 
 def _address(event: Event, url: httpx2.URL) -> httpx2.URL:

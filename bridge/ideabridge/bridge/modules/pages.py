@@ -18,7 +18,7 @@ from pydantic import ValidationError
 MAX_ENTRIES: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_EMPTY_PAGES: Final = 100
-"""Maximum number of successive pages without an entry."""
+"""Maximum number of consecutive pages without an entry."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
 """Maximum total size, in bytes, of the pages of one list. 10,000 tools with a page of text each
@@ -34,8 +34,8 @@ class ListPage(Generic[EntryT]):
 
     Attributes:
         entries: the entries of the page, in the order of the module.
-        cursor: the cursor of the next page, or None after the last.
-        size: the size of the page, in bytes of JSON.
+        cursor: the cursor for the next page, or None after the last. size: the size of the page, in
+            bytes of JSON.
     """
 
     entries: Sequence[EntryT]
@@ -49,7 +49,7 @@ class PagedList(Generic[EntryT]):
 
     Attributes:
         entries: the entries, in the order of the module.
-        note: the reason why there may be more entries, or None for a complete list.
+        note: the reason why there might be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
             may give more.
     """
@@ -61,7 +61,7 @@ class PagedList(Generic[EntryT]):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The time that a list may take.
+    """The time that reading a list can take.
 
     Attributes:
         page: seconds for each page after the first.
@@ -81,7 +81,7 @@ async def read_pages(
     """Read a list.
 
     Args:
-        read: reads the page of a cursor, or the first page for None.
+        read: reads the page at a cursor, or the first page if it is None.
         noun: the kind of entries, for the notes, such as "tools".
         patience: the time to wait for the pages after the first.
         describe: turns an error of `read` into text, for the notes.
@@ -124,7 +124,7 @@ class _CollectedPages(Generic[EntryT]):
         entries: the entries of all pages.
         number: the number of pages.
         size: the total size of the pages, in bytes of JSON.
-        cursor: the cursor of the next page, or None after the last.
+        cursor: the cursor for the next page, or None after the last.
     """
 
     def __init__(self, noun: str, first: ListPage[EntryT]) -> None:
@@ -148,7 +148,7 @@ class _CollectedPages(Generic[EntryT]):
         self._empty_pages = 0 if page.entries else self._empty_pages + 1
 
     def fault(self) -> str | None:
-        """Return why the next page must not be read, or None if it may be read."""
+        """Return why the next page must not be read, or None if it can be read."""
         if len(self.entries) > MAX_ENTRIES:
             return f"lists more than {MAX_ENTRIES:,} {self._noun}"
         if self.number >= MAX_PAGES:

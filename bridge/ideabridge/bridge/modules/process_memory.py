@@ -44,7 +44,7 @@ def _from_proc(sessions: Collection[int]) -> dict[int, int]:
         if not folder.name.isdigit():
             continue
         try:
-            # The name of the program, in parentheses, may contain anything.
+            # The name of the program, in parentheses, can contain anything.
             fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
             session = int(fields[3])
             if session in sessions:

@@ -1,10 +1,10 @@
-"""Repairs: makes the messages of a module fit the SDK's models, and records what was odd.
+"""Repairs: makes a module's messages fit the SDK's models, and records what was odd.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
-method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that may
-be an error counts as one, a block that the protocol does not know is shown as text, and an unknown
-version becomes one that both sides know. No rule invents a value that a plan could read, renames
-anything, or adds a hint to a tool.
+method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that
+might be an error counts as one, a block of a type that the protocol does not know is shown as text,
+and an unknown version becomes one that both sides know. No rule invents a value that a plan could
+read, renames anything, or adds a hint to a tool.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return the readable parts of the result of a call. A result that may be a failure counts as
+    """Return the readable parts of a call's result. A result that might be a failure counts as
     one.
     """
     members = object_of(value)
@@ -110,7 +110,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         }
         fixed["content"] = []
         if strange and members.get("structuredContent") is None:
-            # The value may mean anything, even that the tool failed.
+            # The value could mean anything, even that the tool failed.
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
 
@@ -320,8 +320,8 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
-    """Return a result whose member `name` is a list, even if the list is missing or has no
-    brackets.
+    """Return a result whose member `name` is a list, even if the list is missing, or its only item
+    was sent without the list.
     """
     members = object_of(value)
     if members is None:
@@ -634,7 +634,7 @@ class Repairs:
         return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=fixed)
 
     def is_heavy(self, message: JSONRPCMessage) -> bool:
-        """Return whether `repaired` may take too long to run on the event loop."""
+        """Return whether `repaired` might take too long to run on the event loop."""
         return (
             isinstance(message, JSONRPCResponse)
             and not _is_plain(message.result)
@@ -713,8 +713,8 @@ def restore_structured(result: types.CallToolResult) -> None:
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return the result that a module means by a value that is not an object, or None if it may be
-    a failure.
+    """Return the result that a module means by a value that is not an object, or None if the value
+    might be a failure.
     """
     if method in _EMPTY:
         return {}
@@ -896,8 +896,8 @@ _PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
 # -- schemas of tools ------------------------------------------------------------------------------
 
 _AS_SENT: Final = f"as-sent-{token_hex(8)}"
-"""The schema keyword that carries another value through the SDK's models. No server can guess
-it.
+"""The schema keyword that carries another value through the SDK's models. No server can guess the
+keyword.
 """
 
 _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"

@@ -58,14 +58,14 @@ _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
 )
-"""Phrases in errors of the Python and the TypeScript SDK. They mean that the tool asks with a
+"""Phrases in errors from the Python and the TypeScript SDK. They mean that the tool asks with a
 request of its own, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
 """Maximum number of characters of an error's data that its message shows."""
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
-"""Messages of the errors that the SDK raises if the connection closes after it was usable."""
+"""The messages of the errors that the SDK raises if a connection that was usable closes."""
 
 
 def _text_in(result: types.CallToolResult) -> str:
@@ -117,7 +117,7 @@ class Requests:
             SessionLostError: the call must be sent again over a new connection.
             LegacyQuestionError: the tool asks a question in a way that the era of the connection
                 does not allow.
-            ModuleError: one class for each cause; its `outcome` says whether the call may have
+            ModuleError: one class for each cause; its `outcome` says whether the call might have
                 taken effect.
             ResultLimitError: the result is too large.
             ModuleAsks: the module asks questions first, and the client accepts questions in place
@@ -178,7 +178,7 @@ class Requests:
         """Send a call, and return its result; see `_send`.
 
         Raises:
-            SharedQuestionError: the module asked a question that may belong to another session.
+            SharedQuestionError: the module asked a question that might belong to another session.
         """
         try:
             result = await self._send(connection, asking, request, _RESULT, progress)
@@ -196,7 +196,8 @@ class Requests:
         raise mixed
 
     def _mixed(self, tool: Tool, said: str, outcome: Outcome) -> SharedQuestionError:
-        """Return the error of a call during which the module asked a question that nobody got.
+        """Return the error for a call during which the module asked a question that was passed to
+        nobody.
 
         Args:
             tool: the tool.
@@ -362,7 +363,9 @@ class Requests:
     def _failure(
         self, connection: Connection, tool: str, error: MCPError
     ) -> ModuleError | ResultLimitError:
-        """Return the error of a request that the module or the transport answered with an error."""
+        """Return the error for a request that the module or the transport answered with an
+        error.
+        """
         text = shown(error.message, self._secrets)
         if error.data is Replaced.OVERSIZED:
             return ResultLimitError(f"{self._name}: {text}")
@@ -385,7 +388,7 @@ class Requests:
     def _unanswered(
         self, connection: Connection, tool: str, error: MCPError, text: str
     ) -> ModuleError | None:
-        """Return the error of a request that was not answered, or None if it was answered."""
+        """Return the error for a request that was not answered, or None if it was answered."""
         while_running = f" while tool {tool!r} was running"
         if error.data is Mark.UNSENT:
             return ModuleDownError(self._module, f"{self._name} {text}")
@@ -405,7 +408,9 @@ class Requests:
         return ModuleDownError(self._module, f"{self._name} {text}", outcome="unknown")
 
     def _error_of_module(self, error: MCPError, text: str) -> ModuleProtocolError:
-        """Return the module's error as a `ModuleProtocolError`, with its data if they are small."""
+        """Return the module's error as a `ModuleProtocolError`, with its data if the data is
+        small.
+        """
         message = shown(error.message, self._secrets, MAX_ERROR_DATA)
         data: JSON = None
         try:
@@ -439,8 +444,8 @@ def lost_session(error: MCPError) -> bool:
 def _with_class(
     failure: ModuleError | ResultLimitError, connection: Connection
 ) -> ModuleError | ResultLimitError:
-    """Return the failure as a `LegacyQuestionError` if the tool could not ask in this era,
-    otherwise unchanged.
+    """Return the failure, as a `LegacyQuestionError` if the tool could not ask its question in this
+    era.
     """
     could_ask = not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL)
     if could_ask or not connection.is_modern or isinstance(failure, ResultLimitError):

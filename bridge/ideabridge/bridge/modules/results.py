@@ -1,4 +1,4 @@
-"""Results: turns the answer of a module's tool into a value, or into the error of the call."""
+"""Results: turns the answer from a module's tool into a value, or into the error of the call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _PARTS: Final = 100
-"""Maximum number of blocks of a result, and of members or items of its structured content, that are
+"""Maximum number of blocks in a result, and of members or items in its structured content, that are
 compared.
 """
 
@@ -35,7 +35,7 @@ _FAULTS: Final = 800
 
 
 class ResultReader:
-    """Reads the results of the tools of one module.
+    """Reads the results of one module's tools.
 
     Args:
         module: the module's name.
@@ -101,7 +101,7 @@ class ResultReader:
         """
         has_structure = result.structured_content is not None
         if not has_structure and "structured_content" in result.model_fields_set:
-            # A tool's schema may allow null.
+            # A tool's schema can allow null.
             with suppress(IdeabridgeError):
                 await validator.check_apart(None)
                 return None
@@ -138,7 +138,7 @@ class ResultReader:
             if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
                 del sent["structuredContent"]
 
-        # Drop the Python SDK's prefix, because the message of the run contains the name anyway.
+        # Drop the Python SDK's prefix, because the run's message contains the name anyway.
         prefix = f"Error executing tool {tool.name_in_module}: "
         message = shown(text, self._secrets).removeprefix(prefix)
         if not message.strip():
@@ -200,7 +200,7 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
     servers do: the JSON in the text or the text itself, whichever satisfies the schema.
 
     Raises:
-        IdeabridgeError: neither satisfies the schema, or the content is not text.
+        IdeabridgeError: neither of them satisfies the schema, or the content is not text.
     """
     if not isinstance(value, str):
         raise InvalidJSONError("it is not a text")
@@ -261,7 +261,7 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
-    # The parsed text is only compared, so numbers need not be exact. `decode` would be slow for
+    # The parsed text is only compared, so its numbers need not be exact. `decode` would be slow for
     # megabytes.
     try:
         return cast("JSON", from_json(text))

@@ -1,8 +1,8 @@
-"""ServerLog: the log file of one server, which holds what the server wrote to standard error, the
-log messages that it sent, and when it was up.
+"""ServerLog: one server's log file, which holds what the server wrote to standard error, the log
+messages that it sent, and when it was up.
 
 The file is in the user's state folder, and only its owner can read it. Each line is one JSON
-object. Several processes may write to the same file: each appends whole lines, and the one that
+object. Several processes can write to the same file: each appends whole lines, and a process that
 finds it full moves it aside under a lock. Secrets are masked before anything is written. A server
 that writes too much loses lines, and the log says how many.
 """
@@ -36,15 +36,16 @@ MAX_LINE: Final = 2000
 
 _MAX_LOGGER: Final = 100
 _MAX_TOKEN: Final = 1000
-"""Maximum length of the origin of a log message, and of what is recognised as a secret by its form,
-in characters."""
+"""Maximum length, in characters, of a log message's origin, and of a text that is recognised as a
+secret by its form.
+"""
 
 _MAX_DATA: Final = 64 * 1024
 """Number of characters of a log message's value that are searched for secrets."""
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""Number of bytes that a server may write at once, and per second in the long run."""
+"""Number of bytes that a server can write at once, and per second on average."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
@@ -72,14 +73,14 @@ LEVELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerLogLine:
-    """One line of the log of a server.
+    """One line of a server's log.
 
     Attributes:
         time: seconds since 1970.
-        process: the id of the process of ideabridge that was connected to the server.
+        process: the id of the ideabridge process that was connected to the server.
         source: the source of the line.
         text: the text, with secrets masked.
-        level: the level of a log message, or None for a line of standard error.
+        level: the level of a log message, or None for a line from standard error.
         logger: the name that a log message gives for its origin, or "".
     """
 
@@ -190,8 +191,8 @@ class ServerLog:
         )
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
-        """Reserve `size` bytes of what the server may write now. Return False if that is too much.
-        If `takes` is false, only check.
+        """Reserve `size` bytes of what the server is allowed to write now. Return False if that is
+        too much. If `takes` is false, only check.
         """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND
@@ -261,7 +262,7 @@ def _open_with_room(path: Path, size: int) -> int:
 
     os.close(descriptor)
     with suppress(FileNotFoundError):
-        # Another process may have moved the full file aside already.
+        # Another process might already have moved the full file aside.
         if path.stat().st_ino == status.st_ino:
             path.replace(_earlier(path))
     return _open_to_append(path)
@@ -269,7 +270,7 @@ def _open_with_room(path: Path, size: int) -> int:
 
 def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # Do not follow a link in place of the file: it could lead to a file of someone else's choice.
+    # Do not follow a link in place of the file: it could lead to a file that someone else chose.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return os.open(path, flags, 0o600)
 

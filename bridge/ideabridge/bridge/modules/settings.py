@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from ideabridge.tools.tool import Tool
 
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
-"""A string without NUL, which command lines, headers and environments do not allow."""
+"""A string without NUL characters, which command lines, headers and environments do not allow."""
 
 DEFAULT_SENDS: Final = 3
-"""Maximum number of times that a call of a repeatable tool is sent if the connection is lost before
+"""Maximum number of times that a call to a repeatable tool is sent if the connection is lost before
 the answer, unless `retry` says otherwise.
 """
 
 MAX_SENDS: Final = 10
-"""The largest number that `retry` may contain."""
+"""The largest number that `retry` can contain."""
 
 MAX_IDLE_SECONDS: Final = 86_400
 """The largest value of `idle`, in seconds."""
@@ -301,9 +301,9 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module separately: it is at an address, and the
-        configuration has neither a token nor client credentials, and does not share one person's
-        sign-in with others.
+        """True if each person signs in to the module separately: the module is at an address, and
+        its configuration contains neither a token nor client credentials, and does not share one
+        person's sign-in with others.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
@@ -475,11 +475,11 @@ def expand(
     by stored secrets; `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder`, or else in
-    `folder`. Only `variables` may be used, or all if it is None. `secrets` registers every value
+    `folder`. Only `variables` are allowed, or all if it is None. `secrets` registers every value
     that must not be shown. Without `stored`, `${secret:NAME}` stays as written.
 
     Raises:
-        ModuleConfigurationError: variables are not allowed, or not set and without a default, or
+        ModuleConfigurationError: variables are not allowed, or are not set and have no default, or
             secrets cannot be used; the message names all of them. Also raised for an editor's
             variable (`${workspaceFolder}`), and if the result is not an address or a header.
     """
@@ -598,7 +598,7 @@ def secrets_named(configuration: ModuleConfiguration) -> dict[str, list[str]]:
 
 
 def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str, str]]:
-    """Yield each string in the defaults of tools that may name a secret, with its place."""
+    """Yield each string in the defaults of tools that might name a secret, with its place."""
     for tool, settings in configuration.tools.items():
         for parameter, value in settings.defaults.items():
             for text in strings_in(value):
@@ -607,7 +607,7 @@ def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str
 
 
 def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
-    """Return a default with the values of the secrets that it names, which `secrets` registers.
+    """Return a default with the secrets that it names filled in. `secrets` registers their values.
 
     Raises:
         StoredSecretError: a secret cannot be used.
@@ -653,7 +653,7 @@ def learn_secrets(
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # The module cannot start, but its configured values may still be secrets.
+            # The module cannot start, but its configured values might still be secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -675,7 +675,7 @@ def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number does not look like a secret, but here the name of the value says that it is one.
+        # A number does not look like a secret, but the name of this value says that it is one.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 
@@ -759,19 +759,18 @@ class Recollection:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module as people see it (`servers list`). In all strings, secrets are masked,
-    and long ones are shortened.
+    """The status of a module as people see it (`servers list`). In all strings, secrets are masked;
+    long strings are shortened.
 
     Attributes:
         since: the number of seconds that it has been in this state.
         tools: the number of allowed tools.
-        listed_at: the time when an earlier process received the list of tools that is used here, as
-            ISO 8601 in UTC. None if the module has listed its tools in this process, or no list is
-            used.
+        listed_at: the time when an earlier process received the list of tools in use, as ISO 8601
+            in UTC. None if the module has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: the reason why the module is down, failed or unusable.
-        needs_sign_in: whether no attempt can succeed before a person signs in to the module.
+        needs_sign_in: whether a person must sign in to the module before an attempt can succeed.
         away: seconds since it was last up, or since the first attempt. None if it is up, unusable
             or disabled.
         next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
@@ -814,8 +813,8 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """The reason why the module is not up, with the duration and the time of the next
-        attempt.
+        """The reason why the module is not up, how long it has been away, and when the next attempt
+        is.
         """
         why = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:

@@ -1,10 +1,10 @@
-"""SignIn: the result of signing in to a module, stored in the keyring or in a file that only the
-user can read.
+"""SignIn: the result of signing in to a module. It is stored in the keyring or in a file that only
+the user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
 belongs to one module at one address: if the address changes, the sign-in is not found, so no server
-gets the tokens of another. It belongs to the person who starts the servers, or to one named user of
-the servers on one store.
+gets another server's tokens. It belongs to the person who starts the servers, or to one named user
+of the servers on one store.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MOST_BYTES: Final = 256 * 1024
-"""Maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from unchecked
-servers.
+"""Maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from servers that are not
+trusted.
 """
 
 _LOCK_PAUSE: Final = 0.05
@@ -61,8 +61,8 @@ class ModuleUser:
     """A named user of the servers on a store.
 
     Attributes:
-        name: the name, which may contain any characters if an identity provider gave it.
-        store: identifies the store. A user of another store with the same name is another person.
+        name: the name, which can contain any characters if an identity provider assigned it.
+        store: identifies the store. A user with the same name in another store is another person.
     """
 
     name: str
@@ -107,7 +107,7 @@ class SignIn(BaseModel):
 
 class _Kept(BaseModel):
     """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in comes last, so that the start of the file says whose it is, however large the
+    The sign-in comes last, so that the start of the file says who it belongs to, however large the
     sign-in is.
     """
 
@@ -139,7 +139,7 @@ class SignInFile:
         self._module = module
         self._url = url
         self.user = user
-        # The address may contain a secret, and the name may contain any character, so the file is
+        # The address can contain a secret, and the name can contain any character, so the file is
         # named after their hash.
         if user is None:
             text = f"{module}\n{url}"
@@ -151,7 +151,7 @@ class SignInFile:
 
     @property
     def exists(self) -> bool:
-        """True if the person has signed in, even if the tokens have expired since."""
+        """True if the person has signed in, even if the tokens have since expired."""
         return self.path.exists()
 
     def read(self) -> SignIn | None:
@@ -215,7 +215,7 @@ class SignInFile:
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
-        """Hold the lock of the processes that renew these tokens: some servers accept a refresh
+        """Hold the lock that processes take to renew these tokens: some servers accept a refresh
         token only once, and revoke all tokens if it is used twice.
 
         Raises:
@@ -328,7 +328,7 @@ def _read(path: Path) -> _Kept | None:
 
 
 def _read_head(path: Path) -> _Kept | None:
-    """Return the content of a file without the sign-in itself, which may be too large to read."""
+    """Return the content of a file without the sign-in itself, which might be too large to read."""
 
     def read() -> bytes:
         head, has_sign_in, _ = read_own_beginning(path, _HEAD_BYTES).partition(_SIGN_IN)

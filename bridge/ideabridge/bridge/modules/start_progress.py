@@ -17,8 +17,8 @@ _SECONDS: Final = 2.0
 """Time, in seconds, for which a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
-"""Amount by which each report increases the progress. It is small because the progress of a call
-must never decrease, and the call's own numbers follow.
+"""Amount by which each report increases the progress. It is small because a call's progress must
+never decrease, and the call's own numbers come later.
 """
 
 _NAMED: Final = 5
@@ -34,7 +34,7 @@ async def reporting_starts(
 
     Args:
         wait: the function that waits for modules.
-        progress: called with each report, or None if nobody wants them.
+        progress: called with each report, or None if nobody wants reports.
         starting: returns the names of the modules that are starting now.
 
     Raises:

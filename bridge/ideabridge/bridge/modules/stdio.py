@@ -45,7 +45,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""Number of bytes that are stored of the beginning, and of the end, of a line over the limit."""
+"""How many bytes are stored of each end of a line that exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class Guard:
     """Terminates the child processes if this process dies, even by SIGKILL. Thread-safe.
 
     The guard is a small process. It is started with the first stdio module or by a server, and
-    restarted if it is killed. Process groups are registered through a pipe. Only this process has
-    its write end. When the pipe ends, the guard sends SIGTERM to all registered groups, SIGKILL
-    half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM and
-    SIGHUP, so a signal to this process group does not end it.
+    restarted if it is killed. Process groups are registered through a pipe, and only this process
+    has the pipe's write end. When the pipe ends, the guard sends SIGTERM to all registered groups,
+    SIGKILL half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM
+    and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal fails to do so: Python's C handler writes the
     number of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or
@@ -170,7 +170,7 @@ class Guard:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
             # Python allows only the main thread to set this. If the guard is started in another
-            # thread, it does not learn of signals.
+            # thread, it is not told about signals.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -301,7 +301,7 @@ INHERITED: Final = (
         "WINDIR",
     ),
 )
-"""The environment variables that a child inherits: locations and proxies, but no tokens."""
+"""The environment variables that a child process inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
 """Time, in seconds, that a child has to end by itself after its input is closed."""
@@ -311,7 +311,7 @@ KILL_GRACE: Final = 0.5
 """Time, in seconds, to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""Time, in seconds, to wait for the exit code after the pipes close, and for the rest of the output
+"""Time, in seconds, to wait for the exit code after the pipes close, and for the remaining output
 after the exit.
 """
 
@@ -347,7 +347,7 @@ class ChildProcess:
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # The message may name the command. Any secret in the command comes from the
+            # The message can name the command. Any secret in the command comes from the
             # configuration, so `expand` has registered it and it is masked.
             why = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
@@ -365,7 +365,7 @@ class ChildProcess:
 
     @property
     def has_exited(self) -> bool:
-        """True if the process itself has ended; other processes of its group may still run."""
+        """True if the process itself has ended; other processes in its group might still run."""
         return self._process.returncode is not None
 
     @property
@@ -387,7 +387,7 @@ class ChildProcess:
         """Wait until the process itself has ended.
 
         On some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a
-        grandchild may hold open.
+        grandchild can hold open.
         """
         if hasattr(os, "pidfd_open"):
             try:
@@ -426,7 +426,7 @@ class ChildProcess:
         if self.has_exited:
             guard.release(self.pid)
 
-        # A descendant that left the group may hold the pipes open. Until it ends, asyncio would
+        # A descendant that left the group might hold the pipes open. Until it ends, asyncio would
         # keep the transport.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         close = getattr(transport, "close", None)
@@ -500,7 +500,7 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message may contain one JSON value for each this many bytes of the size limit. The number of
+"""A message can contain one JSON value for every so many bytes of the size limit. The number of
 values is limited because parsed values take more memory.
 """
 STDERR_LINES: Final = 20
@@ -514,11 +514,11 @@ line ends the connection.
 
 
 LINES_AT_ONCE: Final = 100
-"""Number of lines or events of a module that are read before other tasks get a turn."""
+"""Number of a module's lines or events that are read before other tasks get a turn."""
 
 
 def most_values(max_bytes: int) -> int:
-    """Return how many JSON values a message from a module may contain."""
+    """Return how many JSON values a message from a module can contain."""
     return max_bytes // BYTES_FOR_VALUE
 
 
@@ -645,7 +645,8 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # The last line may lack its line end, and the last message may lack its last lines.
+                # The last line might lack its line end, and the last message might lack its last
+                # lines.
                 last_line = lines.rest()
                 if last_line is not None:
                     await self._take(last_line, incoming)
@@ -664,7 +665,9 @@ class StdioTransport:
         lines: Lines,
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
-        """Pass each line that a chunk completes to the session. Return the same as `_take`."""
+        """Pass each line that a chunk completes to the session. The return value is the same as for
+        `_take`.
+        """
         for number, line in enumerate(lines.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                 await anyio.lowlevel.checkpoint()

@@ -3,11 +3,10 @@ events.
 
 A call:
 
-    posted      its request was sent, and the body of the answer is read
-    answered    its answer has arrived, on any stream; its own stream is still read for a while
-    resumed     its stream ended without its answer, but with ids of events: a GET sends the last id
-    elsewhere   its stream ended without its answer, which may arrive on another open stream
-    failed      none of these has brought the answer
+    posted its request was sent, and the body of the answer is read answered its answer has arrived,
+    on any stream; its own stream is still read for a while resumed its stream ended without its
+    answer, but with ids of events: a GET sends the last id elsewhere its stream ended without its
+    answer, which may arrive on another open stream failed none of these has brought the answer
 
 The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Up to
 version 2025-11-25, a GET opens a stream for messages that belong to no call. Since 2026-07-28,
@@ -38,14 +37,14 @@ from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCa
 from ideabridge.bridge.modules.messages import Replaced
 
 REOPEN_SECONDS: Final = 0.5
-"""The shortest pause, in seconds, before a stream is reopened. The server may ask for 0."""
+"""The shortest pause, in seconds, before a stream is reopened. A server might ask for 0."""
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""Number of successive failures after which a stream is no longer reopened."""
+"""Number of consecutive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""Minimum time, in seconds, that a stream must have been open to count as not failed."""
+"""Minimum time, in seconds, that a stream must stay open in order not to count as a failure."""
 
 ELSEWHERE_SECONDS: Final = 2.0
 """Time, in seconds, for which a call whose stream has ended waits for its answer on another
@@ -53,7 +52,7 @@ stream.
 """
 
 DELETE_SECONDS: Final = 1.0
-"""Maximum time, in seconds, that the server may take to end the session."""
+"""Maximum time, in seconds, that the server has to end the session."""
 
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200
@@ -84,7 +83,7 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The number of open streams on which answers may arrive. Streams of calls that wait for
+        # The number of open streams on which answers can arrive. Streams of calls that wait for
         # other streams do not count.
         self._open_streams = 0
         self._is_listening = False
@@ -106,7 +105,7 @@ class StreamableHTTP:
             raise _unanswered(call, body)
 
     async def _wait_for_another_stream(self, call: PendingCall, body: Body) -> None:
-        """Wait as long as the answer may still arrive on another stream."""
+        """Wait while another stream is open on which the answer might still arrive."""
         if body.form is BodyForm.OTHER:
             return
 
@@ -262,7 +261,7 @@ class StreamableHTTP:
             self._mailbox.wake_all()
 
     async def close(self) -> None:
-        """End the session at the server. This may take a second."""
+        """End the session at the server. This can take a second."""
         if self._session is None:
             return
         with anyio.move_on_after(DELETE_SECONDS):
@@ -274,7 +273,7 @@ class StreamableHTTP:
 
 
 def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
-    """Return the error of a request that got no answer."""
+    """Return the error for a request that got no answer."""
     if body.form is BodyForm.OTHER:
         text = "its answer is neither JSON nor a stream of events"
         return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)

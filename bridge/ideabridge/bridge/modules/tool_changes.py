@@ -45,8 +45,8 @@ def tool_changes(
         tools: the tools that the server lists.
         settings: the changes in its entry.
         is_whole: whether the list is complete. If so, a tool that is not in it does not exist.
-        decides_hints: whether the entry may declare that a tool only reads. An entry in a project's
-            file may not.
+        decides_hints: whether the entry is allowed to declare that a tool only reads. An entry in a
+            project's file is not.
     """
     if not settings:
         return NO_CHANGES

@@ -1,4 +1,4 @@
-"""Views: recognises the pages in HTML that modules offer to hosts (MCP Apps).
+"""Views: recognises the HTML pages that modules offer to hosts (MCP Apps).
 
 A host runs the script of a view, and lets the script call the tools of the server that the host
 knows, which is ideabridge. So a module's views are passed on only if the user allows it (`views:
