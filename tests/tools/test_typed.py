@@ -41,6 +41,19 @@ class _Book:
     other: JSON = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    is_done: bool | None = field(default=None, metadata=member("done"))
+    done: int | None = None
+
+
+def test_two_fields_read_the_same_member_as_different_types() -> None:
+    padding: JSONObject = {"a": 1, "b": 2, "c": 3}
+    for more in ({}, padding):
+        assert read_as(_Progress, {"done": True, **more}) == _Progress(is_done=True)
+        assert read_as(_Progress, {"done": 3, **more}) == _Progress(done=3)
+
+
 def test_every_field_is_read_from_its_member() -> None:
     whole: JSONObject = {
         "title": "Emma",

@@ -112,10 +112,12 @@ def _members_reader(read: _Read) -> _Read:
 def _document_reader(document_type: type) -> _Read:
     hints = typing.get_type_hints(document_type, localns=_NAMES)
     fields = dataclasses.fields(document_type)
-    readers = {
-        field.metadata.get(_MEMBER, field.name): (field.name, _reader(hints[field.name]))
-        for field in fields
-    }
+    # Several fields may read the same member, each as another type.
+    readers: dict[str, list[tuple[str, _Read]]] = {}
+    for field in fields:
+        name = field.metadata.get(_MEMBER, field.name)
+        readers.setdefault(name, []).append((field.name, _reader(hints[field.name])))
+
     needed = {
         field.name
         for field in fields
@@ -129,11 +131,13 @@ def _document_reader(document_type: type) -> _Read:
         values: dict[str, object] = {}
         names = value if len(value) < len(readers) else readers
         for name in names:
-            if name in value and name in readers:
-                field, read = readers[name]
+            if name not in value or name not in readers:
+                continue
+
+            for field_name, read in readers[name]:
                 inner = read(value[name])
                 if inner is not _ABSENT:
-                    values[field] = inner
+                    values[field_name] = inner
 
         return document_type(**values) if needed <= values.keys() else _ABSENT
 
