@@ -323,6 +323,10 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         page.goto(f"{site}runs")
         expect(page.locator("#live")).to_have_text("● live")
         found["page-runs"] = still(page, 1000)
+        page.goto(f"{site}home")
+        expect(page.locator("#live")).to_have_text("● live")
+        expect(page.locator("[data-later]")).to_have_count(0)
+        found["page-home"] = still(page, 1200)
 
     return found
 

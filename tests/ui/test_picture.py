@@ -46,6 +46,10 @@ def words(text: str) -> str:
     """
     root = ET.fromstring(text)
     for above in list(root.iter()):
+        if "chart" in above.get("class", "").split():
+            # The days of a chart are those of this week.
+            for part in above.iter():
+                part.text = ""
         for one in list(above):
             kinds = one.get("class", "").split()
             if one.tag.endswith(("}style", "}title")) or (
