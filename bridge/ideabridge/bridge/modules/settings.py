@@ -808,8 +808,9 @@ class ModuleStatus:
         """
         if self.sharing == "shared":
             return ""
+        what = "process" if self.kind == "stdio" else "connection"
         now = f", {self.sessions} now" if self.sessions else ""
-        return f"one for each session{now}"
+        return f"one {what} for each session{now}"
 
     @property
     def why(self) -> str:
