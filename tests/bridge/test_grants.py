@@ -287,13 +287,13 @@ async def test_a_grant_goes_with_the_approval_of_a_call(bridge: Bridge) -> None:
         Decision("deny", by=AT_TERMINAL, grant=FOR_RUN),
         Decision("edit", call=asked.call, by=AT_TERMINAL, grant=FOR_RUN),
     ):
-        with pytest.raises(DecisionError, match="a grant requires `approve` of a call"):
+        with pytest.raises(DecisionError, match="a grant requires `approve`"):
             run.settle(asked.approval, decision)
 
     lazy = await bridge.run_plan(sending("a"), planning="lazy")
     plan = await waiting(lazy)
     assert plan.kind == "plan"
-    with pytest.raises(DecisionError, match="a grant requires `approve` of a call"):
+    with pytest.raises(DecisionError, match="a grant requires `approve`"):
         lazy.decide(plan.approval, "approve", by=AT_TERMINAL, grant=FOR_RUN)
 
 

@@ -410,7 +410,7 @@ async def maybe(value: Any) -> None:
 async def test_always_goes_with_a_plain_approval(modules: Modules, decision: Decision) -> None:
     async with opened(modules) as bridge:
         run = await pushed(bridge, "a")
-        with pytest.raises(DecisionError, match="always requires `approve` of a call"):
+        with pytest.raises(DecisionError, match="always requires `approve`"):
             await bridge.decide(run, run.pending()[0].approval, decision)
 
 

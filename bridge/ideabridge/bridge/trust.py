@@ -163,9 +163,10 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file, directly or through a link, no matter who wrote it. Anything else is
-    refused: in a cloned folder, the path could be a link to a device, which is endless, or to a
-    pipe, which would block.
+    """Read a regular file, directly or through a link, no matter who wrote it.
+
+    Anything else is refused: in a cloned folder, the path could be a link to a device, which is
+    endless, or to a pipe, which would block.
 
     Raises:
         TrustError: it is not a regular file, or is larger than `max_bytes`.

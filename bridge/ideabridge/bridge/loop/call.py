@@ -1,4 +1,6 @@
-"""Reads and checks a Call: a tool with its parameters filled in, as a mind or a plan lists it."""
+"""Call: reads and checks a call, which is a tool with its parameters filled in, as a mind or a plan
+lists it.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,14 @@ denied it. `output`: the output of a Solution could not be resolved or validated
 """
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors after which a call may have taken effect: its outcome is unknown, or its result
-cannot be used."""
+"""Kinds of errors after which a call might have taken effect: its outcome is unknown, or its result
+cannot be used.
+"""
 
 UNCAUGHT = ("structural", *UNCERTAIN)
-"""Kinds of errors that `p || q` does not catch: faults of the plan itself, and errors of a call
-that may have done its work."""
+"""Kinds of errors that `p || q` does not catch: faults in the plan itself, and errors of a call
+that might have done its work.
+"""
 
 Room: TypeAlias = Literal["latent", "anonymous", "idea"]
 
@@ -63,7 +67,7 @@ class Read:
 
     `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
     entry is None while the answer is still streaming and no earlier call supplies the operand. A
-    `lenient` read belongs to an explanation and may have no value.
+    `lenient` read belongs to an explanation and can be without a value.
     """
 
     expression: Expression
@@ -82,28 +86,29 @@ class Call:
         place: its place, as in `†results.PLACE`. This is the index, unless the instances of a plan
             share the plan's places.
         first: the place of the first call of its Solution.
-        raw: the call as it was written. If its tool is changed here, it is the call of the real
-            tool, with the defaults.
+        raw: the call as it was written. If the configuration changes its tool, it is the call to
+            the real tool, with the defaults.
         tool: its tool, or None if the tool is unknown.
         parameters, each, written_result: the compiled values (see `compile_value`) of the
             parameters, `_each` and `_output`, which the mind wrote.
         reads: every reference string in the call, including those in `_imports`.
-        writes: the full paths that it may write.
+        writes: the full paths that it can write to.
         after: the ids in `_after`.
         edges: the calls with these ids, or None while an id is unknown.
         problems: structural problems, each one sentence.
-        imports: the references in `_imports`, which its room may read.
+        imports: the references in `_imports`, which its room can read.
         room: the kind of room that answers it: `latent` (a mind writes the result and sees the
             context of the run), `anonymous` (a clean room) or `idea`. None if code, a module or
             `_output` answers it.
         order: the earlier calls that it waits for directly because of the listed order.
-        clean: whether code of this process runs the call and sees only the parameters and
+        clean: whether code in this process runs the call and sees only the parameters and
             `_imports`.
         constant: whether the parameters contain no references and are already validated.
         code: the tool of the code that `_activity` names, if that is not the call's own tool. It
             has no hints if the run does not have that tool.
         changed: the tool that the author of the call was shown, if the configuration changes it.
-        as_written: the call as its author wrote it, if its tool is changed here, otherwise None.
+        as_written: the call as its author wrote it, if the configuration changes its tool,
+            otherwise None.
     """
 
     index: int
@@ -144,7 +149,7 @@ class Call:
 
     @property
     def may_add(self) -> bool:
-        """Return whether the call runs code of this process, which may add messages."""
+        """Return whether the call runs code in this process, which can add messages."""
         is_own = self.tool is not None and self.tool.module is None and self.room is None
         return is_own and not self.has_written_result and not self.clean
 
@@ -249,8 +254,8 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """Return the problem of an output path that is written in another notation, or None if it is
-    fine.
+    """Return what is wrong with an output path that is written in another notation, or None if
+    nothing is wrong.
     """
     # A quoted string is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
@@ -377,7 +382,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """Return the parameters of a call of the reading tool, which reads `state.log` as
+    """Return the parameters of a call to the reading tool, which reads `state.log` as
     `†state.log`.
     """
     meant = meant_reference(parameters.get("reference"))

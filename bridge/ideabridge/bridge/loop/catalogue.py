@@ -1,4 +1,4 @@
-"""Catalogue: the tools that a run may call, with the validators of their parameters."""
+"""Catalogue: the tools that a run can call, with the validators of their parameters."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Catalogue:
     """The tools of a run, keyed by `_tool` and `_module`. A catalogue is immutable.
 
     A tool that the user's configuration changes (`Tool.is_changed`) is listed as the configuration
-    shows it, but a look-up returns the tool as the server lists it. `as_real` turns a call of the
-    changed tool into a call of the real one.
+    shows it, but a look-up returns the tool as the server lists it. `as_real` turns a call to the
+    changed tool into a call to the real one.
 
     Args:
         tools: the tools. If two have the same name and module, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
-        missing: a sentence about modules that are not connected, added to the error for an unknown
-            tool or module.
-        unlisted: tools that calls may name but that are not shown to anyone.
+        missing: a sentence about modules that are not connected, which is added to the error for an
+            unknown tool or module.
+        unlisted: tools that calls can name but that are not shown to anyone.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Catalogue:
         for tool in [*own, *passing]:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # With `_module`, a call may use the name that the module itself uses.
+                # With `_module`, a call can use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
         shown_names = frozenset(self._by_name)
@@ -86,11 +86,11 @@ class Catalogue:
 
         Args:
             name: `_tool` of the call.
-            module: `_module` of the call. It may be None if only one tool has the name.
-            briefly: leave the nearest names out of the error.
+            module: `_module` of the call. It can be None if only one tool has the name.
+            briefly: whether to leave the nearest names out of the error.
 
         Raises:
-            UnknownToolError: no tool, or more than one, has the name. The message suggests the
+            UnknownToolError: no tool, or more than one tool, has the name. The message suggests the
                 nearest names.
         """
         tool = self._only(name, module)
@@ -114,8 +114,8 @@ class Catalogue:
         return tool if tool is not None and tool.is_changed else None
 
     def as_real(self, call: JSONObject) -> JSONObject:
-        """Return the call of the real tool for a call of a changed tool, with the name that the
-        server uses and with the defaults, which are never references. Return any other call
+        """Turn a call to a changed tool into a call to the real tool, with the name that the server
+        uses and with the defaults, which are never references. Any other call is returned
         unchanged.
         """
         tool = self.changed(WrittenCall.of(call))
@@ -124,8 +124,8 @@ class Catalogue:
         return real_call(call, tool, object_or_empty(escaped(tool.defaults)))
 
     def _only(self, name: str, module: str | None) -> Tool | None:
-        """Return the only tool that these names may refer to, or None if no tool or more than one
-        matches.
+        """Return the only tool that these names can refer to, or None if no tool matches or more
+        than one does.
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
@@ -215,7 +215,7 @@ class Catalogue:
         )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that `module.tool` or `module/tool` may refer to. Lists of tools show
+        """Return the tools that `module.tool` or `module/tool` could refer to. Lists of tools show
         names to people in this form.
         """
         tools: dict[ToolKey, Tool] = {}
@@ -363,7 +363,7 @@ def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Return whether a pattern may match names other than itself."""
+    """Return whether a pattern can match names other than itself."""
     return any(wildcard in pattern for wildcard in "*?[")
 
 
@@ -404,7 +404,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Return whether a parameter is a JMESPath expression, which may be optional."""
+    """Return whether a parameter is a JMESPath expression, possibly an optional one."""
     schemas = [schema, *list_or_empty(object_or_empty(schema).get("anyOf"))]
     return any(object_or_empty(part).get("format") == QUERY_FORMAT for part in schemas)
 

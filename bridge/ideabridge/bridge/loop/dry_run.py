@@ -31,7 +31,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
         for index in part:
             earlier |= before[index]
 
-        # Later alternatives may wait for each other in a circle. Such calls share a layer.
+        # Later alternatives can wait for each other in a circle. Such calls share a layer.
         earlier.difference_update(part)
         level = 1 + max((depth[index] for index in earlier), default=-1)
         depth.update(dict.fromkeys(part, level))
@@ -73,7 +73,7 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads",
         "writes", "after", "ordered_after"?, "read_only"}], "not_read_only": [place...],
-        "missing_inputs": [reference...], "notes"?: [text...]}`. The calls of a layer may run at the
+        "missing_inputs": [reference...], "notes"?: [text...]}`. The calls in a layer can run at the
         same time. A call starts as soon as its own inputs exist, so layers show what is possible,
         not the actual timing. `after` lists every call that a call waits for directly,
         `ordered_after` lists those it waits for only because of the order of effects.
@@ -169,7 +169,7 @@ Form: TypeAlias = Literal["mermaid", "text"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _LONGEST: Final = 60
-"""Maximum number of characters of a name or a reference in a drawing."""
+"""Maximum number of characters that a drawing shows of a name or a reference."""
 
 
 def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:
@@ -301,8 +301,8 @@ class _Flowchart:
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Yield each operand that may be read, with the calls that write it. The calls are empty if the
-    value exists from the start.
+    """Yield each operand that might be read, with the calls that write it. There are no calls if
+    the value exists from the start.
     """
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):

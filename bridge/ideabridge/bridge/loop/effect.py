@@ -58,7 +58,8 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
+    """Run a call, or one item of the call; acknowledged by `CallStarted`, answered by
+    `CallFinished`.
 
     If the mind wrote the result itself (`is_latent`), `latent` is the resolved result and nothing
     runs. If `call.room` is set, a room answers the call. For `imports` and `unchecked`, see `Item`.
@@ -90,7 +91,7 @@ class Execute:
 
     @property
     def is_clean(self) -> bool:
-        """True if code of this process runs the call in a clean room."""
+        """True if code in this process runs the call in a clean room."""
         return self.call.clean and self.tool is self.call.tool
 
     @classmethod

@@ -23,13 +23,15 @@ class JournalError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """Base of every event. Its member `by` is a `Decider`; all others are JSON."""
+    """The base class of every event. The member `by`, if there is one, is a `Decider`; all other
+    members are JSON.
+    """
 
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """Return the event as the journal stores it. Members whose default is None are left out if
-        they are None.
+        """Return the event as the journal stores it. Members that are None are left out if None is
+        their default.
         """
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
@@ -46,7 +48,7 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class OfCall(Journaled):
-    """Base of every event of a call. `call` is the index of the call in the run.
+    """The base class of every event of a call. `call` is the index of the call in the run.
 
     Attributes:
         tool_name: the call's tool. `Run.events` adds it; the journal does not store it.
@@ -58,7 +60,7 @@ class OfCall(Journaled):
 
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """Return each member that the journal stores, as (name, whether the default is None)."""
+    """Return (name, whether the default is None) for each member that the journal stores."""
     journaled = (member for member in fields(kind) if member.metadata.get("journaled", True))
     return tuple((member.name, member.default is None) for member in journaled)
 
@@ -95,8 +97,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""How messages refer to each kind of decider. Only `Decider.__str__` uses these texts, so a message
-attributes a decision to a person only if the journal does.
+"""The texts by which messages refer to each kind of decider. Only `Decider.__str__` uses them, so a
+message attributes a decision to a person only if the journal does.
 """
 
 
@@ -140,7 +142,7 @@ def read_decider(value: JSON) -> Decider:
     """Read a decider from a journal.
 
     Raises:
-        JournalError: the value is not one.
+        JournalError: the value is not a decider.
     """
     if isinstance(value, dict):
         kind = value.get("kind")
@@ -238,8 +240,8 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """Nobody was asked a module's question, because it is not a form, is too large, or belongs to
-    an unknown call.
+    """A module's question was passed to nobody, because it is not a form, is too large, or belongs
+    to an unknown call.
     """
 
     name: ClassVar[str] = "question_refused"
@@ -267,7 +269,7 @@ class RunStarted(Journaled):
     `mind` is the name of the mind (None if Solutions come turn by turn), and `why` says why it was
     chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of the request
     that asked for the run (W3C Trace Context). `bound` contains a digest of the start definition of
-    each module that the run may call, see `Binding`. Journals of earlier versions have no `bound`.
+    each module that the run can call, see `Binding`. Journals of earlier versions have no `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -306,7 +308,7 @@ class RequestMade(Journaled):
     `request` is its id. `offered` contains the tools and the output schema of this Request if
     message handlers changed them; see `change_of_offer`. `bytes` is the size of what its mind
     reads, see `Request.size`. `members` contains the schemas of the Solution members that handlers
-    added. It is None in older journals, whose Solutions may have any members.
+    added. It is None in older journals, whose Solutions can have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -347,8 +349,8 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended. If it broke off, `broken` is the reason. `extra` contains its other
-    members.
+    """The answer ended. If it broke off, `broken` is the reason. `extra` contains the other members
+    of the answer.
 
     For a program, `error` says why it ended without a value, and `unheard` lists the calls whose
     results it did not use.
@@ -367,7 +369,7 @@ class ProgramProposed(Journaled):
 
     `interpreter` is the name and version of the interpreter. `now` is the constant time that the
     program sees, in seconds since 1970, and `seed` is the seed of its random numbers. `names` maps
-    the names in the program to the tools that it may call (`ProgramNames.used_by`). `extra`, `mind`
+    the names in the program to the tools that it can call (`ProgramNames.used_by`). `extra`, `mind`
     and `model` are as in `SolutionProposed`. `reached` lists the places `[line, column]` of the
     calls that recorded runs made, or is null if the program was not compared with recordings.
     `assumed` says what is uncertain about its input, in the form of `Settled.assumed`.
@@ -440,7 +442,7 @@ class GroupCommitted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionRejected(Journaled):
-    """A malformed Solution arrived in one piece. Nothing of it ran, and the Request stays open."""
+    """A malformed Solution arrived in one piece. No part of it ran, and the Request stays open."""
 
     name: ClassVar[str] = "solution_rejected"
     solution: JSON
@@ -463,12 +465,12 @@ class ApprovalAsked(OfCall):
 class CallDecided(OfCall):
     """A decision on a call: by whom, why, and the edited call.
 
-    `tool` is the full definition of a tool that replaces the call's own. It is stored here because
-    the journal of a plan only contains the tools that the plan names. `grant` is what a person
-    allows for the rest of the run with this approval. `granted` is the call whose grant approved
-    this one without a question (see `grant.py`). `always` is the id of the standing rule that a
-    person gave with this approval. `rule` is the standing rule, as `{"id", "at"}`, that approved
-    the call without a question; `by` is the person who gave the rule at that time, ISO 8601 in UTC.
+    `tool` is the full definition of a tool that replaces the call's own. The event contains it
+    because a plan's journal has only the tools that the plan names. `grant` is what a person allows
+    for the rest of the run with this approval. `granted` is the call whose grant approved this one
+    without a question (see `grant.py`). `always` is the id of the standing rule that a person gave
+    with this approval. `rule` is the standing rule, as `{"id", "at"}`, that approved the call
+    without a question; `by` is the person who gave the rule at that time, ISO 8601 in UTC.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -521,7 +523,7 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one item of it) is about to run. It is in flight until it has finished."""
+    """A call (or one item of the call) is about to run. It is in flight until it has finished."""
 
     name: ClassVar[str] = "call_started"
     item: int | None = None
@@ -540,12 +542,12 @@ class CallFinished(OfCall):
     This is not the only event that ends a call:
 
     - `OutcomeDecided` ends an execution whose outcome was unknown, unless it is repeated (see
-      `ends_execution`). A `retry` ends it, too, if the present rules do not let it run.
+      `ends_execution`). A `retry` also ends it, if the current rules do not let it run.
     - `CallDecided` with `deny` ends a call that has not run.
     - `RunEnded` ends every call of the run, and `SolutionCancelled` those of the Solution that have
       not started.
-    - A call that cannot run (it is malformed, a rule denies it, what it reads is missing, or its
-      group is decided) ends with the event after which the machine finds that out.
+    - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
+    or its group is decided) ends with the event that lets the machine determine this.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -560,9 +562,9 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """The outcome of a call (or item) in flight is unknown, and a person is asked. `digest` is the
-    hash of the question, and `at` is as in `ApprovalAsked`. `why` says what happened; None means
-    that the process died.
+    """The outcome of a call (or item) in flight is unknown, and a person is asked about it.
+    `digest` is the hash of the question, and `at` is as in `ApprovalAsked`. `why` says what
+    happened; None means that the process died.
     """
 
     name: ClassVar[str] = "outcome_asked"
@@ -590,8 +592,8 @@ class OutcomeDecided(OfCall):
 
 
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
-    """Return whether an event ends a call that had started, or one item of it. The event then holds
-    the value or the error. No `CallFinished` follows a person's decision.
+    """Return whether an event ends a call that had started, or one item of it. If so, the event
+    contains the value or the error. No `CallFinished` follows a person's decision.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"
@@ -646,20 +648,22 @@ Event: TypeAlias = (
 )
 
 AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
-"""Events that ask a person something. Each has the id of its question (`approval`), the digest of
-what is shown, and the time."""
+"""Events that ask a person a question. Each has the question's id (`approval`), the digest of what
+is shown, and the time.
+"""
 
 DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
-"""Events that answer a question. Each has the digest of its question, and who answered."""
+"""Events that answer a question. Each has the digest of the question, and who answered."""
 
 _BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 
 
 def event_from_json(value: JSONObject) -> Event:
-    """Read an event of a journal.
+    """Read an event from a journal.
 
     Raises:
-        JournalError: the event is unknown, or its members do not fit (a newer or a damaged store).
+        JournalError: the event is unknown, or its members do not fit, because the store is newer or
+            damaged.
     """
     members: dict[str, Any] = dict(value)
     kind = _BY_NAME.get(str(members.pop("event", None)))

@@ -1,11 +1,11 @@
 """Grant: a person allows a tool for the rest of a run, so that its later calls need no approval.
 
-A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers
-later calls of the same run to the same tool, and to such calls that are already waiting, unless the
-policy asks about them for another reason. Each call that it approves gets its own `CallDecided`,
-which names the call of the grant. Grants are part of the machine, so folding the journal again
-restores them with their counts. A room has its own machine, and a fork does not inherit grants, so
-no grant applies to another run.
+A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers later
+calls in the same run to the same tool, and such calls that are already waiting, unless the policy
+asks about them for another reason. Each call that it approves gets its own `CallDecided`, which
+names the call of the grant. Grants are part of the machine, so folding the journal again restores
+them with their counts. A room has its own machine, and a fork does not inherit grants, so no grant
+applies to another run.
 
     {"for": "run"}                                                  every further call of the tool
     {"for": "run", "max": 3}                                        at most three executions more
@@ -66,8 +66,9 @@ _CHECKED: Final = (
         "maxProperties",
     }
 )
-"""Schema keywords that a grant may use. Any other keyword, such as a misplaced parameter name,
-would restrict nothing."""
+"""Schema keywords that a grant can use. Any other keyword, such as a misplaced parameter name,
+would restrict nothing.
+"""
 
 
 @dataclass(slots=True)
@@ -175,7 +176,7 @@ class Grants:
         """Return the grant that came with the approval of a call.
 
         Raises:
-            JournalError: there is none.
+            JournalError: there is no such grant.
         """
         for grant in self.given:
             if grant.call == call:

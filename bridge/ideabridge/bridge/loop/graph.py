@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 
-A call may wait for other calls for three reasons: it reads what they write, it names them in
-`_after`, or it must keep its place in the listed order. `Graph` finds the first two, `ListedOrder`
-the third.
+A call can wait for other calls for three reasons: it reads what they write, it names them in
+`_after`, or it must keep its place in the listed order. `Graph` finds the first two reasons,
+`ListedOrder` the third.
 
 *Data.* A read is bound to the value from before the Solution and to the calls listed before it that
 write an overlapping path. Only if neither exists is it bound to calls listed after it, which are
@@ -18,19 +18,19 @@ happen in the order in which it lists them. Within one module and instance:
 
 - a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed
   before it;
-- a *read* waits for the changes listed before it. Reads may run at the same time.
+- a *read* waits for the changes listed before it. Reads can run at the same time.
 
-A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the
-lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room is in
-the lanes of the tools that it is given; a latent call and a built-in tool are in no lane. A call
-waits until the earlier calls have settled, however they ended: `_after` demands success, order does
-not. Order delays the execution of a call, but not the approval.
+A pair (module, instance) is a *lane*. Python tools of this process share one lane. A call to an
+idea is in the lane of every module that its plan calls, or in all lanes if a mind answers it; a
+clean room is in the lanes of the tools that it is given; a latent call and a built-in tool are in
+no lane. A call waits until the earlier calls have settled, however they ended: `_after` demands
+success, order does not. Order delays the execution of a call, but not the approval.
 
 *Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, data and
 order form a circle; `rearrange` then drops the order within that circle and keeps it everywhere
-else. Later alternatives (`a || b`), which the run may never need, may form a circle of data alone.
-Calls in such a circle keep their order until nothing else can move; then `give_way` lets one call
-run before an earlier call that waits for it.
+else. Later alternatives (`a || b`), which the run might never need, can form a circle of data
+alone. Calls in such a circle keep their order until nothing else can move; then `give_way` lets one
+call run before an earlier call that waits for it.
 
 *Cost.* A call does not list all calls that it waits for, because a long Solution would then take
 quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for
@@ -98,7 +98,7 @@ class ModuleOrder:
     Attributes:
         ordered: whether its calls keep their listed order.
         reads: names or patterns of tools that only read, whatever their annotations say.
-        changes: names or patterns of tools that may change something, whatever their annotations
+        changes: names or patterns of tools that might change something, whatever their annotations
             say. This takes precedence over `reads`.
     """
 
@@ -122,8 +122,9 @@ _TOLD: Final = 3
 """Maximum number of references that an error about an unsuitable value names."""
 
 _NAMED: Final = 20
-"""Maximum number of calls of a cycle that an error names, and of missing values that are
-explained."""
+"""Maximum number of calls in a cycle that an error names, and of missing values that are
+explained.
+"""
 
 
 class Graph:
@@ -207,7 +208,7 @@ class Graph:
         """Read one more call, and bind whatever can already be bound."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # Every call of a plan may be wrong, and explaining each mistake would take minutes.
+        # Every call in a plan can be wrong, and explaining each mistake would take minutes.
         briefly = self._malformed >= _NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -245,7 +246,7 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read the values that its computed literals are made of, where they exist."""
+        """Let a call read those values that its computed literals are made of and that exist."""
         computation = self.computations.calls.get(call.place)
         if computation is None:
             return
@@ -394,7 +395,7 @@ class Graph:
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
         """Return (call, problem) for every structural problem, in listing order. The call is None
-        for a problem of the output.
+        for a problem in the output.
         """
         problems: list[tuple[Call | None, str]] = [
             (call, text)
@@ -466,7 +467,7 @@ class Graph:
         """Check the parameters of a call in advance, with the values that the call's references
         already have.
 
-        A call that may not run at all is only checked when its turn comes. This is the case if a
+        A call that might not run at all is only checked when its turn comes. This is the case if a
         test decides whether the call runs, or if the call runs for each item of a list that is
         unknown or empty.
         """
@@ -552,7 +553,7 @@ class Graph:
             self._ids[(call.instance, call.id)] = call.index
 
     def _touching(self, call: Call) -> list[Tool]:
-        """Return the tools through which the call may change or read something: its own, or those
+        """Return the tools through which the call can change or read something: its own, or those
         of its clean room.
         """
         tool = call.tool
@@ -618,7 +619,7 @@ class Graph:
         self, operand: Reference, instance: str, reader: int, *, lenient: bool = False
     ) -> tuple[int, ...] | None:
         if operand.kind == "data" and operand.path[:1] != ("error",):
-            # Any earlier call may add data.
+            # Any earlier call can add data.
             return tuple(
                 index
                 for index in self._adding.get(operand.instance or instance, ())
@@ -649,10 +650,10 @@ class Graph:
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
-        """Return whether the call, or one that it may wait for, reads or waits for calls that are
+        """Return whether the call, or one that it might wait for, reads or waits for calls that are
         not listed yet.
 
-        Later alternatives count even if they are never needed, because such calls may form a circle
+        Later alternatives count even if they are never needed, because such calls can form a circle
         in which the order gives way. If a call started before this is known, it would run earlier
         than in an answer that arrives in one piece.
         """
@@ -662,7 +663,7 @@ class Graph:
         return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
 
     def _missing(self, item: Read, instance: str) -> str | None:
-        """Return why nothing supplies the read, or None if something may supply it."""
+        """Return why nothing supplies the read, or None if something might supply it."""
         reasons: list[str] = []
         if self._is_over:
             # `close` reports it once for the whole Solution.
@@ -685,7 +686,7 @@ class Graph:
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
         if self._explained > _NAMED:
-            # Every call of a plan may lack a value, and each explanation searches all calls.
+            # Every call in a plan can lack a value, and each explanation searches all calls.
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
@@ -763,7 +764,8 @@ class Graph:
 
         Args:
             call: a call of this Solution.
-            certainly: whether to leave out alternatives after the first, which may never be needed.
+            certainly: whether to leave out alternatives after the first, which might never be
+                needed.
         """
         indexes: set[int] = set(call.edges or ())
         for item in call.reads:
@@ -774,7 +776,7 @@ class Graph:
 
     def _name_cycles(self) -> None:
         # A plan with a cycle is refused. In a run, the tick fails the calls of a cycle only when
-        # nothing else can move, because until then the cycle may dissolve: through a later
+        # nothing else can move, because until then the cycle might dissolve: through a later
         # alternative, or because one of its calls fails.
         for cycle in cycles(
             {call.index: self.depends_on(call, certainly=True) for call in self.calls}
@@ -820,7 +822,7 @@ class Graph:
 
 
 class _Position(NamedTuple):
-    """The lanes of a call (None means every lane of its instance), and whether it may change
+    """The lanes of a call (None means every lane of its instance), and whether it might change
     something.
     """
 
@@ -864,7 +866,7 @@ class _Lane:
     """The calls of one module and instance, in order.
 
     Attributes:
-        everyone, changes: all calls of the lane, and those that may change something.
+        everyone, changes: all calls in the lane, and those that might change something.
         tail: the last change and the reads after it, for which the next change waits directly.
         last: the last change.
     """
@@ -929,8 +931,8 @@ class _Lanes:
         return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, number of calls to search) for each sequence that may contain a call to
-        wait for.
+        """Return (sequence, number of calls to search) for each sequence that might contain a call
+        to wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
@@ -943,7 +945,7 @@ class ListedOrder:
     Args:
         ordering: `effects`: these rules. `all`: every call waits for all calls listed before it.
             `none`: no call waits.
-        modules: the configuration of single modules, used only with `effects`.
+        modules: the configuration of individual modules, used only with `effects`.
     """
 
     def __init__(self, ordering: Order, modules: Mapping[str, ModuleOrder] | None = None) -> None:
@@ -955,7 +957,7 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Assign a position to a new call. `tools` are the tools through which it may change or
+        """Assign a position to a new call. `tools` are the tools through which it can change or
         read something.
         """
         place = self._place(call, tools)
@@ -993,8 +995,8 @@ class ListedOrder:
         return any(fnmatchcase(name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Return whether a call may change something. If so, later calls, and the items of its own
-        `_each`, wait.
+        """Return whether a call might change something. If so, later calls, and the items of its
+        own `_each`, wait.
         """
         place = self._places.get(call.index)
         return place is not None and place.changes
@@ -1150,8 +1152,8 @@ def emission(
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """Return at least one cycle of each strongly connected component. No two have a node in
-    common.
+    """Return at least one cycle from each strongly connected component. No two cycles have a node
+    in common.
     """
     following: dict[int, int] = {}
     for part in components(edges):

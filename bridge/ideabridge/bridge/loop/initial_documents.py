@@ -51,7 +51,7 @@ def check_instance(name: str) -> None:
     """Check that references can contain the name of an instance.
 
     Raises:
-        MessageError: they cannot, or the name is too long.
+        MessageError: references cannot contain the name, or it is too long.
     """
     if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
         raise MessageError(
@@ -65,7 +65,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
     """Return one sentence for each initial state or input that does not satisfy the schema in its
     message.
 
-    A state may still lack what its schema requires, because calls may write it later.
+    A state can still lack members that its schema requires, because calls might write them later.
     """
     faults: list[str] = []
     for instance, state_schema in opening.schemas.items():
@@ -163,7 +163,7 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 def _earlier_result(call: JSON) -> JSONObject:
     """Return the data that a room's context receives from a `call` message of another run.
-    References read it as `†data.results.PLACE`. It is empty if the call has no such result.
+    References read the data as `†data.results.PLACE`. It is empty if the call has no such result.
     """
     members = object_or_empty(call)
     if "result" not in members:

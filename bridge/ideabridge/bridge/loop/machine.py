@@ -286,8 +286,8 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """The reason why a program must not end with null, or None if it may. For a mind, null
-        means that there is no output yet.
+        """The reason why a program must not end with null, or None if null is allowed. For a mind,
+        null means that there is no output yet.
         """
         if self.mode != "plan":
             return None
@@ -295,7 +295,7 @@ class Machine:
 
     @property
     def offers_programs(self) -> bool:
-        """True if minds are told that a Solution may be a program."""
+        """True if minds are told that a Solution can be a program."""
         # A program has no instances, and nobody can accept its calls before it makes them.
         settings = self.settings
         return (
@@ -315,7 +315,7 @@ class Machine:
 
     @property
     def calls_left(self) -> int:
-        """The number of calls that the run may still list."""
+        """How many more calls the run can list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
@@ -373,7 +373,7 @@ class Machine:
             *(progress.doubts for progress in self.history),
             self._output_doubts,
         ]
-        # Several calls may read the same value.
+        # Several calls can read the same value.
         notes = {
             (str(note.get("at")), str(note.get("what")), str(note.get("instance"))): note
             for part in parts
@@ -385,7 +385,7 @@ class Machine:
 
     @property
     def added_data(self) -> list[Message]:
-        """The data that calls of earlier Solutions have added: one message for each kind and
+        """The data that calls in earlier Solutions have added: one message for each kind and
         instance.
         """
         return list(self._data.values())
@@ -419,13 +419,13 @@ class Machine:
 
     @property
     def has_state(self) -> bool:
-        """True if the state of any instance has a member."""
+        """True if the state of at least one instance has a member."""
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(self, event: events.SolutionProposed) -> CheckedSolution:
         """Check a Solution without running it; see `SolutionReader.check`.
 
-        The errors of a plan include those of its context, and of an output that no call of the
+        The errors of a plan include errors in its context, and in an output that no call of the
         plan changes.
         """
         checked = self._reader.check(event)
@@ -448,7 +448,9 @@ class Machine:
         return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run may not list that many more calls, otherwise an empty list."""
+        """Return the error if the run is not allowed to list that many more calls, otherwise an
+        empty list.
+        """
         return self._reader.check_count(calls)
 
     # -- events ------------------------------------------------------------------------------------
@@ -783,7 +785,7 @@ class Machine:
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
 
-        # An answer that broke off may lack anything, and a program that cannot run already has an
+        # An answer that broke off can lack anything, and a program that cannot run already has an
         # error.
         extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), extra)
@@ -923,7 +925,7 @@ class Machine:
         events.QuestionRefused: _refuse_question,
         events.RunEnded: _end,
     }
-    """The method that processes each kind of event."""
+    """Maps each kind of event to the method that processes it."""
 
 
 # -- calls that were interrupted -------------------------------------------------------------------
@@ -934,7 +936,7 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     journal was folded.
 
     Executions in flight run again if their tool is repeatable. For all others, the next Request
-    says that the outcome is unknown. In a run of a plan, which has no mind, a person is asked.
+    says that the outcome is unknown. In the run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
     # The connections that waited for an answer died with the process, so their questions are
@@ -1003,7 +1005,7 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Return whether a call may run again without a question. A room continues from its own
+    """Return whether a call can run again without a question. A room continues from its own
     journal.
     """
     call = progress.call

@@ -55,12 +55,12 @@ class Memory:
 
     @property
     def documents(self) -> dict[str, JSON]:
-        """The current documents. The caller may keep them, because no later write changes them."""
+        """The current documents. The caller can keep them, because no later write changes them."""
         self._results = {}
         return self._documents
 
     def begin(self) -> None:
-        """Begin a Solution: the current documents become the value before it."""
+        """Begin a Solution: the current documents become the values before it."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
@@ -147,8 +147,8 @@ class Memory:
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Adopt the writes of a staged copy. Nothing may have been written here since the copy was
-        created.
+        """Adopt the writes of a staged copy. Nothing must have been written to this memory since
+        the copy was created.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned
@@ -168,8 +168,8 @@ class Memory:
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
-        """Return the document of an instance for a read of `†KIND` that is bound to the calls
-        `bound`. It does not depend on what other calls have written so far.
+        """Return an instance's document for a read of `†KIND` that is bound to the calls `bound`.
+        The document does not depend on what other calls have written so far.
         """
         view = self.base.get(instance, {})
         if not bound:

@@ -28,11 +28,11 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
 
 _EXPLAINED: Final = 20
-"""Maximum number of invalid items of one `_each` that get an explanation."""
+"""Maximum number of invalid items in one `_each` that get an explanation."""
 
 
 class Filling:
-    """Replaces references by their values, and adds up the sizes of these values.
+    """Replaces references with their values, and adds up the sizes of these values.
 
     Args:
         values: the values, keyed by the text of their reference.
@@ -68,7 +68,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a call, or an edited call, cannot run with its present values."""
+    """The reason why a call, or an edited call, cannot run with its current values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -114,8 +114,8 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return the executions of a call with resolved references. If the call cannot run yet,
-        return what it waits for. If it never runs, return the reason.
+        """Return a call's executions, with resolved references. If the call cannot run yet, return
+        what it waits for. If it will never run, return the reason.
         """
         blocked = self._blocked(call)
         if blocked is not None:
@@ -339,13 +339,13 @@ class OutputSchema:
     """The schema of a run's output.
 
     Attributes:
-        memory: the approximate size in memory, in bytes, of the values that the last output was
-            made of.
+        memory: the approximate size in memory, in bytes, of the values that made up the last
+            output.
 
     Args:
         schema: the user's schema. None means text for a mind and any value for a plan.
-        mode: the mode of the run. For a mind, null means "no output yet", so it wraps an output
-            that may be null in `{"value": ...}`.
+        mode: the mode of the run. For a mind, null means "no output yet", so a mind wraps an output
+            that can be null in `{"value": ...}`.
         by_instance: whether the output is a map keyed by instance, each of whose values satisfies
             the schema.
 
@@ -372,8 +372,8 @@ class OutputSchema:
         """Return the unwrapped output, its faults, whether the run has an output, and what the
         output assumes.
 
-        In a plan, a map by instance leaves out instances with faults. The run has an output if at
-        least one instance is left.
+        In a plan, an output by instance omits the instances with faults. The run has an output if
+        at least one instance is left.
 
         Args:
             graph: the graph of a Solution whose calls have settled.
@@ -410,7 +410,7 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """Return the faults of an output that can be resolved before any call runs, because all its
+        """Return the faults in an output that can be resolved before any call runs, because all its
         references read existing values.
         """
         faults: list[str] = []
@@ -454,8 +454,8 @@ class OutputSchema:
 def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
-    """Return the output with its references resolved, the faults, what is assumed, and the size of
-    what the output reads. A map by instance leaves out the instances with faults.
+    """Return the output with its references resolved, the faults, the assumptions, and the size of
+    the values that the output reads. An output by instance omits the instances with faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()

@@ -1,7 +1,7 @@
-"""Policy: whether a resolved call runs, asks a person, or is refused.
+"""Policy: decides whether a resolved call runs, asks a person, or is refused.
 
-A policy is built from the settings of a run. The journal contains them, so folding it repeats the
-verdicts.
+A policy is built from the settings of a run. The journal contains the settings, so folding it
+repeats the verdicts.
 
 A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
 width of its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only
@@ -26,8 +26,9 @@ Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
 """`default`, `allow_all`, an object of rules as in the configuration's `approval`, or `{"all":
-[...]}` of these, of which the strictest decides on each call. An object of rules may contain
-`embedded`, see `embedded_tools`."""
+[...]}` of these, of which the strictest decides on each call. An object of rules can contain
+`embedded`, see `embedded_tools`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Rule:
         """Return whether the rule, as written, matches the tool.
 
         If the rule names no module and allows, it matches only the name that calls use, because
-        other modules may have a tool with the same remote name.
+        other modules might have a tool with the same remote name.
         """
         names = [tool.name]
         if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
@@ -80,7 +81,7 @@ class Rule:
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
     def matches_folded(self, tool: Tool, also: str = "") -> bool:
-        """Return whether the rule matches any of the tool's names, regardless of case and width.
+        """Return whether the rule matches one of the tool's names, regardless of case and width.
 
         Args:
             tool: the tool.
@@ -164,8 +165,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """Return the tools whose code is in the same toolbox and whose calls would ask: for each tool's
-    name, the digest of its definition and the name of its activity.
+    """Return the tools whose code is in the same toolbox and whose calls would ask: a map from each
+    tool's name to the digest of its definition and the name of its activity.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -176,7 +177,7 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
 
 
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
-    """Return the name of the activity that runs a call of a Python tool."""
+    """Return the name of the activity that runs calls to a Python tool."""
     named = (call or {}).get("_activity")
     if isinstance(named, str):
         return named
@@ -212,7 +213,7 @@ def ruled(
             verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, verdict)
-            # The rule matches only an alternative name of the tool, so a later rule may be
+            # The rule matches only an alternative name of the tool, so a later rule might be
             # stricter.
             least = _stricter(least, verdict)
 
@@ -267,8 +268,8 @@ def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
     """Return the policy of an approval setting for direct calls of an exposed tool.
 
     The setting's rules apply, and its `default` if that is `ask` or `deny`. All other calls run,
-    because the host decides whether to ask its user. If only persons may decide, the host does not
-    decide either, and a call asks as it would in a run.
+    because the host decides whether to ask its user. If only persons are allowed to decide, the
+    host does not decide either, and a call asks as it would in a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -321,7 +322,7 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
-    """Return whether a rule allows tools by name, whatever their module."""
+    """Return whether a rule allows tools by name, no matter which module they belong to."""
     return any(
         isinstance(rule, dict)
         and rule.get("then") == "allow"
@@ -334,7 +335,9 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Return the number of seconds after which an undecided call is denied, or None if never."""
+    """Return the number of seconds after which an undecided call is denied, or None if it never
+    is.
+    """
     timeouts: list[float] = []
     for part in approval_parts(setting):
         if not isinstance(part, dict):
@@ -347,8 +350,8 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
-    """Return whether only persons may decide, so that the assistant decides nothing in any
-    session.
+    """Return whether only persons are allowed to decide, so that the assistant decides nothing in
+    any session.
     """
     return any(
         isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting)
@@ -356,7 +359,7 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 
 def named_tool(tool: Tool) -> str:
-    """Return a tool's name in the form that the reasons of verdicts use."""
+    """Return a tool's name in the form that is used in the reasons for verdicts."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

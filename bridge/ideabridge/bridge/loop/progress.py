@@ -1,8 +1,8 @@
-"""Progress: the status of each call of a run, and the values that its reads see.
+"""Progress: the status of each call in a run, and the values that its reads see.
 
 `Progress` is the state of one call, and `Item` the state of one execution of it. `Judge` evaluates
-a read. It returns a value, `Wait` with the call to wait for, or `Absent` with the reason why there
-will never be a value.
+a read, and returns one of three things: a value, `Wait` with the call to wait for, or `Absent` with
+the reason why there will never be a value.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Item:
 
     Attributes:
         size: the total size of the values that its references read.
-        imports: (path, value) of each value in `_imports`, which its room may read.
-        unchecked: whether the executor still has to check the parameters, because that may take
-            long.
+        imports: (path, value) of each value in `_imports`, which its room can read.
+        unchecked: whether the executor still has to check the parameters, because the check can
+            take long.
         content: the content blocks of its result, if they say something other than the value.
-        asked: the question that it waits for, until it is answered: about its outcome, or from its
-            module. `doubts` and `questions` count the answered ones of each kind.
+        asked: the open question that it waits for: about its outcome, or from its module. `doubts`
+            and `questions` count the answered questions of each kind.
     """
 
     parameters: JSONObject
@@ -131,19 +131,20 @@ class Progress:
         error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
         wrote: the full paths that it wrote.
         staged: whether only its group sees what it wrote.
-        approval: the question whether it may run, while a person is asked.
+        approval: the question whether the call may run, while a person is asked.
         granted: the call whose grant approves this one, until the approval is journaled. Nobody is
             asked in this case.
-        approved_by: who approved it. None if nobody has yet, or if the policy allows it.
-        forbidden: whether it has begun, and rules that came later would not let it run without a
+        approved_by: who approved it. None if nobody has approved it yet, or if the policy allows
+            it.
+        forbidden: whether the call has begun, but later rules would not let it run without a
             question.
         value: the result, once it is done.
         replaced: the tool with which a person replaced the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
-        unasked: questions of its module that nobody was asked, with the reasons.
-        doubts: what is uncertain about its parameters. A person's decision on the call settles
-            this.
+        unasked: questions from its module that nobody was asked, with the reasons.
+        doubts: the uncertainties about its parameters. A person's decision on the call settles
+            them.
     """
 
     call: Call
@@ -200,7 +201,7 @@ def items_error(items: list[Item]) -> JSONObject:
     """The error of a call with `_each` in which some items failed: `{"kind", "message", "items",
     "sent"?}`.
 
-    `sent` contains what the tool sent for failed items, keyed by item number. If an item may have
+    `sent` contains what the tool sent for failed items, keyed by item number. If an item might have
     taken effect, the kind is one that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
@@ -263,7 +264,7 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first. If it is None, the answer
+    """There is no value yet. `on` is the call that must settle first. If `on` is None, the answer
     must end first.
     """
 
@@ -333,7 +334,7 @@ class Judge:
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
         """Return the first writer, in listed order, that has not settled or has failed.
 
-        A settled call stays settled, so each is skipped only once, however many times its readers
+        A settled call stays settled, so each is skipped only once, no matter how often its readers
         are considered.
         """
         if not writers:

@@ -1,4 +1,4 @@
-"""Question: what a run asks people, and which answers it accepts.
+"""Question: the questions that a run asks people, and the answers that it accepts.
 
 A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome
 of an interrupted call was. A module may also ask something while it runs a call. A question is
@@ -59,10 +59,10 @@ DIED: Final = "the process died while it ran"
 """The reason why an outcome is unknown, if no other reason is known."""
 
 ENDED: Final = "the run ended while it ran"
-"""The reason why an outcome is unknown in a run that was ended."""
+"""The reason why an outcome is unknown in a run that was ended early."""
 
 FORKED: Final = "it had not ended when the run was forked"
-"""Why, in a fork, the outcome of a call of the parent is unknown."""
+"""The reason why, in a fork, the outcome of a call from the parent is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Question:
         asked: the module's question, if a module asks.
         assumed: the assumptions behind the call; see `Settled.assumed`.
         hints: the hints about the code that ran, for a question about an unknown outcome.
-        standing: the tool that a person may allow always, or None if a person must see each call;
+        standing: the tool that a person can allow *always*, or None if a person must see each call;
             see `standing_tool`.
     """
 
@@ -116,8 +116,8 @@ class Question:
     def to_json(self) -> JSONObject:
         """Return `{"approval", "call" or "plan", "why"}` and further members.
 
-        These are `assumed` for a call that rests on assumptions, `choices` and `item` for an
-        unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a module's
+        The further members are `assumed` for a call that rests on assumptions, `choices` and `item`
+        for an unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a module's
         question.
         """
         form: JSONObject = {
@@ -226,8 +226,8 @@ def question_form(event: QuestionAsked) -> JSONObject:
 def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
     """Apply a policy to a call with resolved references. Return None if the call runs.
 
-    Even if the policy allows the call, a person is asked about what is uncertain in it if it may
-    change something or, in a strict plan, in any case. For `rules`, see `Settings`.
+    Even if the policy allows the call, a person is asked about uncertainties in it if the call
+    might change something or, in a strict plan, in any case. For `rules`, see `Settings`.
     """
     call = progress.call
     tool = progress.tool
@@ -324,8 +324,8 @@ def read_edit(
     Args:
         progress: the call.
         edited: the resolved call that should run. Without `_tool`, the tool stays the same.
-        catalogue: the tools from which the person may choose.
-        policy: the policy of the run. A person cannot approve a call that it denies.
+        catalogue: the tools that the person can choose from.
+        policy: the policy of the run. A person cannot approve a call that the policy denies.
     """
     own = progress.tool
     if own is None:
@@ -432,7 +432,9 @@ def edited_parameters(edited: JSONObject) -> list[JSONObject]:
 
 
 def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
-    """Apply an edit to a call. Return the tool that replaces the call's own, if one does."""
+    """Apply an edit to a call. Return the tool that replaces the call's own, or None if the tool
+    stays the same.
+    """
     if event.decision != "edit" or event.edited is None:
         return None
     progress.is_edited = True

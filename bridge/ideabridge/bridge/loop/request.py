@@ -34,10 +34,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
 _CALLS: Final = 200
-"""Maximum number of calls of one plan that are reported."""
+"""Maximum number of calls in one plan that are reported."""
 
 _NAMED: Final = 5
-"""Maximum number of instances that are named as not having done a call."""
+"""Maximum number of instances that are named because they have not done a call."""
 
 
 class Guidance:
@@ -112,7 +112,7 @@ def _paths(call: WrittenCall) -> tuple[Path, ...]:
     try:
         return parse_target(call.output_path).paths
     except ReferenceSyntaxError:
-        # A plan in a context is guidance, and it may be one that cannot run.
+        # A plan in a context is only guidance, and it might be a plan that cannot run.
         return ()
 
 
@@ -123,8 +123,9 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""Maximum number of characters of errors about calls in one Request. Errors that belong to no call
-are few, and are always shown."""
+"""Maximum number of characters that the errors about calls take in one Request. Errors that belong
+to no call are few, and are always shown.
+"""
 
 _LONG_ERROR = 4096
 
@@ -144,8 +145,8 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
         """Return the schema with this key. If it is not in the cache, `compose` creates it."""
-        # The schema is removed and added again, so that it counts as the newest. A thread may
-        # compose while the event loop does; at worst, both compose the same schema.
+        # The schema is removed and added again, so that it counts as the newest. A thread and the
+        # event loop can compose at the same time; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionValidator(compose())
@@ -179,7 +180,7 @@ class Composer:
     Args:
         handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns the keys of the tools without code among those that handlers add.
+        latent: returns, from among the tools that handlers add, the keys of those without code.
         program_schema: returns the schema of programs that call these tools, or None if programs
             are not offered.
     """
@@ -219,7 +220,8 @@ class Composer:
         Args:
             machine: the run.
             earlier: the event of a Request that was made before. The Request then offers the tools
-                and the output schema that the handlers offered at that time, whatever they do now.
+                and the output schema that the handlers offered at that time, no matter what the
+                handlers do now.
 
         Raises:
             HandlerError: a message handler failed, or left invalid tools or an invalid schema.
@@ -288,8 +290,8 @@ class Composer:
         return stored
 
     def _draft(self, machine: Machine, context: ContextParts, earlier: RequestMade | None) -> Draft:
-        """Return the draft of a Request. If it shortens anything, it offers the tool that reads
-        values.
+        """Return the draft of a Request. If a value in it is shortened, the draft offers the tool
+        that reads values.
         """
         base = machine.offer.initial
         base_schema = machine.offer.initial_schema
@@ -403,7 +405,7 @@ def _schema_of(
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
-        # A handler may define the member in its own way, and then it is not required.
+        # A handler can define the member in its own way, and then it is not required.
         required=[name for name in properties if properties[name] is THOUGHTS],
         program=program,
         wraps=not is_plan,
@@ -460,7 +462,7 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
     more = 0
     for error in errors:
         if error.get("place") is not None:
-            # The handler replaces the long parts of an error by references.
+            # The handler replaces the long parts of an error with references.
             room -= min(len(encode_text(error)), _LONG_ERROR)
             if room < 0 and messages:
                 more += 1

@@ -10,9 +10,9 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
 class RulesInForce:
     """The approval settings of a process, each with the time from which it was in force.
 
-    An assistant may have changed the configuration. A client that is already connected therefore
+    An assistant might have changed the configuration. A client that is already connected therefore
     gains nothing from looser rules: each of its calls gets the strictest verdict of all settings
-    that have been in force since it connected.
+    that have been in force since the client connected.
 
     Args:
         setting: the setting at the start of the process.

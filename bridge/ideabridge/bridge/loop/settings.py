@@ -1,5 +1,5 @@
 """Settings: the limits and choices that the machine needs in order to repeat the same steps, and
-the usage of a run.
+how much a run has used.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class Settings:
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
-        modules: how the configuration orders the calls of single modules, keyed by module name.
+        modules: how the configuration orders the calls of individual modules, keyed by module name.
         parallel_calls: the maximum number of calls (and items of `_each`) that run at once.
-        calls: maximum number of calls that a run may list.
+        calls: maximum number of calls that a run can list.
         items: maximum number of items of one `_each`.
         requests: maximum number of Requests of a run.
-        tokens: maximum number of tokens that its minds may use, or None for no limit.
+        tokens: maximum number of tokens that its minds can use, or None for no limit.
         planning: `eager`: calls run as soon as they are listed. `lazy`: a Solution runs only after
             a person has accepted it as a whole.
         depth: maximum number of levels of rooms within rooms.
-        cost: maximum number of US dollars that its minds may spend, or None for no limit.
-        wall_seconds: how long a run may work, in seconds. The runner measures it.
+        cost: maximum number of US dollars that its minds can spend, or None for no limit.
+        wall_seconds: how long a run can work, in seconds. The runner measures this time.
         output_by_instance: whether the output is a map keyed by instance.
         thought_process: whether minds write their reasoning before the calls. It is journaled and
             has no other effect.
-        programs: whether Solutions and plans may be programs. Journals that lack it count as False,
-            because no mind was offered programs then.
-        groups: whether an application writes the Solutions, which may combine the calls of a
-            Solution into a group.
+        programs: whether Solutions and plans are allowed to be programs. Journals that lack it
+            count as False, because no mind was offered programs then.
+        groups: whether an application writes the Solutions, which can then combine their calls into
+            groups.
         foresight: whether values that exist before a Solution are checked before any of it runs.
             Journals that lack it count as False, because their calls failed only when their turn
             came.
-        activities: the names that `_activity` may have, or None if they are not known.
+        activities: the names that `_activity` can have, or None if they are not known.
         rules: the version of the rules for calls, see `RULES`. 0 in journals that lack it.
         approval: see `ApprovalSetting`.
         shown: `value` and `request` of `Shown`, in bytes. If one is missing, it depends on the
@@ -187,8 +187,8 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
-        """Return the limit that forbids another Request after `requests` Requests, or None if there
-        is none.
+        """Return a text that names the limit that forbids another Request after `requests`
+        Requests, or None if no limit does.
         """
         if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, which is the limit of a run"

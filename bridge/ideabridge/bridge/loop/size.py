@@ -1,4 +1,5 @@
-"""Size: how large parameters and outputs are once their references are replaced by values.
+"""Size: measures how large parameters and outputs are once their references are replaced with
+values.
 
 Values are shared in memory. Without these limits, many references to one value would fill memory
 when written out.

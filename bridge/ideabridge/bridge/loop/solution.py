@@ -1,6 +1,6 @@
 """Solution: the calls and the output of one answer, read and checked before any of them runs.
 
-`SolutionReader` makes a `Proposal` of each Solution that arrives in one piece: it binds the
+`SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
 references and finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces
 are collected, it waits for a person's decision, and it either runs as a whole or returns to the
 mind.
@@ -105,7 +105,7 @@ class Proposal:
         """Return the proposal.
 
         Raises:
-            JournalError: it is malformed.
+            JournalError: the Solution is malformed.
         """
         if self.graph.problems:
             raise JournalError(f"a malformed Solution was accepted: {self.graph.problems[0][1]}")
@@ -155,12 +155,12 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
 
 
 _REJECTION: Final = 16_000
-"""Number of characters after which further errors of a malformed Solution are only counted."""
+"""Number of characters after which further errors in a malformed Solution are only counted."""
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """Return the errors of a malformed Solution, one per line. Beyond 16,000 characters, the rest
-    are only counted.
+    """Return the errors in a malformed Solution, one per line. Beyond 16,000 characters, further
+    errors are only counted.
     """
     lines: list[str] = []
     cycles: set[str] = set()
@@ -198,7 +198,8 @@ the event loop.
 
 MOST_BOUND: Final = 200_000
 """Maximum number of edges between its calls: if each of 5,000 calls reads what all of them write,
-there are 25 million."""
+there are 25 million.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class SolutionReader:
     """Reads the Solutions of a run.
 
     Args:
-        catalogue, settings, opening, memory, spending: the run's own.
+        catalogue, settings, opening, memory, spending: those of the run.
 
     Attributes:
         listed: the number of calls that the run has listed.
@@ -246,16 +247,16 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """The number of calls that the run and its rooms may still list."""
+        """How many more calls the run and its rooms can list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
-        """Set the tools that the following Solutions may call."""
+        """Set the tools that later Solutions can call."""
         self._catalogue = catalogue
         self._checked = None
 
     def follow(self, settings: Settings) -> None:
-        """Read the following Solutions under other settings."""
+        """Read later Solutions under other settings."""
         self._settings = settings
         self._checked = None
 
@@ -295,8 +296,8 @@ class SolutionReader:
         return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return the error if the run may not list that many more calls, otherwise an empty
-        list.
+        """Return the error if the run is not allowed to list that many more calls, otherwise an
+        empty list.
         """
         if calls <= self.room:
             return []

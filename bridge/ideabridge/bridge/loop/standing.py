@@ -36,7 +36,8 @@ class StandingTool:
 
 
 def standing_tool(progress: Progress) -> StandingTool | None:
-    """Return the tool that a standing rule would cover, or None if no rule may cover the call.
+    """Return the tool that a standing rule would cover, or None if no rule is allowed to cover the
+    call.
 
     A person decides on the following calls each time: a call that rests on assumptions; a call that
     someone has edited; a call whose tool is a task for a mind, or opens a room; and a call that

@@ -62,7 +62,7 @@ class SolutionValidator:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in properties.items():
             if name != "calls":
-                # It keeps its place in the document, because the path of a `$ref` may lead through
+                # It keeps its place in the document, because the path of a `$ref` can lead through
                 # it.
                 self._parts[name] = {"properties": {name: schema}}
 

@@ -110,7 +110,7 @@ _NAMED_IN_COMMON: Final = 20
 
 
 class Group:
-    """Decides what happens to the other calls of a Solution when one call ends.
+    """Decides what happens to the other calls in a Solution when one call ends.
 
     Args:
         pattern: `all`: a failure cancels all other calls, and nothing is written before every call
@@ -150,7 +150,7 @@ class Group:
     @property
     def catches(self) -> bool:
         """Return whether `p || q` catches a failure. A failed alternative writes nothing, because
-        another may succeed.
+        another one might succeed.
         """
         return self.pattern != "any"
 
@@ -223,8 +223,8 @@ class Tick:
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         # Calls that share a reason to ask with others, in listed order.
         self._sharing: list[int] = []
-        # For each call, the other calls that its question names; and the calls that an approved
-        # question named.
+        # The other calls that a call's question names, keyed by that call; and the calls that an
+        # approved question named.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -262,7 +262,7 @@ class Tick:
         self.graph.close()
         for progress in self.progress.values():
             if progress.call.problems and progress.settled:
-                # Closing the graph may have revealed more problems.
+                # Closing the graph might have revealed more problems.
                 progress.error = _structural(progress.call)
 
         self._consider.extend(
@@ -337,8 +337,8 @@ class Tick:
     # answer the execution does not occupy a place.
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
-        """Record that a person is asked about the unknown outcome of an execution, or something
-        that its module wants to know.
+        """Record that a person is asked about the unknown outcome of an execution, or is asked a
+        question from its module.
         """
         item = running_item(self.progress, event.call, event.item)
         if not item.can_ask:
@@ -356,7 +356,7 @@ class Tick:
         asked: OutcomeAsked | QuestionAsked | None,
         answer: OutcomeDecided | QuestionAnswered,
     ) -> None:
-        """Give an execution its place again after its question has been answered."""
+        """Give an execution its place back after its question has been answered."""
         if asked is None:
             raise JournalError(f"call {answer.call} has no open question of this kind")
         if asked.digest != answer.digest:
@@ -466,8 +466,8 @@ class Tick:
     def judge_again(self, settings: Settings) -> None:
         """Apply other rules to the calls that have not settled.
 
-        A new verdict counts only if it is stricter: a call that is asking may be denied, and a call
-        that was allowed may have to ask. A call that a person or an approver has approved asks
+        A new verdict counts only if it is stricter: a call that is asking can be denied, and a call
+        that was allowed can have to ask. A call that a person or an approver has approved asks
         again only if the rules now deny it. A call that the assistant has approved also asks again
         if only persons may decide now. Once a call has begun, nobody can be asked about its
         remaining items, so they fail. A room judges its own calls.
@@ -492,8 +492,8 @@ class Tick:
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
-        """Revoke the permission of a call that has not begun, if the policy now asks about it or
-        denies it.
+        """Revoke the permission for a call that has not begun, if the policy now asks about the
+        call or denies it.
         """
         verdict = self._objection(progress)
         if verdict is None:
@@ -507,7 +507,7 @@ class Tick:
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
         """Return why the current rules forbid a call that was allowed or approved, or None if it
-        may run.
+        can run.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
@@ -776,8 +776,8 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask only once about calls that share a reason to ask. The question about the first one
-        that changes something names the others, so its answer decides about them too.
+        """Ask only once about calls that share a reason to ask. The question about the first call
+        that changes something names the others, so its answer also decides about them.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -889,7 +889,7 @@ class Tick:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Apply the listed order again after a call has received another tool. Queued calls may
+        """Apply the listed order again after a call has received another tool. Queued calls might
         have to wait again.
         """
         self.graph.replace(progress.call, tool)

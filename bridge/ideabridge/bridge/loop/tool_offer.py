@@ -1,7 +1,7 @@
 """ToolOffer: the tools and the output schema that each Request of a run offers.
 
-A run begins with a catalogue and an output schema. Handlers of messages may change both for a
-Request; the event of that Request records the change.
+A run begins with a catalogue and an output schema. Message handlers can change both for a Request;
+the event of that Request records the change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.tool import Tool, ToolKey
 
 Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
-"""Returns the keys of the tools without code, for which the mind writes `_output`."""
+"""A function that returns the keys of the tools without code, for which the mind writes
+`_output`.
+"""
 
 
 class ToolOffer:
@@ -53,7 +55,7 @@ class ToolOffer:
         if change == self._change:
             return False
 
-        # `offered_by` may raise, so nothing is changed before it returns.
+        # `offered_by` can raise, so nothing is changed before it returns.
         current = offered_by(self.initial, change)
         self._change = change
         self.current = current

@@ -38,8 +38,8 @@ class Mark(Enum):
 
     Attributes:
         UNSENT: the request was never sent.
-        UNANSWERED: the request was not answered, and the server might have processed it. CUT_OFF:
-            the stream of its answer ended early, and the server might have processed it.
+        UNANSWERED: the request was not answered, and the server might have processed it.
+        CUT_OFF: the stream of its answer ended early, and the server might have processed it.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
         SIGN_IN: the request needs a token, but there is none.

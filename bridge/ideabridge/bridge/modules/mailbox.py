@@ -4,9 +4,9 @@ stream it arrives.
 An answer goes to the call with its id, and to no other, because some servers write the answer to
 one call on the stream of another. A call is in one of these states:
 
-    waiting its request was sent, or is about to be answered its answer, or an error in its place,
-    was passed on given up the session no longer waits for it; an answer that still arrives is
-    passed on
+    waiting    its request was sent, or is about to be
+    answered   its answer, or an error in its place, was passed on
+    given up   the session no longer waits for it; an answer that still arrives is passed on
 """
 
 from __future__ import annotations

@@ -4,16 +4,17 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
 (`ModuleState`) change like this:
 
     idle       -> connecting  its first use starts it (`start`)
-    connecting -> up        the module has listed its tools
-    connecting -> failed    it could not be reached; the next attempt follows after a pause that
-    grows
-    up -> down the connection has ended; the next call reconnects. A call in flight is
-                            sent again if it may run twice (`retry`), and fails otherwise
-    failed, down -> up      an attempt succeeded
-    up         -> idle      nobody has used it for `idle` seconds
+    connecting -> up          the module has listed its tools
+    connecting -> failed      it could not be reached; the next attempt follows after a pause that
+                              grows
+    up         -> down        the connection has ended; the next call reconnects. A call in flight
+                              is sent again if it may run twice (`retry`), and fails otherwise
+    failed, down -> up        an attempt succeeded
+    up         -> idle        nobody has used it for `idle` seconds
 
-A module is idle from the beginning if its list of tools is known from an earlier process, unless its
-entry says otherwise. A failed module is tried again until this process ends, and at once if a call needs it.
+A module is idle from the beginning if its list of tools is known from an earlier process, unless
+its entry says otherwise. A failed module is tried again until this process ends, and at once if a
+call needs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Oddities: notes on a module's messages that violate the protocol, and on how they were repaired.
+
 A slightly non-conforming module still works: the reader of its messages skips or repairs the odd
 member, and records a note. People see the notes in `ideabridge servers list`, in `doctor` and on
 the page; models never do.

@@ -34,8 +34,8 @@ class ListPage(Generic[EntryT]):
 
     Attributes:
         entries: the entries of the page, in the order of the module.
-        cursor: the cursor for the next page, or None after the last. size: the size of the page, in
-            bytes of JSON.
+        cursor: the cursor for the next page, or None after the last.
+        size: the size of the page, in bytes of JSON.
     """
 
     entries: Sequence[EntryT]

@@ -1,8 +1,10 @@
 """Sign-in answers: repairs the answers from authorization servers before the SDK's models read
-them. Those models reject a whole document if one optional member deviates from the standards. This
-module converts such a member if its meaning is clear, and otherwise leaves it out, with a note.
-Members that decide where a token, a code or a person is sent are never repaired: if one is
-malformed, the SDK refuses the document.
+them.
+
+Those models reject a whole document if one optional member deviates from the standards. This module
+converts such a member if its meaning is clear, and otherwise leaves it out, with a note. Members
+that decide where a token, a code or a person is sent are never repaired: if one is malformed, the
+SDK refuses the document.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@ events.
 
 A call:
 
-    posted its request was sent, and the body of the answer is read answered its answer has arrived,
-    on any stream; its own stream is still read for a while resumed its stream ended without its
-    answer, but with ids of events: a GET sends the last id elsewhere its stream ended without its
-    answer, which may arrive on another open stream failed none of these has brought the answer
+    posted      its request was sent, and the body of the answer is read
+    answered    its answer has arrived, on any stream; its own stream is still read for a while
+    resumed     its stream ended without its answer, but with ids of events: a GET sends the last id
+    elsewhere   its stream ended without its answer, which may arrive on another open stream
+    failed      none of these has brought the answer
 
 The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Up to
 version 2025-11-25, a GET opens a stream for messages that belong to no call. Since 2026-07-28,

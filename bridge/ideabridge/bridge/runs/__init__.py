@@ -1,1 +1,1 @@
-"""Runs at work: driving, journaling, people who decide, forks and recovery."""
+"""Runs: driving, journaling, questions to people, forks and recovery."""

@@ -1,4 +1,4 @@
-"""Admitted ideas: the published ideas that each profile may use."""
+"""AdmittedIdeas: decides which published ideas each profile is allowed to use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST_DECIDED: Final = 20_000
 
 
 class AdmittedIdeas:
-    """Decides which published ideas the profiles of a configuration may use.
+    """Decides which published ideas the profiles of a configuration are allowed to use.
 
-    A profile that names ideas may use these, together with every tool they were published with. Any
-    other profile may use the ideas whose calls need only tools of the profile.
+    A profile that names ideas can use these ideas, together with every tool they were published
+    with. Any other profile can use the ideas whose calls need only tools of the profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:
@@ -29,7 +29,9 @@ class AdmittedIdeas:
         self._decided: dict[tuple[str, str, int], bool] = {}
 
     def admits(self, profile: str, name: str, version: int) -> bool:
-        """Return whether a profile may use a version of an idea; see `Publications.admits`."""
+        """Return whether a profile is allowed to use a version of an idea; see
+        `Publications.admits`.
+        """
         offer = self._offer.to(in_profile(profile, LOCAL))
         if offer.profile is None or not offer.profile.admits_idea(name):
             return False
@@ -45,11 +47,11 @@ class AdmittedIdeas:
             except UnknownPublicationError:
                 return False
             if read_pins(publication.plan or publication.guide) is None:
-                # It is not yet known which tools its calls refer to.
+                # It is not yet known which tools the idea's calls refer to.
                 return self._needs_nothing_else(publication, offer)
             self._decided[key] = self._needs_nothing_else(publication, offer)
         return self._decided[key]
 
     def _needs_nothing_else(self, publication: Publication, offer: Offer) -> bool:
-        """Return whether an idea, and the ideas that it calls, need only tools of an offer."""
+        """Return whether an idea, and the ideas that it calls, need only tools in an offer."""
         return why_not_here(self._store, publication, SEES_ALL, offer.missing.hides) is None

@@ -1,8 +1,8 @@
-"""Binding: which tools a run that was read from its journal may call in this process.
+"""Binding: decides which tools a run that was read from its journal can call in this process.
 
 A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
 definition of each module that its tools reach (`start_definitions`). While the run waits, anything
-else in the configuration may change. A call is refused if its module now starts differently, or if
+else in the configuration can change. A call is refused if its module now starts differently, or if
 its Python tool is missing or has another definition. `Executor` compares the definitions of a
 module's tools each time before it sends a call.
 
@@ -48,26 +48,26 @@ def bound_to(
 
 
 def sentence(why: str) -> str:
-    """Return a reason as a sentence, with a punctuation mark at its end."""
+    """Return a reason as a sentence that ends with a punctuation mark."""
     return why if why.endswith(("?", ".")) else f"{why}."
 
 
 @cache
 def _builtin_tools() -> Mapping[str, Tool]:
-    """Return the definitions of the built-in tools, cached: reading a large journal looks them up
-    for every call.
+    """Return the definitions of the built-in tools. They are cached, because reading a large
+    journal looks them up for every call.
     """
     return builtin_toolbox().tools
 
 
 class Binding:
-    """Determines which tools one run may call in this process.
+    """Determines which tools one run can call in this process.
 
     Args:
         machine: the run.
         executor: knows the tools of this process.
         bound: the `bound` of its `RunStarted`, or None if an earlier version wrote the journal.
-        definitions: the start definitions of the configuration here.
+        definitions: the start definitions of this process's configuration.
         is_same: whether the run was last driven under exactly this configuration.
 
     Attributes:
@@ -93,7 +93,7 @@ class Binding:
         self._began = {id(tool) for tool in machine.offer.initial.tools}
 
     def why_not_resumable(self) -> str | None:
-        """Return why the run cannot continue here, or None if it can."""
+        """Return why the run cannot continue in this process, or None if it can."""
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
             return (
@@ -115,7 +115,7 @@ class Binding:
         return None
 
     def fault_of(self, tool: Tool) -> str | None:
-        """Return why a tool of the run cannot be called here, or None if it can."""
+        """Return why the run cannot call a tool in this process, or None if it can."""
         if tool.key in self._machine.catalogue.latent:
             return None
         if tool.module is None:
@@ -166,7 +166,9 @@ class Binding:
         )
 
     def _is_bound(self, module: str) -> bool:
-        """Return whether a module's start definition here is the one to which the run is bound."""
+        """Return whether a module's start definition in this process is the one to which the run is
+        bound.
+        """
         if self._bound is None or module not in self._bound:
             # The journal does not record how the module started, so the whole configuration must be
             # unchanged.
@@ -174,7 +176,7 @@ class Binding:
         return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:
-        """Yield the tools of the remaining calls of the run, as far as they are known."""
+        """Yield the tools of the run's remaining calls, as far as they are known."""
         machine = self._machine
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed

@@ -1,4 +1,6 @@
-"""The ideas that a plan calls: whether they ask a mind, and whether a plan would call itself."""
+"""Called ideas: finds the ideas that a plan calls, whether they ask a mind, and whether the plan
+would call itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
     """Return the places of a plan's calls that ask a model each time they run: latent calls, clean
-    rooms, and calls of ideas that a mind solves again or whose plans contain such calls.
+    rooms, and calls to ideas that a mind solves again or whose plans contain such calls.
     """
     return [
         place
@@ -67,7 +69,7 @@ def cycle_through(
     published as this version of `name`. Its first and last names are `name`. Return None if there
     is no such chain.
     """
-    # A call of another version of the name is not a cycle, because that version never changes.
+    # A call to another version of the name is not a cycle, because that version never changes.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     left: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
     visited: set[tuple[str, int]] = set()
@@ -96,7 +98,7 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
 
 
 def _calls_of(publication: Publication) -> list[WrittenCall]:
-    """Return the calls of the idea's plan, plus one call for each idea that a mind may call when it
+    """Return the calls of the idea's plan, plus one call for each idea that a mind can call when it
     solves the idea again.
     """
     plan = publication.plan
@@ -121,14 +123,14 @@ def _with_plain_idea(call: WrittenCall, own: Collection[str]) -> WrittenCall:
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools that cannot lead to a call of version `version` of the idea `name` inside
+    """Return the tools that cannot lead to a call to version `version` of the idea `name` inside
     its own run.
     """
     return [tool for tool in tools if not _leads_to(store, name, version, tool)]
 
 
 def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
-    """Return whether a call of a tool may call this version of the idea `name`."""
+    """Return whether a call to a tool could call this version of the idea `name`."""
     if tool.module is None or not tool.module.startswith(IDEA):
         return False
     if tool.module.removeprefix(IDEA).partition("@")[0] == name:

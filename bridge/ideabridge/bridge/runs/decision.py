@@ -5,7 +5,7 @@ finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decid
 performs the outcome. The rooms of the run follow in the same way. `decide_next` is pure: it has no
 store, no clock and no task.
 
-The facts may be out of date when the outcome is performed. So each outcome that writes takes the
+The facts can be out of date when the outcome is performed. So each outcome that writes takes the
 lease of the run in the same transaction. If another process was faster, `Runs` serves the run as it
 is. If the journal has grown, `Runs` reads it again and makes a new decision.
 
@@ -58,7 +58,7 @@ until a person asks for it.
 """
 
 ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
-"""Reason recorded when a room ends because its call ended before it."""
+"""The reason that is recorded when a room ends because its call ended before the room did."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
@@ -73,7 +73,9 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run should be served, and should continue if it can. This is the usual request."""
+    """The run should be returned to whoever asks for it, and should continue if it can. This is the
+    usual purpose.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class ToEnd:
     """The run should end without being continued first.
 
     Attributes:
-        reason: the reason why it is to end.
+        reason: the reason why it should end.
     """
 
     reason: str
@@ -123,19 +125,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that a process knows about a run after it has read the journal.
+    """What a process knows about a run after reading its journal.
 
     Attributes:
         record: its row in the store.
         root: the row of the outermost run that it belongs to, or its own row if it is not a room.
         purpose: what someone wants to happen to the run.
-        has_events: True if its journal contains any event.
-        is_lost: True if its Request cannot be composed because a message handler fails here.
+        has_events: True if its journal contains an event.
+        is_lost: True if its Request cannot be composed because a message handler fails in this
+            process.
         ended: the final status in its journal, or None if it has not ended.
-        is_orphan: True for a room whose call ended before it.
-        is_held: True if another process, which may be alive, holds its lease.
-        drives: True if this process performs the effects of such a run: it has the role `alone`, or
-            it is a worker that has claimed the run.
+        is_orphan: True for a room whose call ended before the room did.
+        is_held: True if another process, which might be alive, holds its lease.
+        drives: True if this process performs the effects of the run: it has the role `alone`, or it
+            is a worker that has claimed the run.
         standing: its state, or None until its rooms are opened.
     """
 
@@ -152,7 +155,7 @@ class Facts:
 
     @property
     def is_room(self) -> bool:
-        """True if the run answers a call of another run."""
+        """True if the run answers a call from another run."""
         return self.record.parent is not None
 
     @property
@@ -196,7 +199,7 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class StayAside:
-    """Leave a run set aside, and say why it does not go on.
+    """Leave a run set aside, and say why it does not continue.
 
     Attributes:
         reason: the reason why it was set aside.
@@ -219,13 +222,13 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a run that waits for someone, and refuse its questions whose time is up."""
+    """Return a run that waits for someone, and refuse those of its questions whose time is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Return a waiting run that could not continue here. Nothing is written, because it may
-    continue elsewhere.
+    """Return a waiting run that could not continue in this process. Nothing is written, because
+    another process might be able to continue it.
 
     Attributes:
         fault: the reason why it cannot continue.
@@ -236,7 +239,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Write into the row that a run cannot continue here, and journal which outcomes are unknown.
+    """Write into the row that a run cannot continue in this process, and journal which outcomes are
+    unknown.
 
     Attributes:
         fault: the reason why it cannot continue.
@@ -247,7 +251,7 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Queue a run that its process left behind, for a worker.
+    """Queue a run that its process left behind, so that a worker continues it.
 
     Attributes:
         summary: the summary for its row, to which the needs of the run are added later.

@@ -1,5 +1,5 @@
-"""Direct calls: the calls that a client makes one by one, without a plan, grouped into sessions
-that can be published.
+"""Direct calls: stores the calls that a client makes one by one, without a plan, and groups them
+into sessions that can be published.
 
 The calls of one caller, client and connection form a session, which ends after ten minutes without
 a call. A session in progress is stored call by call. When it ends, it becomes a run of kind
@@ -71,7 +71,7 @@ _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""
 
 _OPEN: Final = "unknown"
-"""Error kind of a call whose run may still produce a result."""
+"""Error kind of a call whose run might still produce a result."""
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class SessionInfo:
         run: the id of its run. It exists when the session has ended.
         client: name and version of the client, or "" if it sent none.
         session: hash of the connection. It is "" if the transport has no connections; such a
-            session may mix several conversations.
+            session might mix several conversations.
         began: the time when its first call arrived, in seconds since 1970.
         last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -105,7 +105,7 @@ class SessionInfo:
 
     @property
     def is_ambiguous(self) -> bool:
-        """True if the session may mix the calls of several conversations."""
+        """True if the session might mix the calls of several conversations."""
         return not self.session
 
     def to_json(self) -> JSONObject:
@@ -127,7 +127,7 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Return whether any of its tool names contains one of the words, or there are no words."""
+        """Return whether one of its tool names contains one of the words, or there are no words."""
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
 
@@ -148,8 +148,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls of a session, as calls of a run. For each call that cannot be published, there is a
-    reason, keyed by the call's place.
+    """Calls from a session in the form of a run's calls. For each call that cannot be published,
+    there is a reason, keyed by the call's place.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
@@ -165,7 +165,7 @@ class DirectSessions:
         screen: checks what is stored.
         settings: the settings of runs.
         fingerprint: the fingerprint of the configuration.
-        ideas: finds the tool `idea:NAME` as a caller sees it.
+        ideas: returns the tool `idea:NAME` as a caller sees it.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class DirectSessions:
     # -- finding -----------------------------------------------------------------------------------
 
     def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
-        """Return the latest sessions of a caller, newest first."""
+        """Return a caller's latest sessions, newest first."""
         sessions = {
             run: _ended_info(run, origin)
             for run, origin in self._store.runs.sessions(caller, limit)
@@ -225,13 +225,13 @@ class DirectSessions:
         return sorted(sessions.values(), key=lambda session: -session.last)[:limit]
 
     def find(self, caller: str, client: str | None = None, session: str | None = None) -> str:
-        """Return the id of the latest session of a caller.
+        """Return the id of a caller's latest session.
 
         Args:
             caller: the caller.
             client: name and version of the client, or None for any client.
-            session: hash of the asking client's connection, "" if its transport has no connections,
-                or None if the question does not come over a connection.
+            session: hash of the connection of the client that asks, "" if its transport has no
+                connections, or None if the question does not come over a connection.
 
         Raises:
             PublicationError: the caller has no session, or it is not certain which one is meant;
@@ -371,14 +371,14 @@ class DirectSessions:
         except StoreError:
             raise
         except IdeabridgeError as error:
-            # A session that cannot become a run must not keep others from becoming runs.
+            # A session that cannot become a run must not prevent other sessions from becoming runs.
             logger.error("session %s is not stored: %s", row.id, error)
 
         if run is not None and run.unkept:
             origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
 
         def keep() -> None:
-            # Another process on this store may have ended the session in the meantime.
+            # Another process that uses this store might have ended the session in the meantime.
             if run is not None and self._store.sessions.get(row.id) is not None:
                 self._keep(row.id, row, run, origin)
             self._store.sessions.delete(row.id)
@@ -410,7 +410,7 @@ class DirectSessions:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
-        """Return some calls of a session as calls of a run."""
+        """Return some of a session's calls in the form of a run's calls."""
         bodies = self._store.sessions.calls(row.id)[: last + 1]
         session = _Calls()
         steps = _steps(bodies[first:])
@@ -469,7 +469,7 @@ class DirectSessions:
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
-            # A person has replaced the call by a call of another kind.
+            # A person has replaced the call with a call of another kind.
             failure: JSONObject = {"kind": "runtime", "message": str(error)}
             return EndedCall(tool, parameters, step, error=failure)
 
@@ -477,7 +477,9 @@ class DirectSessions:
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
-    """Return a call as a failed one, without the parameters whose names are meta-properties."""
+    """Return a call, marked as failed, without the parameters that are named like
+    meta-properties.
+    """
     parameters = {
         name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
     }

@@ -1,4 +1,4 @@
-"""Executor: runs one call, in this process or at its module, and limits the results of a run."""
+"""Executor: runs calls, in this process or at their modules, and limits the results of a run."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""Limit on the approximate memory, in bytes, that contexts, results and outputs of one caller's
-runs take.
+"""Limit on the approximate memory, in bytes, that the contexts, results and outputs of one caller's
+runs take together.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""The additional memory, in bytes, that a run may take before the results of the caller's other
-runs are counted again.
+"""How much more memory, in bytes, a run can take before the results of the caller's other runs are
+counted again.
 """
 
 _SMALL_RESULT = 16 * 1024
@@ -115,7 +115,7 @@ class KeptBytes:
                 f"the result of {tool} has {size:,} bytes and is discarded: {self._why()}"
             )
 
-        # There may be hundreds of other runs, so count them only from time to time.
+        # There can be hundreds of other runs, so count them only from time to time.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
@@ -143,7 +143,7 @@ class CallingRun:
     """The part of a run that the executor needs to make a call.
 
     Attributes:
-        id: identifies the run, so that a module can let calls of different runs take turns.
+        id: identifies the run, so that a module can let calls from different runs take turns.
         caller: the owner of the run.
         kept_bytes: limits the results of the run.
     """
@@ -159,7 +159,7 @@ class CallContext:
     Attributes:
         run: the run that makes the call.
         asker: handles the questions that the call's module asks.
-        most_shown: maximum size, in bytes of JSON, of a value that a Request of the run shows in
+        most_shown: the maximum size, in bytes of JSON, of a value that the run's Requests show in
             full.
         chosen: which path of `p || q` the activity has chosen.
         content: the content blocks of a module tool's result, if they say more than its value.
@@ -254,7 +254,9 @@ class CallContext:
 
 
 class RunObserver(Protocol):
-    """Watches one run while this process drives it. It must not raise errors or keep values."""
+    """Watches one run while this process drives it. An observer must not raise errors or keep
+    values.
+    """
 
     def see(self, events: Sequence[Event]) -> None:
         """Receive events that have been journaled."""
@@ -284,14 +286,14 @@ class ObservedRun(Protocol):
 
 
 Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
-"""Creates the observer of a run, in the task that asks for the run."""
+"""A function that creates the observer of a run, in the task that asks for the run."""
 
 
 class Executor:
     """Runs calls: activities of the toolbox in this process, and tools of modules remotely.
 
     Args:
-        mask: replaces secrets in text that may reach a mind.
+        mask: replaces secrets in text that might reach a mind.
         redact: replaces secrets in the results of activities. Modules redact their own results.
         result_bytes: maximum size of one result, in bytes of JSON.
 
@@ -345,7 +347,8 @@ class Executor:
         """Run a call, and return its result.
 
         Raises:
-            IdeabridgeError: the call failed. A mind may see the message once secrets are masked.
+            IdeabridgeError: the call failed. A mind is allowed to see the message once secrets are
+                masked.
         """
         tool = effect.tool
         context.run.kept_bytes.expect_room(tool.name)
@@ -452,7 +455,7 @@ class Executor:
         message's data.
         """
         if not activity.copies:
-            # Pass a copy, because the activity may change its arguments, and the state must not
+            # Pass a copy, because the activity might change its arguments, and the state must not
             # change.
             copied = normalise(parameters)
             parameters = object_or_empty(copied)
@@ -471,9 +474,9 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        Its `kind` is `runtime`. If the call's `tool` may change something, the kind is `unknown` if
-        nobody knows whether the call took effect, and `ran` if the call ran but its result cannot
-        be used. `sent` is what the tool sent in addition to the message; see `ModuleError`.
+        Its `kind` is `runtime`. If the call's `tool` might change something, the kind is `unknown`
+        if it is not known whether the call took effect, and `ran` if the call ran but its result
+        cannot be used. `sent` is what the tool sent in addition to the message; see `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)
@@ -501,7 +504,7 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count the bytes that a failed call sent and the journal stores. Leave out content that
+    """Count the bytes that the journal stores of what a failed call sent. Leave out content that
     exceeds the limit.
     """
     if error.sent is None:
@@ -514,7 +517,7 @@ def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call of the reading tool. Its value is already masked, like all results of calls."""
+    """Run a call to the reading tool. Its value is already masked, like all results of calls."""
     arguments = effect.parameters
     value = arguments.get("reference")
     written = str(meant_reference(effect.call.raw.get("reference")))

@@ -1,5 +1,5 @@
-"""Forks: runs that continue from a point of another run, with another solution or input (time
-travel).
+"""Forks: creates runs that continue from a point in another run, with another solution or input
+(time travel).
 
 The fork's journal begins with the events of its parent. A new machine applies these events, so a
 fork is a run like any other: it can be folded, driven, resumed and published. Calls that started
@@ -147,8 +147,8 @@ class _ForkPoint:
 
 
 async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) -> Sequence[Event]:
-    """Return the journal of a fork that keeps events of its parent, computed in a worker process if
-    possible.
+    """Return the journal of a fork that keeps events from its parent. If possible, a worker process
+    computes it.
     """
     # Worker processes do not have the user's handlers, or the code that offers tools in a first
     # Request.
@@ -177,7 +177,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
-    """Return the journal of a fork that starts again with another plan."""
+    """Return the journal of a fork that starts from the beginning with another plan."""
     start = await runs.plan_starts.start(plan, settings, None, caller)
     return start.events
 
@@ -241,7 +241,7 @@ def forked(
 
 
 def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> list[Event]:
-    """Return the journal of a fork that keeps events of its parent.
+    """Return the journal of a fork that keeps events from its parent.
 
     Raises:
         ForkError: with the other input, other calls would have run.
@@ -334,7 +334,7 @@ class _OpenParts:
 
 
 def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
-    """Return the questions about unknown outcomes that nobody has answered."""
+    """Return the unanswered questions about unknown outcomes."""
     doubts: dict[tuple[int, int | None], events.OutcomeAsked] = {}
     for event in journal:
         if isinstance(event, events.OutcomeAsked):
@@ -349,7 +349,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     """Return the plan that results from another solution and the context of a run.
 
     Raises:
-        RejectedSolutionError, ValueMismatchError: it is not a solution.
+        RejectedSolutionError, ValueMismatchError: the value is not a solution.
     """
     proposed, _ = read_submission(solution, None, None)
     program = program_in(proposed)
@@ -416,7 +416,7 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
 
 
 class _Copy:
-    """Copies a journal into a new machine, with a beginning that may differ.
+    """Copies a journal into a new machine. The beginning can differ.
 
     Args:
         composer: recomposes the Requests, because another input changes them.
@@ -454,7 +454,7 @@ class _Copy:
                 raise ForkError(self._why_not(event, number)) from None
 
     def _take_in_turn(self, event: Event) -> None:
-        """Apply an event of the parent, adapted to the fork, or leave it out."""
+        """Apply an event from the parent, adapted to the fork, or leave it out."""
         match event:
             case events.RequestMade():
                 request = self._composer.compose(self.machine, event)
@@ -464,13 +464,12 @@ class _Copy:
                 pass
             case events.ConfigurationChanged():
                 # A fork begins under the current configuration, but its earlier calls ran under the
-                # rules of their time.
+                # rules at that time.
                 if event.rules > self.machine.settings.rules:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
             case events.QuestionAsked() | events.QuestionAnswered():
-                # The questions of modules belong to calls of the parent, which are
-                # not made again.
+                # The modules' questions belong to calls of the parent, which are not made again.
                 pass
             case events.PlanDecided():
                 self._decide_plan(event)
@@ -504,7 +503,7 @@ class _Copy:
         self._take(proposed)
 
     def _why_not(self, event: Event, number: int) -> str:
-        """Return why an event of the parent does not fit the fork."""
+        """Return why an event from the parent does not fit the fork."""
         if isinstance(event, events.SolutionProposed):
             errors = self.machine.check(event).errors
             if errors:
@@ -534,7 +533,7 @@ class _Copy:
             return
         if not event.was_asked or (event.digest != question.digest and not ran):
             # The decision was about a different call, or it came from a grant in the parent's run
-            # or from a standing rule, which may have been withdrawn since.
+            # or from a standing rule, which might since have been withdrawn.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))

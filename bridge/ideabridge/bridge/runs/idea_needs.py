@@ -1,5 +1,5 @@
-"""Idea needs: the tools and ideas that a published idea needs when it is called, and that are
-missing here.
+"""Idea needs: finds the tools and ideas that a published idea needs and that are missing in this
+process.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NAMED: Final = 3
 def why_not_here(
     store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called here, no matter which modules are up, as in
-    "needs the server 'git', which is not configured here". Return None if it can be called, at
-    least once its modules are up.
+    """Return why a published idea cannot be called in this process, no matter which modules are up,
+    as in "needs the server 'git', which is not configured here". Return None if it can be called,
+    at least once its modules are up.
 
     Args:
         store: holds the publications.
@@ -50,7 +50,7 @@ def _lacks(
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:
-    """Yield the missing tools and ideas that an idea, and the ideas that it calls, need. Some may
+    """Yield the missing tools and ideas that an idea, and the ideas that it calls, need. Some can
     be yielded twice.
     """
     visited.add((publication.name, publication.version))
@@ -97,8 +97,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if call.module is not None:
             needs.append((call.module, name))
         elif name not in defined:
-            # If the call does not name its module, the schema of its Request may name it.
-            # `Ways.pinned` also looks there.
+            # If the call does not name its module, the schema of its Request might. `Ways.pinned`
+            # also looks in the schema.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):

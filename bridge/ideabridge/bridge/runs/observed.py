@@ -22,7 +22,7 @@ from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""Interval, in seconds, in which at most one result of a tool is inspected for each owner of
+"""Time, in seconds, during which at most one of a tool's results is inspected for each owner of
 runs.
 """
 
@@ -87,8 +87,8 @@ class Observed:
             logger.warning("storing the shape of a result failed: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """Return the shape of a tool's latest results in an owner's runs, or None if there were
-        none or the tool declares an output schema.
+        """Return the shape of a tool's latest results in an owner's runs, or None if there are no
+        results or the tool declares an output schema.
         """
         if tool.output is not None:
             return None
@@ -131,7 +131,7 @@ def merged(shapes: Iterable[JSON]) -> JSONObject:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """Return the shape of a value down to a depth. `left` counts the parts that may still be
+    """Return the shape of a value down to a depth. `left` counts how many more parts can be
     inspected.
     """
     shape: JSONObject = {"type": json_type(value)}
@@ -173,8 +173,8 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     ):
         return None
     try:
-        # Only the types matter, down to a small depth, so numbers need not be exact and no further
-        # limit is needed.
+        # Only the types matter, and only down to a small depth, so numbers need not be exact and no
+        # further limit is needed.
         return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None

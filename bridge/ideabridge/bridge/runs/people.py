@@ -1,12 +1,12 @@
-"""People: the questions of a run, and the decisions on them.
+"""People: handles a run's questions to people, and the decisions on them.
 
 A run asks about calls (may this call run?), about outcomes (a call was in flight when its process
 died: how did it end?) and about plans (may the whole plan of this lazy run be carried out?), and it
-passes on the questions of modules. Each is a `Question` of the run's machine, bound to the digest
-of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes sure that
-each question of a run is settled: it asks the approver, if there is one, and refuses a question
-that nobody settles in time. Several answers may race: the first one that the machine takes counts,
-and later ones change nothing.
+passes on the questions that modules ask. Each is a `Question` of the run's machine, bound to the
+digest of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes
+sure that each of a run's questions is settled: it asks the approver, if there is one, and refuses a
+question that nobody settles in time. If several answers arrive, the first one that the machine
+takes counts, and later ones change nothing.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ _NAMED: Final = 5
 """Maximum number of pending approvals that an error names."""
 
 _NAP: Final = 60.0
-"""Interval, in seconds, at which the clock is checked, because a sleeping computer stops timers but
-not the clock.
+"""Interval, in seconds, at which the clock is checked: while a computer sleeps, its timers stop,
+but its clock does not.
 """
 
 _AGAIN: Final = 1.0
@@ -120,8 +120,7 @@ class ApprovalRequest:
         question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
             schema, so do not trust them.
         assumed: the uncertain values of the call, with their alternatives. `why` names them, too.
-        always: whether the person who owns the run may allow the tool always; see
-            `Decision.always`.
+        always: whether the run's owner can allow the tool *always*; see `Decision.always`.
     """
 
     run: str
@@ -172,11 +171,11 @@ class Decision:
             passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
-        grant: with `approve` of a call, which later calls of the same tool a person allows without
+        grant: with `approve` for a call, which later calls to the same tool a person allows without
             a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`. `max`
             limits how many of them run, not counting this call. `parameters` is a JSON Schema that
             their parameters must match. Only a person can grant, so `by` must name a person.
-        always: with `approve` of a call, whether the person allows the tool in this workspace from
+        always: with `approve` for a call, whether the person allows the tool in this workspace from
             now on, in other runs, too. Only a person who answers in a form, on the page or at a
             terminal can do so, and only if `ApprovalRequest.always` is set.
     """
@@ -192,7 +191,7 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""A function that decides on one question. It may be called for several questions at once. If it
+"""A function that decides on one question. It can be called for several questions at once. If it
 raises an exception, the call is denied (an outcome is skipped), with the exception's text as the
 reason.
 """
@@ -207,8 +206,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """Return the question with this approval id. The id contains the number of its call, so that
-    call is checked first.
+    """Return the question with this approval id. The id contains the number of a call, so that call
+    is checked first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -239,7 +238,7 @@ def _denied(machine: Machine, approval: str) -> str:
 
 
 def _pending_names(machine: Machine) -> str:
-    """Return the part of an error message that names the first pending approvals of a run."""
+    """Return the part of an error message that names a run's first pending approvals."""
     pending = [question.approval for question in questions(machine)]
     if not pending:
         return "the run has no pending approvals"
@@ -299,15 +298,15 @@ def _settled_by(event: Event) -> tuple[Key, ...]:
 def read_decision(
     machine: Machine, approval: str, decision: Decision, offered: Catalogue
 ) -> DecidedEvent:
-    """Check a decision, and return its event. A person may replace a plan's call with a call of any
+    """Check a decision, and return its event. A person can replace a plan's call with a call to any
     `offered` tool.
 
     A `value` is always a literal, even if it looks like a reference. The references of an edited
     `plan` are live; if it has no `output`, the output of the plan stays.
 
     Raises:
-        DecisionError: there is no such question, it does not allow this decision, or the decision's
-            arguments are invalid.
+        DecisionError: the question does not exist or does not allow this decision, or the
+            decision's arguments are invalid.
     """
     by = decider_of(decision.by)
     if by.user is not None:
@@ -360,7 +359,7 @@ def _granted(
         return None
     if question.call is None or question.kind != "call" or decision.decision != "approve":
         raise DecisionError(
-            "a grant requires `approve` of a call: it allows the tool of that call for the rest "
+            "a grant requires `approve` for a call: it allows the tool of that call for the rest "
             "of the run"
         )
 
@@ -380,13 +379,13 @@ def _granted(
 
 
 _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
-"""The ways in which an answer comes from a person who has been shown the question; see `Via`."""
+"""The ways in which a person who was shown the question can answer it; see `Via`."""
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
-    """Raise `DecisionError` unless this person may allow the tool of this call always."""
+    """Raise `DecisionError` unless this person can allow the tool of this call *always*."""
     if question.kind != "call" or decision.decision != "approve" or decision.grant is not None:
-        raise DecisionError("always requires `approve` of a call, without a grant")
+        raise DecisionError("always requires `approve` for a call, without a grant")
     if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:
         raise DecisionError(
             f"only a person can allow a tool always, not {by}; in a form, on the page, or at a "
@@ -537,7 +536,7 @@ def _explained(why: str) -> Generator[None]:
 
 
 class _Run(Protocol):
-    """The members of the asking run that are used here; `Run` documents them."""
+    """The members of the run that this file uses; `Run` documents them."""
 
     id: str
     caller: str
@@ -549,7 +548,7 @@ class _Run(Protocol):
 
 
 class People:
-    """Makes sure that each question of a run is settled by a person, an approver or a time-out.
+    """Makes sure that each of a run's questions is settled by a person, an approver or a time-out.
 
     Args:
         group: a task group that outlives the run.
@@ -557,7 +556,7 @@ class People:
         mask: removes secrets from texts.
 
     Attributes:
-        deciding: the approvals that the approver has been asked about and has not answered.
+        deciding: the approvals that the approver was asked about and has not yet answered.
     """
 
     def __init__(
@@ -586,7 +585,7 @@ class People:
                     # If another process drives the run, that process asks its own approver.
                     self._start(question)
         elif isinstance(event, events.ConfigurationChanged):
-            # Stricter rules may have denied what a question asked for.
+            # Stricter rules might have denied what a question asked for.
             asked = {question.approval for question in questions(self._run.runner.machine)}
             for approval in [approval for approval in self._open if approval not in asked]:
                 del self._open[approval]
@@ -682,8 +681,8 @@ class People:
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question of its module. Such a question exists
-        only in this process.
+        """True while a call waits for an answer to a question from its module. Such a question
+        exists only in this process.
         """
         return any(question.kind == "question" for question in self._pending().values())
 
@@ -778,8 +777,8 @@ class People:
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Usually the run is no longer driven here, and its status says why. If it is, nobody
-            # else would decide, so the run fails.
+            # Usually this process no longer drives the run, and the run's status says why. If this
+            # process still drives it, nobody else would decide, so the run fails.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge

@@ -1,10 +1,10 @@
-"""Pins: the tools that a published plan calls, each with its module, its name and the digest of its
-definition.
+"""Pins: records the tools that a published plan calls, each with its module, its name and the
+digest of its definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
 its calls name. A call of a module's tool has `_module` and the tool's name in that module, so that
 no other tool can take its place. Built-in tools have no pin, because ideabridge defines them. Tools
-that the plan defines have none either, because the plan contains their definitions.
+that the plan defines have no pin either, because the plan contains their definitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from ideabridge.tools.typed import read_whole
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""Returns the essence of a tool by its digest, or None if the store does not contain it."""
+"""A function that returns the essence of a tool by its digest, or None if the store does not
+contain it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """Return the (module, name) of each tool that a run may call when it solves the idea again,
+    """Return the (module, name) of each tool that a run can call when it solves the idea again,
     without the tools that its context defines.
     """
     tools: list[tuple[str | None, str]] = []
@@ -161,7 +163,7 @@ _built_in = cache(builtin_toolbox)
 
 
 def _is_built_in(tool: Tool) -> bool:
-    """True for a tool of ideabridge itself, with its present definition."""
+    """Return whether this is one of ideabridge's own tools with its current definition."""
     return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
@@ -200,7 +202,7 @@ class PinCheck:
         faults: one sentence for each reason why the plan cannot be called: a tool is gone,
             unavailable or changed.
         notes: changes of descriptions, which do not affect calls.
-        modules: the modules whose changed tools a person may accept, with "" for this process.
+        modules: the modules whose changed tools a person can accept, with "" for this process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -208,7 +210,7 @@ class PinCheck:
     modules: list[str] = field(default_factory=list[str])
 
     def text(self, name: str) -> str:
-        """Return the reason for refusing a call of the idea `name`, with the commands that help."""
+        """Return the reason for refusing a call to the idea `name`, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(
@@ -234,7 +236,7 @@ def check_pins(
         pinned: the plan or guide that contains the pins. If it has no pins, only tools that are
             gone are reported.
         calls: the calls of the plan.
-        catalogue: the present tools, with those that the calls name.
+        catalogue: the current tools, including those that the calls name.
         definition: see `Definition`.
         away: returns why a configured module is not up, or None if it is up or not configured.
     """
@@ -273,7 +275,9 @@ def _present_tool(
     result: PinCheck,
     where: str,
 ) -> Tool | None:
-    """Return the current tool of a call. If it is gone, add a fault to `result` and return None."""
+    """Return the current tool for a call. If the tool is gone, add a fault to `result` and return
+    None.
+    """
     try:
         return catalogue.find(call.tool, call.module)
     except UnknownToolError as error:

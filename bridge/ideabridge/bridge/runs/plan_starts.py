@@ -1,4 +1,4 @@
-"""PlanStarts: checks plans and programs, and creates the starts of their runs."""
+"""PlanStarts: checks plans and programs, and creates the `Start` of each run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ideabridge.tools.tool import IDEA
 
 
 class PlanStarts:
-    """Checks plans against the tools available in this process, and creates the starts of their
-    runs.
+    """Checks plans against the tools that are available in this process, and creates the `Start` of
+    each run.
 
     Args:
-        offer: the tools that plans may call.
-        ways: knows which published ideas can be called here.
+        offer: the tools that plans can call.
+        ways: tells which published ideas can be called in this process.
         sandbox: checks programs.
     """
 
@@ -55,10 +55,10 @@ class PlanStarts:
             caller: who runs it.
 
         Raises:
-            PlanError: the plan is malformed, is not allowed here, or calls something that is not
-                available here.
+            PlanError: the plan is malformed, is not allowed in this process, or calls something
+                that is not available in it.
             SchemaError: its input schema or output schema is invalid.
-            MeantToolError: an idea that it calls cannot be called here.
+            MeantToolError: an idea that it calls cannot be called in this process.
             ProgramError: there is no interpreter for its programs.
         """
         if plan.program is not None:
@@ -123,7 +123,7 @@ class PlanStarts:
         """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
 
         Raises:
-            PlanError: the program is malformed, or not allowed here.
+            PlanError: the program is malformed, or programs are not allowed in this process.
             ProgramError: there is no interpreter.
         """
         expect_programs(settings)

@@ -58,7 +58,7 @@ class RecordedRun:
 
     @property
     def has_results(self) -> bool:
-        """True if any of its calls has ended well."""
+        """True if one of its calls has ended well."""
         return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property
@@ -69,7 +69,7 @@ class RecordedRun:
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
-        """Return the calls as its plan listed them: a call that ran for every instance is listed
+        """Return the calls as the plan listed them: a call that ran for every instance is listed
         once, without `_instance`.
         """
         return gathered(self.machine.solution.calls, self.places)
@@ -88,8 +88,8 @@ class RecordedRun:
         return ends
 
     def not_as_listed(self) -> list[str]:
-        """Return the calls that did not run as listed, with the reason: `calls.0 (send): a person
-        changed it`.
+        """Return a text for each call that did not run as listed, with the reason: `calls.0 (send):
+        a person changed it`.
         """
         edited = {
             event.call
@@ -138,7 +138,7 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
             approval = machine.history[event.call].approval
             proposed[event.call] = {} if approval is None else approval.resolved
 
-        # Read the step before applying the event, because the event may end it.
+        # Read the step before applying the event, because the event might end it.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))

@@ -1,7 +1,8 @@
-"""Recorded defaults: values of a recorded run that a published plan uses for absent parameters.
+"""Recorded defaults: marks which values from a recorded run, used for absent parameters of a
+published plan, are assumptions.
 
-A default was recorded together with the other values of its call, so it may not fit if one of them
-is replaced. A default that is a string, list or object is an assumption if the caller passes
+A default was recorded together with the other values of its call, so it might not fit if one of
+them is replaced. A default that is a string, list or object is an assumption if the caller passes
 another value of the call. Any default is an assumption if the caller passes a value that was a
 member of the same object in an earlier result, such as the other coordinate of a place. Words are
 always an assumption, because a mind wrote them for the values of that time. A default is not an
@@ -28,12 +29,12 @@ from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.typed import read_as
 
 OWN_WORDS: Final = "its default is recorded text"
-"""The reason why the default of an omitted parameter is an assumption if it consists of several
+"""The reason why an omitted parameter's default is an assumption if it consists of several
 words.
 """
 
 _LONG_TEXT: Final = 40
-"""A string without a space also counts as words if it has more characters than this."""
+"""A string without spaces also counts as words if it has more characters than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class _Literal:
 
     @property
     def holders(self) -> list[str]:
-        """The objects in earlier results of which the literal may be a member; see
+        """The objects in earlier results that the literal might be a member of; see
         `Explanation.holder`.
         """
         holders = [PathTo(reference).holder for reference in self.stored.references]
@@ -70,7 +71,7 @@ class _Literal:
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
     """Adapt a published plan to a call with these arguments: remove the explanations of parameters
-    that are passed, and add a reason to each recorded default that may not belong to the other
+    that are passed, and add a reason to each recorded default that might not belong to the other
     arguments.
 
     Args:
@@ -97,7 +98,7 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """Return the recorded defaults that may not belong to the arguments, as explained literals
+    """Return the recorded defaults that might not belong to the arguments, as explained literals
     keyed by place.
     """
     filled = with_defaults(arguments, schema)
@@ -164,8 +165,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return the reason why a default may not belong to the values passed to the same call, or None
-    if it may be the same for every input.
+    """Return the reason why a default might not belong to the values passed to the same call, or
+    None if it is likely to be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])

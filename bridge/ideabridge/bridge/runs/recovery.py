@@ -2,8 +2,8 @@
 
 A sweep is two indexed queries: for runs whose status is `running`, and for `interrupted` runs of
 the current configuration. If the driver of such a run is gone (its process has ended, or its lease
-has lapsed), the run is taken up here, at most `AT_ONCE` in a second. The first sweep, and the first
-one after a change of the configuration, cover the `running` runs of all configurations.
+has lapsed), this process takes the run up, at most `AT_ONCE` runs per second. The first sweep, and
+the first sweep after a change to the configuration, cover the `running` runs of all configurations.
 
 A run that cannot be taken up is reported once. If the store or this process failed, it is tried
 again after a delay that doubles. If it cannot continue under this configuration, it is tried again
@@ -37,12 +37,12 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
-"""Maximum number of runs that are taken up at once. The next one follows when one of them has ended
+"""Maximum number of runs that are taken up at once. Another run follows when one of them has ended
 or waits for someone, or after `_HELD_SECONDS`.
 """
 
 MOST: Final = 1000
-"""Maximum number of runs in a sweep, latest first."""
+"""Maximum number of runs in a sweep. The latest runs go first."""
 
 SWEEP_SECONDS: Final = 1.0
 """Average time, in seconds, between two sweeps of a server. The interval is random, so that servers
@@ -65,7 +65,7 @@ are temporary and are not reported.
 """
 
 Tell = Callable[[RunRecord, str], None]
-"""Function called with each run that could not be taken up, and the reason."""
+"""A function that is called with each run that could not be taken up, and the reason."""
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ class _Failed:
     Attributes:
         delay: seconds between the last failure and the next attempt.
         due: the time when the next attempt is due.
-        hopeless: the epoch in which it cannot continue under this configuration. It is tried again
-            once another process has driven it, or the configuration has changed.
+        hopeless: the epoch in which the run cannot continue under this configuration. It is tried
+            again once another process has driven it, or the configuration has changed.
         by_store: True if the last report said that the store could not be written.
     """
 
@@ -92,13 +92,13 @@ class Recovery:
 
     Runs that wait for a solution or an approval continue when someone answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
-    that was taken up twice without progress is set aside, because it may have crashed those
+    that was taken up twice without progress is set aside, because it might have crashed the
     processes.
 
     Args:
         tell: see `Tell`.
         mask: removes secrets from text.
-        taken_up: called with each run that continues here.
+        taken_up: called with each run that this process continues.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Recovery:
 
     async def run(self) -> None:
         """Take up all runs, and return when each has ended, waits for someone, or was abandoned. If
-        it is unknown whether a driver is alive, wait until its lease has lapsed.
+        it is not known whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
@@ -153,8 +153,8 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _sweep_all(self, group: TaskGroup) -> None:
-        """Sweep the runs of all configurations, because those that could not continue under another
-        one may continue under this one.
+        """Sweep the runs of all configurations, because runs that could not continue under another
+        configuration might be able to under this one.
         """
         for failed in self._failed.values():
             failed.hopeless = None
@@ -164,8 +164,8 @@ class Recovery:
             self._adopt_queued()
 
     def _adopt_queued(self) -> None:
-        """Adopt queued runs of other configurations that can continue here, because there may be no
-        worker left with their configuration.
+        """Adopt queued runs of other configurations that can continue here, because there might be
+        no worker left with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
@@ -183,8 +183,8 @@ class Recovery:
         with this `fingerprint`.
 
         Returns:
-            How many seconds remain until the lease lapses, for each run whose driver may or may not
-            be alive.
+            How many seconds remain until the lease lapses, for each run whose driver might be
+                alive.
         """
         undecided: list[float] = []
         running = self._store.leases.of_runs("running", fingerprint, MOST)
@@ -241,7 +241,7 @@ class Recovery:
             self._busy.discard(lease.run)
 
     async def _take_up(self, lease: Lease) -> Run | None:
-        """Continue a run. Return None if it does not continue here."""
+        """Continue a run. Return None if this process does not continue it."""
         async with self._places:
             record: RunRecord | None = None
             try:
@@ -264,8 +264,8 @@ class Recovery:
             return run
 
     def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
-        """Continue a run that had this lease. Return None if it does not continue here. Raises the
-        errors of `Runs.resume`.
+        """Continue a run that had this lease. Return None if this process does not continue it.
+        Raises the errors of `Runs.resume`.
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
@@ -282,12 +282,12 @@ class Recovery:
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """Return whether a room continues together with its parent, because a worker takes both."""
+        """Return whether a room continues together with its parent because a worker takes both."""
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report that a run could not be taken up, but only once, or twice if the first report was
-        only about the store.
+        """Report that a run could not be taken up. This is reported only once, or twice if the
+        first report was only about the store.
         """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)

@@ -1,4 +1,4 @@
-"""Replay: answers calls of published ideas with the recorded output, by running the plan, or by
+"""Replay: answers calls to published ideas with the recorded output, by running the plan, or by
 solving the idea again.
 
 A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
@@ -69,12 +69,12 @@ from ideabridge.tools.typed import read_as
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The answer to a call of a published idea.
+    """The answer to a call to a published idea.
 
     Attributes:
         answer: the source of the output: the recording, a plan, a program, or a mind.
         output: the recorded output, if it is the answer.
-        run: the run that computes any other output. The caller waits for its end.
+        run: the run that computes the output if it is not recorded. The caller waits for its end.
     """
 
     answer: Literal["recorded", "plan", "program", "solve"]
@@ -111,7 +111,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the published plan with new input. Omitted parameters get their defaults.
+    """Return the published plan with new input. Parameters that the input omits get their defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -189,7 +189,7 @@ Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls of published ideas are answered, and creates the `Start` of each run that
+    """Decides how calls to published ideas are answered, and creates the `Start` of each run that
     answers such a call.
 
     If the caller's profile names ideas, a plan uses every tool that it was published with, because
@@ -213,7 +213,7 @@ class Ways:
         choice: Choice,
         before: Sequence[JSON] = (),
     ) -> Replay | Start:
-        """Answer a call of a published idea with its recorded output, or with the start of a run.
+        """Answer a call to a published idea with its recorded output, or with the start of a run.
 
         `choice` names the mind of the run or, if the run is a plan, of its rooms. The messages in
         `before` precede the context.
@@ -275,8 +275,8 @@ class Ways:
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
     def _user_of_tools(self, publication: Publication, caller: str) -> str:
-        """Return the caller whose tools an answer uses: the caller, without its profile if the
-        profile does not restrict the plans of ideas.
+        """Return the caller whose tools an answer uses. If the caller's profile does not restrict
+        the plans of ideas, it is the caller without the profile.
         """
         profile = self._offer.to(caller).profile
         if profile is None or profile.ideas is None or not _is_planned(publication):
@@ -315,16 +315,18 @@ class Ways:
             )
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:
-        """Return why a published idea cannot be called here; see the function `why_not_here`."""
+        """Return why a published idea cannot be called in this process; see the function
+        `why_not_here`.
+        """
         user = self._user_of_tools(publication, caller)
         return why_not_here(self._store, publication, user, self._offer.to(user).missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Raise an error before any call of a plan runs, if the plan calls an idea that cannot be
-        called here.
+        """Raise an error, before a plan's first call runs, if the plan calls an idea that cannot be
+        called in this process.
 
         Raises:
-            MeantToolError: one of the modules is an idea that lacks something here; see
+            MeantToolError: one of the modules is an idea that lacks something in this process; see
                 `why_not_here`.
         """
         ideas = dict.fromkeys(
@@ -356,12 +358,12 @@ class Ways:
         """Return the publication with pins for the tools that its calls use.
 
         An import, or an application that calls `Store.publish`, stores a plan without pins: a pin
-        contains the digest of a definition, which neither of them has. So the first use of the
-        publication pins its tools and stores the pins. The definitions come from the journal of the
-        run from which the plan was lifted. Without this journal, they are the current definitions
-        in the modules that the idea's schema names. If such a module is down, the publication
-        remains without pins until the next use. The pins are the same for all callers, so the
-        caller's profile does not matter.
+        contains the digest of a definition, and neither of them has the definition. So the first
+        use of the publication pins its tools and stores the pins. The definitions come from the
+        journal of the run from which the plan was lifted. Without this journal, they are the
+        current definitions in the modules that the idea's schema names. If such a module is down,
+        the publication remains without pins until the next use. The pins are the same for all
+        callers, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
         plan: JSONObject | None = publication.plan
@@ -390,7 +392,7 @@ class Ways:
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
         """Return the current tools for the calls of a plan or guide. Return no tools if a module is
-        down; the call itself then reports that.
+        down; the call itself then reports it.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
@@ -405,7 +407,7 @@ class Ways:
         calls: list[JSON],
         catalogue: Catalogue,
     ) -> Publication:
-        """Store a plan or guide with its pins, and with the pinned tools named in its calls."""
+        """Store a plan or guide with its pins, and with calls that name the pinned tools."""
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
         own_calls = [with_own_module(call, catalogue) for call in calls]
@@ -428,8 +430,8 @@ class Ways:
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
         """Return another user's idea that a call without `_module` would mean, or None. If the name
-        was free when the plan was published, any user may have taken it since. Calls of ideas that
-        already existed have a `_module`.
+        was free when the plan was published, another user might have taken it since. Calls to ideas
+        that already existed have a `_module`.
         """
         for call in written_calls(calls):
             if call.module is not None:
@@ -520,5 +522,5 @@ def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
         return False
     if tool.module is None or written.module is not None:
         return True
-    # A call of a tool of the process must not become a call of a module's tool with the same name.
+    # A call to a tool of this process must not become a call to a module's tool with the same name.
     return listed.get(written.tool) != ""

@@ -1,16 +1,16 @@
-"""Rooms: runs that answer one call of another run.
+"""Rooms: opens runs that answer one call from another run.
 
-A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by
-another run, its room.
+A call to a latent tool, to `solve` in a clean room, or to a published idea is answered by another
+run, the call's room.
 
 - The room has its own journal and ideas. Its id consists of the ids of the parent and of the call
   (`room_name`), so any process that resumes the parent finds the room, and such a call never runs
   twice.
-- `Rooms.open` starts or reopens the room. Its context is composed here: a latent call sees the
-  context of its Request, and a clean room sees only the call and its imports.
+- `Rooms.open` starts or reopens the room. This file composes the room's context: a latent call sees
+  the context of its Request, and a clean room sees only the call and its imports.
 - No task waits for a room. When the room ends, its driver posts `CallFinished` to the parent. If
   another process drives the parent, the driver tries again until the parent has the result. The
-  other process may also read the result itself at its next heartbeat.
+  other process might also read the result itself at its next heartbeat.
 - If the call ends before its room does (it was cancelled, or the parent has ended), the room is
   cancelled and never continues. All rooms of a run count against its budget.
 """
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
-"""Time, in seconds, for which a room waits before it again tries to hand its result to a parent
+"""Time, in seconds, for which a room waits before it tries again to hand its result to a parent
 that another process drives.
 """
 
@@ -77,7 +77,7 @@ _TASK: Final = (
 
 
 class _Runs(Protocol):
-    """The members of `Runs` that are used here; `Runs` documents them."""
+    """The members of `Runs` that this file uses; `Runs` documents them."""
 
     group: TaskGroup
     store: Store
@@ -208,7 +208,7 @@ class Rooms:
     def _choice(self, run: Run) -> Choice:
         """Return the mind that answers in the rooms of a run. In a run that a mind solves, it is
         the same mind. In a plan that is itself a room, it is the mind for the rooms of its parent,
-        unless that is `turns`. In any other plan, it is the mind that `auto` chooses.
+        unless that mind is `turns`. In any other plan, it is the mind that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -301,8 +301,8 @@ class Rooms:
                 run.rooms[key] = self._runs.enter(record, run, purpose)
 
     def look(self, run: Run) -> None:
-        """At each heartbeat of a run, check its rooms that other processes drive and, if it is a
-        room, its parent.
+        """At each heartbeat of a run, check those of its rooms that other processes drive and, if
+        the run is itself a room, its parent.
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the next heartbeat checks again.
@@ -350,7 +350,7 @@ def _start_clean_room(
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
 
-    # The plan of an idea may have tools that the profile does not have. A mind must not get them.
+    # An idea's plan can have tools that the profile does not have. A mind must not get them.
     tools = chosen_tools(filter(admits, machine.offer.current.tools), patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
@@ -367,7 +367,7 @@ def _start_clean_room(
 
 
 async def _end(run: Run) -> None:
-    # Count the budget again, because a closing room may have been counted twice: in its parent's
+    # Count the budget again, because a closing room might have been counted twice: in its parent's
     # journal and as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
@@ -434,7 +434,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
         value = message.value
         if message.type == "state":
-            # Other calls of the same Solution may have written since the Request.
+            # Other calls in the same Solution might have written since the Request.
             value = machine.state_of(message.instance)
         elif message.type == "call" and isinstance(value, dict):
             value = _call_in_room(value, instance)

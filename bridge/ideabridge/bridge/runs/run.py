@@ -1,11 +1,11 @@
 """Run: one plan, program or task being carried out, as its callers see it.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
-lease under which this process may write its journal). A run that waits for someone returns its
-lease, and any process may take the next step. A call of a run can be answered by another run, its
-room. A room has its own journal, is listed in `Run.rooms` of the run that it belongs to, and counts
-as part of that run: the status, approvals, requests and usage of the run include those of its
-rooms.
+lease under which this process is allowed to write its journal). A run that waits for someone
+returns its lease, and any process can take the next step. A call in a run can be answered by
+another run, the call's room. A room has its own journal, is listed in `Run.rooms` of the run that
+it belongs to, and counts as part of that run: the status, approvals, requests and usage of the run
+include those of its rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
     interrupted: the run cannot continue in this process; its journal says at most which calls have
@@ -119,7 +119,7 @@ RunStatus: TypeAlias = Literal[
 ]
 
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
-"""Function called with a room and an event, for every event of the room."""
+"""A function that is called with a room and an event, for every event of the room."""
 
 WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
@@ -130,7 +130,7 @@ WITHOUT_RESULT: Final[dict[str, str]] = {
 
 _RUN_NOTHING: Final = ("deny", "skip", "value")
 """Decisions that settle a question without running a call. They are accepted even if the run cannot
-continue here.
+continue in this process.
 """
 
 logger: Final = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ _ROOM: Final = (
 
 
 class _Host(Protocol):
-    """The members of `Runs` that are used here; `Runs` documents them."""
+    """The members of `Runs` that this file uses; `Runs` documents them."""
 
     group: TaskGroup
     executor: Executor
@@ -187,9 +187,9 @@ class Run:
         ending: rooms that are being closed because their calls have ended.
         room_watchers: functions that are called with every event of its rooms, at any depth; see
             `watching`.
-        people: sees that its questions are settled.
+        people: makes sure that its questions are settled.
         bound: the start definitions of its modules; see `RunStarted`.
-        made_under: the fingerprint of the configuration under which it was last driven.
+        made_under: the fingerprint of the configuration under which the run was last driven.
         idea: the id of the idea that was saved last.
         active_seconds: how long it has been active in this process, in seconds.
         turns: the turns recorded in its journal.
@@ -236,7 +236,7 @@ class Run:
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
         # The order matters: for `RunEnded`, `host.watch` writes the row of the run from `summary`.
-        # What a summary reads must have taken the event before it.
+        # Everything that a summary reads must have received the event before that.
         self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
 
     @property
@@ -246,9 +246,7 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The status of the run with its rooms. A Request of a room is a Request of the run,
-        too.
-        """
+        """The status of the run with its rooms. A room's Request counts as a Request of the run."""
         machine = self.machine
         if self.runner.lost is not None:
             return "interrupted"
@@ -273,13 +271,13 @@ class Run:
     @property
     def is_behind(self) -> bool:
         """True while events of the run, or of one of its rooms, have not been written to the
-        journal. Nobody sees them before that.
+        journal. Nobody sees these events before they are written.
         """
         return any(run.runner.is_behind for run in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for someone and any process may continue it. While the module of a
+        """True if the run waits for someone and any process can continue it. While the module of a
         running call waits for an answer, the run stays in the process that runs the call.
         """
         return (
@@ -297,7 +295,8 @@ class Run:
     @property
     def waits_in_journal(self) -> bool:
         """True if a run that was read from its journal does nothing but wait. False if a module had
-        asked a question, because its call ran in another process and may have ended with it.
+        asked a question, because its call ran in another process and might have ended with that
+        process.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -427,7 +426,7 @@ class Run:
         """Yield the events of the run's journal until the run has ended or cannot continue in this
         process.
 
-        While the run waits for someone, the iteration waits too. The body of the loop may settle an
+        While the run waits for someone, the iteration waits too. The body of the loop can settle an
         approval or submit a solution.
 
         Args:
@@ -478,8 +477,8 @@ class Run:
                 or None for JSON.
 
         Raises:
-            RunFailedError: the run has no output, it needed none but calls failed, or it waits for
-                someone. OutputTypeError: the output does not fit the model.
+            RunFailedError: the run has no output, it needed no output but calls failed, or it waits
+                for someone. OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
         check_type("model", model)
@@ -512,21 +511,21 @@ class Run:
     ) -> list[str]:
         """Submit the solution of a turn.
 
-        Its calls are handled as if they arrived one by one in a stream: a malformed call fails
-        together with the calls that depend on it, and the others run. The next Request shows the
-        errors.
+        The calls in it are handled as if they arrived one by one in a stream: a malformed call
+        fails together with the calls that depend on it, and the others run. The next Request shows
+        the errors.
 
         Args:
             turn: the turn that the solution answers.
             raw: the solution. It is read leniently.
             mind: the mind that wrote it, or None for the caller who answers turn by turn.
             model: the model that wrote it, if known.
-            pattern: makes its calls one group, which is always `strict`.
+            pattern: the pattern that makes its calls one group, which is always `strict`.
             strict: whether to run nothing unless the whole solution is well formed.
 
         Returns:
-            One sentence for each part that was malformed but could be read. Submitting the solution
-            that settled a turn again changes nothing.
+            One sentence for each part that was malformed but could be read. Submitting the same
+                solution again, after it has settled the turn, changes nothing.
 
         Raises:
             ValueMismatchError: `raw` is not a solution.
@@ -565,8 +564,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # Record the author before posting the event, because the step may end at once, and its idea
-        # is then saved.
+        # Record the author before posting the event, because the step might end at once, and its
+        # idea is then saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
@@ -646,15 +645,17 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """A sentence that says which decisions still work for a run that cannot continue here."""
+        """A sentence that says which decisions still work for a run that cannot continue in this
+        process.
+        """
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
             return f"You can still deny (or skip) what it asks, or end it: {end}"
         return f"You can still end it: {end}"
 
     def block(self, why: str) -> None:
-        """Record that the run cannot continue here. `_RUN_NOTHING` lists the decisions that still
-        work.
+        """Record that the run cannot continue in this process. `_RUN_NOTHING` lists the decisions
+        that still work.
         """
         self._is_blocked = True
         self.runner.interrupt(f"{sentence(why)} {self.works_still}")
@@ -665,7 +666,7 @@ class Run:
         self.runner.lost = None
 
     def hold(self) -> None:
-        """Take the lease if it is free, because a room of the run is active here."""
+        """Take the lease if it is free, because a room of the run is active in this process."""
         with contextlib.suppress(InterruptedRunError):
             if not self.machine.ended and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
@@ -698,7 +699,7 @@ class Run:
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
-                # Another process may continue the run now, and starts its program again.
+                # Another process can continue the run now, and starts its program again.
                 self.runner.program.stop()
             except StaleDriverError:
                 # Another process drives the run and its rooms. Until now, only a room had noticed
@@ -835,7 +836,9 @@ class Run:
     # -- standing rules ----------------------------------------------------------------------------
 
     def rule_covering(self, call: int) -> StandingRule | None:
-        """Return the standing rule that lets a call run without a question, or None."""
+        """Return the standing rule that lets a call run without a question, or None if there is
+        none.
+        """
         rules = self._host.standing_rules
         tool = standing_tool(self.machine.history[call])
         if rules is None or tool is None:
@@ -843,7 +846,7 @@ class Run:
         return rules.covering(self.caller, tool)
 
     def may_allow_always(self, question: Question) -> bool:
-        """Return whether the owner of the run may answer a question with *always*."""
+        """Return whether the owner of the run can answer a question with *always*."""
         rules = self._host.standing_rules
         tool = question.standing
         return rules is not None and tool is not None and rules.is_bound(tool, self.bound)
@@ -858,7 +861,7 @@ class Run:
         """Return the standing rule that a person gives with the approval of a call.
 
         Raises:
-            DecisionError: the person may not give this rule, or it cannot be stored.
+            DecisionError: the person is not allowed to give this rule, or it cannot be stored.
         """
         rules = self._host.standing_rules
         tool = standing_tool(self.machine.history[event.call])
@@ -890,7 +893,7 @@ class Run:
 
         Raises:
             RulesLockedError: another process is still changing the rules.
-            StandingRuleError: it cannot be stored. The call runs all the same.
+            StandingRuleError: the rule cannot be stored. The call runs all the same.
         """
         rules = self._host.standing_rules
         assert rules is not None
@@ -1085,7 +1088,9 @@ class Run:
         return part
 
     def _usage(self) -> dict[str, Any]:
-        """Return the part of the answer that says what the run has used."""
+        """Return the part of the answer that says what the run has used, such as tokens and
+        seconds.
+        """
         part: dict[str, Any] = {}
         asking = next((run for run in self.with_rooms() if run.machine.awaits_mind), None)
         if asking is not None and asking.runner.request is not None:
@@ -1126,9 +1131,9 @@ class Run:
     def summary(self) -> StoredSummary:
         """Return the summary of an ended run for its row in the store.
 
-        Another process than the one that ran the calls may call this, after it has read the run
-        from its journal. The summary may therefore read only what `Runs._read_whole` restores: the
-        machine, the turns, the questions and `idea`.
+        A process other than the one that ran the calls can call this after reading the run from its
+        journal. The summary must therefore read only what `Runs._read_whole` restores: the machine,
+        the turns, the questions and `idea`.
         """
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
@@ -1157,9 +1162,9 @@ class Run:
 
     @property
     def noted(self) -> list[JSONObject]:
-        """What is uncertain about the run but hardly ever wrong, such as a value of a kind that no
-        earlier run had read. Each note is `{"at": reference or place, "what", "mild"?: true}`. If a
-        note is not mild, a call that changes something asks for approval first.
+        """Notes on what is uncertain about the run but hardly ever wrong, such as a value of a kind
+        that no earlier run had read. Each note is `{"at": reference or place, "what", "mild"?:
+        true}`. If a note is not mild, a call that changes something asks for approval first.
         """
         return self.machine.doubts.notes
 
@@ -1334,8 +1339,8 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent, or None if it may be sent. A Request must not be
-        sent if even its minimum cost exceeds what the run may still use.
+        """Return why a Request must not be sent, or None if it can be sent. A Request must not be
+        sent if even its minimum cost exceeds the run's remaining budget.
         """
         most = self.machine.settings.tokens
         if most is None:

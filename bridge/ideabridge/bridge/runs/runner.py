@@ -10,12 +10,12 @@ refuses must not reach the journal. Then `perform` repeats three steps until no 
 3. Call the watchers, start the calls, and let the mind answer.
 
 So no effect is performed before its event is in the journal. If a write is queued, the runner waits
-for it. If the journal cannot be written, or the code has a defect, this process abandons the run
-(`fail`), and another process can continue it from the journal.
+for the write. If the journal cannot be written, or the code has a defect, this process abandons the
+run (`fail`), and another process can continue it from the journal.
 
 `RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the
 same pass of the event loop are posted together, but large results are posted one at a time.
-`CallAsker` journals what the module of a running call asks, and waits for the answer.
+`CallAsker` journals what a running call's module asks, and waits for the answer.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.turns import asked_by
 
 _CHARACTERS: Final = 500
-"""Maximum length, in characters, of the message of a defect in a run's report."""
+"""Maximum length, in characters, of a defect's message in a run's report."""
 
 _MOST_PAUSE: Final = 2.0
 """Maximum pause, in seconds, between posting two large results."""
@@ -112,16 +112,16 @@ _MOST_PAUSE: Final = 2.0
 logger = logging.getLogger(__name__)
 
 Watcher: TypeAlias = Callable[[Event], None]
-"""Function called with every event after it was applied and journaled."""
+"""A function that is called with every event after it was applied and journaled."""
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
-"""Function called with (call, progress, total, message) when an activity or a module reports
-progress.
+"""A function that is called with (call, progress, total, message) when an activity or a module
+reports progress.
 """
 
 
 class _Run(DrivenRun, Protocol):
-    """The members of the driven run that are used here; `Run` documents them."""
+    """The members of the run that this file uses; `Run` documents them."""
 
     caller: str
 
@@ -141,7 +141,7 @@ class _Run(DrivenRun, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A machine folded from a journal, and what else results from the journal.
+    """A machine folded from a journal, and everything else that the journal determines.
 
     Attributes:
         machine: the machine.
@@ -194,15 +194,15 @@ class Runner:
 
     Attributes:
         request: the Request that is waiting for an answer or was answered last.
-        lost: the reason why the run cannot continue in this process. It is None while the run can
-            continue, and after it has ended. Only the runner sets it.
-        binding: which tools the run may call here if it was read from its journal, or None if it
-            may call all of them.
+        lost: the reason why the run cannot continue in this process. None while the run can
+            continue, and after it has ended. Only the runner sets this.
+        binding: decides which tools a run that was read from its journal can call in this process.
+            None if the run can call all of them.
         failure: the error that made this process abandon the run.
         follows: True while the watchers receive events that another process journaled.
         waiting: the number of tasks that wait for a change.
-        unreported: the answer in progress, if it can report its usage so far and has not done so
-            yet.
+        unreported: the answer in progress, if it can report its usage so far but has not yet done
+            so.
         observers: watch the run while it is driven here.
         session: the session of the client that began the run in this process; see
             `client_session`.
@@ -273,8 +273,8 @@ class Runner:
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Stop a run that has no work in progress here from continuing in this process. For a run
-        that has work in progress, use `abandon`.
+        """Prevent a run from continuing in this process, if no work for it is in progress. For a
+        run with work in progress, use `abandon`.
         """
         self.lost = why
 
@@ -502,7 +502,7 @@ class Runner:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            # A room that is about to be ended must not use anything more, because its usage has
+            # A room that is about to be ended must not use up anything more, because its usage has
             # already been counted.
             if self._ending is not None or self._run.is_orphan:
                 due = []
@@ -533,8 +533,8 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """Return the effects that this process performs, and whether any are left for another
-        process.
+        """Return the effects that this process performs, and whether there are effects left for
+        another process.
         """
         if self.machine.program is not None and self._taken:
             # The other process continues the program with these events.
@@ -557,12 +557,14 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while a part of the run is active here that cannot be interrupted without loss."""
+        """True while a part of the run that cannot be interrupted without loss is active in this
+        process.
+        """
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if another process is to continue it. Called whenever some work has
-        ended here.
+        """Hand the run over if another process should continue it. Called whenever some work in
+        this process has ended.
         """
         if not self.drives and self.wanted and not self.is_behind:
             self.perform()
@@ -670,9 +672,9 @@ class Runner:
         """Let a mind answer a Request, and post each call and the output as soon as it is complete.
 
         Raises:
-            StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other
-                error of a mind is not raised: a `MindError` ends the run, and other errors cut off
-                the answer.
+            StaleDriverError, StoreError, JournalError: the run could not be journaled. Errors from
+                the mind are not raised: a `MindError` ends the run, and other errors cut off the
+                answer.
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -735,8 +737,8 @@ class Runner:
         return not events or not isinstance(events[-1], SolutionClosed | ProgramProposed)
 
     def _end_of_answer(self, piece: EndPiece) -> Event:
-        """Return the event at the end of an answer. If the answer is a program, this event begins
-        it.
+        """Return the event at the end of an answer. If the answer is a program, this event starts
+        the program.
         """
         broken = piece.broken
         extra = piece.extra
@@ -830,7 +832,7 @@ class Runner:
         self.take_folded(fold(self.machine, self._composer, events))
 
     def take_folded(self, folded: Folded) -> None:
-        """Adopt the result of `fold` for the machine of this runner."""
+        """Adopt the result of `fold` for this runner's machine."""
         self._composer = folded.composer
         if folded.request is not None:
             self.request = folded.request
@@ -911,7 +913,7 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # The digest is part of the key, because a module may ask again before the answer to its
+        # The digest is part of the key, because a module might ask again before the answer to its
         # last question is in the journal.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
@@ -960,7 +962,7 @@ class RunningCalls:
         asked_by.set(self._runner.caller)
         set_client_session(self._runner.session)
         try:
-            # The run may have been abandoned before this task began. A call that is in no journal
+            # The run might have been abandoned before this task began. A call that is in no journal
             # must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
@@ -976,8 +978,8 @@ class RunningCalls:
         self._runner.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
-        """Post a large result while no other is being posted, then yield the event loop for as long
-        as the posting took.
+        """Post a large result while no other one is being posted, then leave the event loop to
+        other tasks for as long as the posting took.
         """
         lock = _lock_of_loop()
         try:
@@ -1023,7 +1025,7 @@ class RunningCalls:
 
         def on_message(message: JSONObject) -> None:
             copied = normalise(message, what="the message")
-            # An invalid message fails its call here, and never reaches the journal.
+            # An invalid message makes its call fail, and never reaches the journal.
             read_message(copied)
             added = MessageAdded(
                 index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}
@@ -1079,7 +1081,7 @@ class RunningCalls:
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # A failure during a cancellation is caused by the cancellation (the module was closed,
             # for example), so it is no outcome of the call. In the journal the call stays in
-            # flight, and the process that resumes the run decides about it.
+            # flight, and the process that resumes the run decides what happens to it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
@@ -1163,8 +1165,8 @@ class CallAsker:
         return waiting.reply
 
     def refuse(self, message: str, why: str) -> None:
-        """Journal a question that is refused without asking anybody. The mind sees that there was a
-        question, but not the module's words.
+        """Journal a question that is refused without asking anybody. The mind sees that a question
+        was asked, but not the module's words.
         """
         if self._runs:
             content = (

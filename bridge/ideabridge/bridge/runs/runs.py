@@ -1,4 +1,4 @@
-"""Runs: the runs of this process, including runs resumed from their journals.
+"""Runs: holds the runs of this process, including runs resumed from their journals.
 
 `Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store,
 so each look-up compares the run in memory with the store:
@@ -7,11 +7,11 @@ so each look-up compares the run in memory with the store:
 - Another process drives it: its new events are read from the journal (`read_on`) and reported
   to the watchers.
 - Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
-  (`decision.py`). `_hand_off` performs that.
+  (`decision.py`). `_hand_off` performs the outcome.
 
-Four tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what
-other processes request for runs driven here: a cancellation or a decision. `following.run` reads
-the journals of runs that another process drives and that someone here waits for.
+Four tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what other
+processes request for runs driven here: a cancellation or a decision. `following.run` reads the
+journals of runs that another process drives and that someone in this process waits for.
 `shared_calls.run` keeps the limits that several processes share.
 """
 
@@ -145,7 +145,7 @@ other runs is checked before it begins.
 """
 
 _FIRST_EVENTS: Final = 2
-"""Maximum number of events with which a run can begin: its start and, for a plan, its Solution."""
+"""Maximum number of events that a run can begin with: its start and, for a plan, its Solution."""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
@@ -184,8 +184,8 @@ class ListedRun(TypedDict):
 
 
 REFUSED_PROGRAM: Final = "program_refused."
-"""Prefix of the keys under which the store records why a run's program was refused. Deleting the
-run deletes its key.
+"""The prefix of the keys under which the store records why a run's program was refused. When a run
+is deleted, its key is deleted, too.
 """
 
 
@@ -209,7 +209,9 @@ class _ReadJournal:
 
 
 def _stay_aside(run: Run, reason: str) -> None:
-    """Stop a run that is set aside, and its rooms, which may have gone on when they were opened."""
+    """Stop a run that is set aside, and its rooms, which might have continued when they were
+    opened.
+    """
     run.runner.interrupt(reason)
     for room in run.rooms.values():
         if room.driver.epoch is not None:
@@ -307,7 +309,8 @@ class Runs:
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
         self.shared_calls = SharedCalls(store, writer, notices, self._name)
-        # The keys of decisions that other processes submitted and that this process is applying.
+        # The keys of the decisions that other processes submitted and that this process is now
+        # applying.
         self._taking: set[str] = set()
 
     async def create(
@@ -333,7 +336,7 @@ class Runs:
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
             await compute_in_thread(self.composer().prepare, start.machine)
             if room is None:
-                # Other runs may have begun in the meantime.
+                # Other runs might have begun in the meantime.
                 self._expect_place(caller)
 
         memory = memory_of_start(start.events)
@@ -385,7 +388,7 @@ class Runs:
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
-            # If the run was stored and a later step failed, any process may resume it.
+            # If the run was stored and a later step failed, any process can resume it.
             run.driver.leave(None, None, lambda: None)
             raise
 
@@ -524,7 +527,7 @@ class Runs:
         wants to happen to its parent.
 
         Raises:
-            UnknownRunError: it belongs to another run.
+            UnknownRunError: the room belongs to another run.
         """
         if record.parent != parent.id:
             raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
@@ -541,7 +544,7 @@ class Runs:
                 configuration, or it was set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
-        # Read the last event first, because loading the run may end it.
+        # Read the last event first, because loading the run might end it.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -557,8 +560,8 @@ class Runs:
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
         """Resume a run for a person, even one that was set aside; see `resume`. If only a heartbeat
-        can show whether the run's driver is alive, wait for one, but no longer than the lease
-        lasts. A process that leaves runs to workers queues the run instead.
+        can show whether the run's driver is alive, wait for a heartbeat, but no longer than the
+        lease lasts. A process that leaves runs to workers queues the run instead.
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
@@ -580,8 +583,8 @@ class Runs:
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, whichever process drives it. A run that has already ended stays
-        as it is.
+        """End a run and its calls, no matter which process drives it. A run that has already ended
+        stays as it is.
 
         A run that nobody drives ends without being continued first. If another live process drives
         it, this method asks that process to end the run and waits until it has done so. `caller` is
@@ -616,8 +619,8 @@ class Runs:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, whichever process drives it. See `Bridge.decide` for
-        details and errors.
+        """Settle a pending approval of a run, no matter which process drives it. See
+        `Bridge.decide` for details and errors.
         """
         with contextlib.suppress(InterruptedRunError):
             # If another process drives the run, its rules apply.
@@ -678,7 +681,8 @@ class Runs:
         also checks its own rules.
 
         Raises:
-            DecisionError: here, only a person may decide, or the call is denied.
+            DecisionError: by the rules of this process, only a person is allowed to decide, or the
+                call is denied.
         """
         if event.by.kind == "assistant" and only_persons(self._approval):
             raise DecisionError(
@@ -763,8 +767,8 @@ class Runs:
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait briefly for another process to release the lease of a run that has come to rest
-        there.
+        """Wait briefly for another process to release the lease of a run that has come to rest in
+        that process.
         """
         # Do not wait long: a process that is asking its approver keeps the lease. A process whose
         # run waits for a solution releases the lease with its next write, and an answer that
@@ -827,19 +831,19 @@ class Runs:
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may already contain events whose write has not yet been confirmed to this
+            # The store might already contain events whose write has not yet been confirmed to this
             # process.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
             return False
-        # Another process may have continued one of its rooms, which the journal of the run
-        # does not record.
+        # Another process might have continued one of the run's rooms, which the run's journal does
+        # not record.
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
-        # Either another process drives the run or none does; only the lease shows which. For a run
-        # that may rest, this makes no difference.
+        # Either another process drives the run or no process does; only the lease shows which. For
+        # a run that can rest, this makes no difference.
         return run.may_rest
 
     def _reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
@@ -865,8 +869,9 @@ class Runs:
         return self._hand_off(run, record, purpose)
 
     def left(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.left`. A lease of this
-        process that no driver here holds counts as lapsed, because releasing it failed.
+        """Return how many seconds remain until a lease lapses; see `Watch.left`. If the lease
+        belongs to this process, but none of its drivers holds it, it counts as lapsed: releasing it
+        failed.
         """
         if lease.driver != self._name:
             return self._watch.left(lease)
@@ -940,7 +945,7 @@ class Runs:
         return True
 
     def release(self) -> None:
-        """Release every lease, because this process is shutting down. Any other process may then
+        """Release every lease, because this process is shutting down. Other processes can then
         continue the runs.
         """
         for run in list(self._runs.values()):
@@ -952,8 +957,8 @@ class Runs:
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Let anyone, even in this process, take the leases that could not be released. Nothing may
-        be written after this.
+        """Let anyone, even in this process, take the leases that could not be released. Nothing
+        must be written after this.
         """
         retire(self._name)
 
@@ -981,14 +986,16 @@ class Runs:
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
-        """Count the active runs here, of one caller or of all callers. Rooms do not count."""
+        """Count the active runs in this process, for one caller or for all callers. Rooms do not
+        count.
+        """
         return sum(
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
         )
 
     def need(self, module: str) -> bool:
-        """Return whether a run that is at work here, or waits for a person's decision, has called a
-        module. The module may keep what the next call of the run relies on.
+        """Return whether a run that is active in this process, or waits for a person's decision,
+        has called a module. The module might keep state that the run's next call relies on.
         """
         open_runs = [
             run
@@ -1006,9 +1013,9 @@ class Runs:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """Return the runs whose leases are held here. They are read from `_kept`, because `_runs`
-        and `_drivers` also contain ended runs until the garbage collector breaks their reference
-        cycles.
+        """Return the runs whose leases this process holds. They are read from `_kept`, because
+        `_runs` and `_drivers` also contain ended runs until the garbage collector breaks their
+        reference cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
@@ -1023,8 +1030,8 @@ class Runs:
         parent: Run | None,
         memory: int,
     ) -> Run:
-        """Create a `Run` and keep it in memory. Its first events take `memory` bytes, and `first`
-        names its mind.
+        """Create a `Run` and keep it in memory. `memory` is the size of its first events in bytes,
+        and `first` names its mind.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -1224,15 +1231,15 @@ class Runs:
 
         return Standing(
             status=run.status,
-            # A room may be waiting for an answer although a call of the run itself was cut off. The
-            # run must continue in that case.
+            # A room might be waiting for an answer even though one of the run's own calls was cut
+            # off. In that case, the run must continue.
             waits=run.waits_in_journal and run.status in waiting,
             fault=self._bind(run).why_not_resumable(),
             events=None if record.parent is not None else self._events_of(record),
         )
 
     def _bind(self, run: Run) -> Binding:
-        """Record which tools a run that was read from its journal may call here."""
+        """Record which tools a run that was read from its journal can call in this process."""
         is_same = run.made_under == self.fingerprint
         binding = Binding(run.machine, self.executor, run.bound, self.definitions, is_same=is_same)
         run.runner.binding = binding
@@ -1322,8 +1329,9 @@ class Runs:
             self._reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
-        """Journal the unknown outcomes of a run that cannot continue here, so that a person can
-        settle them; see `resume_events`. Return the events. The caller must hold the lease.
+        """Journal the unknown outcomes of a run that cannot continue in this process, so that a
+        person can settle them; see `resume_events`. Return the events. The caller must hold the
+        lease.
         """
         _, events = resume_events(run.machine, time.time())
         if events:
@@ -1336,8 +1344,8 @@ class Runs:
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """Return the event that records the change of configuration, or None if the run was last
-        driven under this configuration and the same version's rules.
+        """Return the event that records a change of configuration, or None if the run was last
+        driven under this configuration and by the rules of the same version.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
@@ -1347,7 +1355,7 @@ class Runs:
 
     async def follow_configuration(self, configuration: Configuration) -> None:
         """Use another configuration. Runs that this process drives follow its rules at once; others
-        follow them before the next decision. Calls of servers that start differently now, and of
+        follow them before the next decision. Calls to servers that start differently now, and to
         Python tools with another definition, fail with the reason.
         """
         self.users = configuration.users
@@ -1363,13 +1371,13 @@ class Runs:
                 try:
                     await self.writer.patiently(run.follow_configuration)
                 except (InterruptedRunError, StoreError) as error:
-                    # Another process drives the run, or the store fails. The run follows the
-                    # rules when it is next decided about.
+                    # Another process drives the run, or the store fails. The run follows the new
+                    # rules before the next decision about it.
                     logger.warning("run %s: the new configuration waits: %s", run.id, error)
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run
-        can continue here.
+        can continue under this one.
         """
         run = self._reach(record)
         changed = self.change_of_configuration(run)
@@ -1388,8 +1396,8 @@ class Runs:
         run.runner.follow([changed])
 
     def journal_alone(self, run: Run, event: Event) -> None:
-        """Journal a decision of a run that cannot continue here, without performing any effect. If
-        the denied call was the only obstacle, the run then continues.
+        """Journal a decision on a run that cannot continue in this process, without performing any
+        effect. If the denied call was the only obstacle, the run then continues.
 
         Raises:
             InterruptedRunError: another process drives the run, or has changed it in the meantime.
@@ -1427,11 +1435,11 @@ class Runs:
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """Do what an event of a run requires outside the run.
+        """Do what a run's event requires outside the run.
 
         When the run has ended, write its row in the store, with `Run.summary`, and give up its
-        lease. Note the shape of each result of a call. Pass every event on to the rooms. While
-        another process drives the run, that process writes.
+        lease. Note the shape of each call's result. Pass every event on to the rooms. While another
+        process drives the run, that process writes.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

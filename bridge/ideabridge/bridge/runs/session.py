@@ -52,8 +52,8 @@ class Session:
     """The application's side of one run; see `Bridge.session`.
 
     Each method submits one Solution and waits for its calls. As in any run, the Solution is
-    journaled, saved as an idea, and subject to limits and approval. A second method waits for the
-    first, so put calls that should run concurrently into one group. In a session that is resumed, a
+    journaled, saved as an idea, and subject to limits and approval. Steps run one after the other,
+    so put calls that should run concurrently into one group. In a session that is resumed, a
     Solution that is already in the journal does not run again: the method returns its recorded
     result or raises its recorded error.
 
@@ -83,7 +83,7 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The current state, without what a group that has not ended has written."""
+        """The current state. It does not include what an unfinished group has written."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
@@ -111,7 +111,7 @@ class Session:
         return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls all or nothing, and concurrently as far as their references allow.
+        """Run calls concurrently, as far as their references allow, and all or nothing.
 
         If one fails, the others are cancelled and everything they wrote is discarded. Until all
         have ended, only the calls of the group see what they write.
@@ -191,8 +191,8 @@ class Session:
         try:
             await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
         except SettledTurnError:
-            # In a session that is resumed, an error in its journal is raised again, and the
-            # application corrects it as it did before.
+            # In a resumed session, an error in its journal is raised again, and the application
+            # corrects it as it did before.
             faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
             if faults is None:
                 raise
@@ -224,7 +224,7 @@ class Session:
             await run.runner.wait_changed()
 
     def _is_at(self, turn: int) -> bool:
-        """Return whether the calls of a turn may still be running here."""
+        """Return whether the calls of a turn might still be running in this process."""
         run = self.underlying
         return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
 
@@ -280,7 +280,7 @@ class Session:
 
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
-    """Return the effect that a call had or may have had, or None if it had none."""
+    """Return the effect that a call had or might have had, or None if it had none."""
     call = progress.call
     tool = progress.tool
     if tool is None or call.has_written_result or progress.hints.read_only is True:
@@ -337,7 +337,8 @@ async def open_session(
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # A cancelled scope cannot wait, so the end is written by the time the bridge closes.
+            # A cancelled scope cannot wait for the write, but the end is written before the bridge
+            # closes.
             run.end("cancelled", "the application was cancelled")
         raise
 

@@ -1,8 +1,7 @@
-"""Starts: how a run begins under a configuration, and why a run that was read from its journal
-cannot continue.
+"""Starts: creates the beginning of a run under a configuration.
 
 A run begins as a `Start`: a machine that has applied `RunStarted`, and the first events to be
-journaled. The settings come from the configuration. A caller may lower the configured limits, but
+journaled. The settings come from the configuration. A caller can lower the configured limits, but
 not raise them.
 """
 
@@ -120,7 +119,7 @@ def start_program(
 
     Args:
         plan: the plan.
-        catalogue: the tools that it may call.
+        catalogue: the tools that it can call.
         settings: the settings of the run.
         names: the names that the program uses for tools; see `ProgramNames.used_by`.
         before: messages that precede its context.
@@ -155,7 +154,7 @@ def start_step(
     """Create the start of a program that is a call of a plan; see `programs/steps.py`.
 
     Args:
-        machine: the machine of the plan, whose tools the program may call.
+        machine: the machine of the plan, whose tools the program can call.
         program: the text of the program.
         given: its input, or null if it has no input.
         settings: the settings of the room.
@@ -279,7 +278,7 @@ def start_solve(
 
 
 PLAN = "plan"
-"""The name that is recorded instead of a mind's name for a Solution that is the plan of an idea."""
+"""The name that is recorded instead of a mind's name for a Solution that is an idea's plan."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:

@@ -1,4 +1,4 @@
-"""Stretch: turns calls that have ended into a run of their own, which can be published.
+"""Stretch: turns calls that have ended into a separate run, which can be published.
 
 Such a run is of kind `session`. Its journal looks like that of a run answered turn by turn: calls
 that were listed before any of their results was seen form one Solution. Its output is the value of
@@ -53,12 +53,12 @@ class EndedCall:
 
     Attributes:
         tool: its tool.
-        parameters: its parameters as literal values, in which no string is a reference.
+        parameters: its parameters as literal values: no string in them is a reference.
         step: the number of its step. Calls of the same step were listed together.
         value: its value.
         error: `{"kind", "message"}` if it failed, or None if it succeeded.
-        began: the time when it began, in seconds since 1970, or None if nobody knows.
-        ended: the time when it ended, or None if nobody knows.
+        began: the time when it began, in seconds since 1970, or None if that is not known.
+        ended: the time when it ended, or None if that is not known.
     """
 
     tool: Tool
@@ -87,7 +87,7 @@ class EndedRun:
     Attributes:
         context: the messages with which it begins.
         events: its journal.
-        times: when its events happened, in seconds since 1970, or None if nobody knows of any.
+        times: when its events happened, in seconds since 1970, or None if no time is known.
         solution: all of its calls and its output, as one Solution.
         tools: the names of its tools.
         unkept: the reasons why some of the calls cannot be published, keyed by place. If a call
@@ -127,7 +127,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
         calls: the calls. No parameter may have the name of a meta-property.
         settings: the settings of the run. Every call is allowed, whatever their approval rules say.
         task: what someone asked for, or "" if that is unknown.
-        why: the reason, for `RunStarted`, why nobody answers its Requests.
+        why: the reason why nobody answers its Requests, for `RunStarted`.
 
     Raises:
         JournalError: the value of the last call cannot be the output of a run.
@@ -226,7 +226,7 @@ class _Writing:
         Raises:
             JournalError: the value cannot be the output of a run.
         """
-        # An output that may be null is wrapped, as a mind has to write it.
+        # An output that can be null is wrapped, because a mind must also write it in this form.
         self.propose([], {"value": output})
         if not self.machine.has_output:
             raise JournalError(

@@ -1,4 +1,4 @@
-"""TurnLog: which mind answered each turn of a run, and with what, folded from the run's events."""
+"""TurnLog: records, from a run's events, which mind answered each turn, and with which Solution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ideabridge.bridge.runs.values import digest_of_solution
 
 @dataclass(slots=True)
 class TurnLog:
-    """The turns of one run, folded from its events.
+    """The turns of one run, folded from the run's events.
 
     Attributes:
         mind: the name of the run's mind, or None if the run is answered turn by turn.
@@ -45,7 +45,7 @@ class TurnLog:
     _turn: int = 0
 
     def take(self, event: Event) -> None:
-        """Record what an event says about turns."""
+        """Update the log from an event."""
         match event:
             case RunStarted():
                 self.mind = event.mind

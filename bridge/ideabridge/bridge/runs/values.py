@@ -1,5 +1,5 @@
-"""Values: the Solutions submitted to a run, turn by turn, and its results, as JSON or as Python
-types.
+"""Values: reads the Solutions that are submitted to a run, and shows its results as JSON or as
+Python types.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ INLINE: Final = 4096
 """Maximum size, in bytes of JSON, of a value that an answer shows in full."""
 
 RESULTS: Final = 128 * 1024
-"""Limit on the bytes of results in one answer. Beyond it, the answer shows references."""
+"""Maximum size, in bytes, of the results in one answer. Beyond it, the answer shows references."""
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
-    """Return a hash that tells the Solutions of a turn apart."""
+    """Return a hash that distinguishes the Solutions of a turn."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
 
@@ -57,7 +57,7 @@ def read_submission(
     could be read.
 
     Raises:
-        ValueMismatchError: it is not a solution.
+        ValueMismatchError: the value is not a solution.
         RejectedSolutionError: its calls are not an array.
     """
     solution, notes = read_solution(raw)
@@ -135,8 +135,9 @@ def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
 
 
 def given_by(machine: Machine) -> JSON:
-    """Return the result of a run as a function: its output, or without an output schema its state
-    or, if that is empty, its results. The result of a program is the value of its last expression.
+    """Return the result of a run as a function: its output; or, without an output schema, its
+    state; or, if that is empty, its results. The result of a program is the value of its last
+    expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -278,8 +279,8 @@ def value_at(machine: Machine, text: str) -> JSON:
 
 
 CONTENT: Final = "†content."
-"""Prefix of the references to content blocks that say more than the value of a call. The place of
-the call follows, as in †results.
+"""The prefix of references to content blocks that say more than a call's value. The place of the
+call follows, as in †results.
 """
 
 
@@ -342,7 +343,7 @@ def schema_of(model: type[object]) -> JSONObject:
     """Return the JSON Schema of values that can be converted to `model`.
 
     Raises:
-        OutputTypeError: pydantic has no schema for it.
+        OutputTypeError: pydantic has no schema for the type.
     """
     try:
         schema = _adapter(model).json_schema()
@@ -357,7 +358,7 @@ def typed(value: JSON, model: type[T]) -> T:
     """Return the value as a `model`, which pydantic validates from JSON.
 
     Raises:
-        OutputTypeError: the value does not fit. The message says where.
+        OutputTypeError: the value does not fit the type. The message says where.
     """
     try:
         return _adapter(model).validate_json(encode(value))
