@@ -88,9 +88,9 @@ def test_the_names_of_changed_tools_stand_beside_the_real_ones(
     # What matches nothing, and what cannot be used, is said wherever a configuration is read.
     assert "mcpServers.m.deny[0]: 'count_once' is how" in printed.err
     assert main(["doctor"]) == 1
-    found = capsys.readouterr().out
-    assert "mcpServers.m.deny[0]: 'count_once' is how" in found
-    assert "server 'n' is not configured" in found
+    findings = capsys.readouterr().out
+    assert "mcpServers.m.deny[0]: 'count_once' is how" in findings
+    assert "server 'n' is not configured" in findings
 
 
 def test_a_store_that_cannot_be_read_is_said_and_the_servers_start(

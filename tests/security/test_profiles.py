@@ -549,8 +549,8 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
             async def send(where: str, **fields: str) -> str:
                 headers = {"Origin": base, "Referer": f"{base}{PLAYGROUND}"}
                 form = {"secret": secret[1], **fields}
-                answer = await http.post(where, data=form, headers=headers)
-                return f"{answer.url.path} {html.unescape(answer.text)}"
+                response = await http.post(where, data=form, headers=headers)
+                return f"{response.url.path} {html.unescape(response.text)}"
 
             outside = {
                 "/ui/modules/vault/call": {"tool": "test_simple_text"},
@@ -558,17 +558,22 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
                 "/ui/modules/own/call": {"tool": "write_note", "path": "x", "text": "y"},
             }
             for path, fields in outside.items():
-                told = await send(path, **fields)
-                assert "/ui/runs/" not in told.partition(" ")[0]
-                assert NAMED in told or "has no tool" in told or "unknown" in told, (path, told)
+                answer = await send(path, **fields)
+                assert "/ui/runs/" not in answer.partition(" ")[0]
+                assert NAMED in answer or "has no tool" in answer or "unknown" in answer, (
+                    path,
+                    answer,
+                )
 
             plan = json.dumps({"calls": [{"_tool": "test_simple_text", "_module": "vault"}]})
-            told = await send(PLAYGROUND, kind="plan", text=plan, input="", title="", action="run")
-            assert NAMED in told
+            answer = await send(
+                PLAYGROUND, kind="plan", text=plan, input="", title="", action="run"
+            )
+            assert NAMED in answer
 
-            told = await send("/ui/modules/docs/call", tool="lookup", x="1")
-            assert told.startswith("/ui/runs/run_")
-            assert '"tool"' in told
+            answer = await send("/ui/modules/docs/call", tool="lookup", x="1")
+            assert answer.startswith("/ui/runs/run_")
+            assert '"tool"' in answer
 
             # A run of the same person in no profile is not found in one.
             ran = await call(free, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}])
@@ -580,10 +585,10 @@ async def test_a_worker_keeps_to_the_profile_of_a_run(tmp_path: Path) -> None:
     file = configuration(tmp_path)
     with working(file), listening(served(file, "--http", "0", "--workers")) as url:
         async with within(url, "auto") as client:
-            plan = [{"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}]
+            plan = [{"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "text"}]
             ran = await call(client, "run_plan", calls=plan, wait_s=20)
             assert ran["status"] == "done"
-            assert ran["state"]["found"]
+            assert ran["state"]["text"]
 
             asked = await call(client, "solve", task="read", tools=["*"])
             solution = {"calls": [{"_tool": "test_simple_text", "_module": "vault"}]}
@@ -610,7 +615,7 @@ async def test_a_run_that_is_resumed_keeps_its_profile(tmp_path: Path) -> None:
         run.submit(0, {"calls": [secret], "output": None})
         assert await run.wait(20) == "needs_solution"
         assert "unknown server 'vault'" in str(run.errors())
-        read: JSONObject = {"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "found"}
-        run.submit(1, {"calls": [read], "output": "†state.found"})
+        read: JSONObject = {"_tool": "lookup", "_module": "docs", "x": "1", "_outputPath": "text"}
+        run.submit(1, {"calls": [read], "output": "†state.text"})
         assert await run.wait(20) == "done"
         assert "lookup" in str(run.given())

@@ -663,10 +663,15 @@ class Configuration(BaseModel):
             for name, lines in self.unusable.items()
             for line in lines
         ]
-        return [*self.notes, *unusable, *self.unusable_profiles.values(), *self.vain_names]
+        return [
+            *self.notes,
+            *unusable,
+            *self.unusable_profiles.values(),
+            *self.names_without_effect,
+        ]
 
     @property
-    def vain_names(self) -> list[str]:
+    def names_without_effect(self) -> list[str]:
         """A line for each tool name in `profiles`, `approval`, `allow` or `deny` that exists only
         because `tools` renames a tool. These keys refer to the names that servers list, so such a
         name matches nothing.

@@ -145,7 +145,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
         for line in (*layer.narrowed, *layer.refused):
             findings.add("configuration", line, wrong=line in layer.refused)
 
-    for line in (*configuration.notes, *configuration.vain_names):
+    for line in (*configuration.notes, *configuration.names_without_effect):
         findings.add("configuration", line, warning=True)
 
     for reason in configuration.unusable_profiles.values():
