@@ -141,7 +141,7 @@ def test_settings_with_a_command_are_no_server(tmp_path: Path) -> None:
 
 def test_a_scope_that_the_host_lacks_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
     with pytest.raises(
-        HostFileError, match=r"Windsurf has no file of scope 'project'.*--scope user"
+        HostFileError, match=r"Windsurf has no file for scope 'project'.*--scope user"
     ):
         find_host("windsurf").target(environment(tmp_path), "project")
 

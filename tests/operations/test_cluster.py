@@ -357,4 +357,4 @@ async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(
             )
             assert isinstance(late, types.CallToolResult)
             assert late.is_error
-            assert "the call that asked this has ended" in text(late)
+            assert "the call that asked this question has ended" in text(late)

@@ -245,7 +245,7 @@ async def test_a_parked_call_answers_once_and_to_its_client_alone(
         late = await send(input_responses=given, request_state=again.request_state)
         assert isinstance(late, types.CallToolResult)
         assert late.is_error
-        assert "the call that asked this has ended" in text(late)
+        assert "the call that asked this question has ended" in text(late)
 
 
 async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_yaml_is_read_as_1_2_says(written: str, value: JSON) -> None:
         ("[1e999]", "too large"),
         ("{[a]: 1}", "found a list or a mapping as a key"),
         ("a: &a {x: 1}\nb:\n  <<: *a", "line 3: found <<, a merge key"),
-        (f"a: {'9' * 5000}", "line 1: a number of 5,000 digits"),
+        (f"a: {'9' * 5000}", "line 1: a number with 5,000 digits"),
         ("a: [1", "line"),
         ("a: \x00", "expected YAML 1.2"),
         ("a: 'x", "line"),

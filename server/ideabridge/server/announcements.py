@@ -117,7 +117,7 @@ class Announcements:
             self._sessions.popitem(last=False)
 
     def disconnected(self, session_id: str) -> None:
-        """Forget a client that ended its HTTP session."""
+        """Forget a client that has ended its HTTP session."""
         if self._sessions.pop(session_id, None) is not None:
             self.poke()
 
@@ -139,7 +139,7 @@ class Announcements:
         if len(client.uris) >= _MOST_URIS and uri not in client.uris:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"one session may subscribe to at most {_MOST_URIS:,} resources",
+                f"one session can subscribe to at most {_MOST_URIS:,} resources",
             )
 
         _expect_uris([uri])
@@ -157,7 +157,7 @@ class Announcements:
     async def unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """End a subscription of a client of the handshake era."""
+        """End a handshake-era client's subscription."""
         client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
             client.uris.discard(str(params.uri))
@@ -179,7 +179,7 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # A module may refuse one of the resources. Changes of the others, and of lists,
+                    # A module can refuse one of the resources. Changes to the others, and to lists,
                     # are still reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
@@ -237,7 +237,8 @@ class Announcements:
 
     def follow(self) -> None:
         """Switch to the configuration that the bridge follows now: announce the lists of servers
-        that came or went, and watch subscribed resources at servers that were replaced.
+        that were added or removed, and watch the subscribed resources of servers that were
+        replaced.
         """
         exposed = self._offerings.exposed_modules
         for name in exposed ^ self._exposed_modules:
@@ -338,7 +339,7 @@ class Announcements:
         self._lost = set()
         for caller, uri in sorted(self._subscriptions()):
             if uri in lost and uri not in self._watched:
-                # The new server may not have the resource.
+                # The new server might not have the resource.
                 with suppress(MCPError), anyio.move_on_after(_SEND_SECONDS):
                     await self._watch(uri, caller)
 
@@ -362,7 +363,7 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change of a module's resource to those who subscribe to it or to a resource
+        """Announce a change to a module's resource to those who subscribe to it or to a resource
         that contains it, unless that resource belongs to another module.
         """
 
@@ -406,7 +407,7 @@ def is_within(uri: str, whole: str) -> bool:
 
 
 def _expect_uris(uris: list[str]) -> None:
-    """Reject subscriptions with too many URIs or too long ones, because each URI is stored."""
+    """Reject subscriptions with too many or too long URIs, because each URI is stored."""
     if len(uris) > _MOST_URIS:
         raise MCPError(
             types.INVALID_PARAMS,

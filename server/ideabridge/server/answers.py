@@ -231,8 +231,9 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 VALUES: Final = ("output", "state", "results", "read")
-"""The members of an answer about a run that contain values. The errors in it may also contain
-values, which tools sent."""
+"""The members of an answer about a run that contain values. The errors in it can also contain
+values that tools sent.
+"""
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} returns the rest.',
@@ -447,7 +448,7 @@ _FLAGS: Final = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
-"""Keywords whose value may be true or false instead of a schema."""
+"""Keywords whose value can be true or false instead of a schema."""
 
 _OF_ARRAYS: Final = (
     *(
@@ -614,7 +615,7 @@ def _part(schema: JSON) -> JSON:
 
 
 def _without_odd_patterns(schema: JSONObject) -> None:
-    """Remove the patterns that JavaScript may not accept. Calls are still checked against them."""
+    """Remove patterns that JavaScript might not accept. Calls are still checked against them."""
     pattern = schema.get("pattern")
     named = schema.get("patternProperties")
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):

@@ -60,12 +60,12 @@ class Doubtful(Protocol):
 
     @property
     def assumed(self) -> Sequence[JSON]:
-        """The assumptions that may make the answer wrong."""
+        """The assumptions that might make the answer wrong."""
         ...
 
     @property
     def approved(self) -> Sequence[JSON]:
-        """The assumptions that may make the answer wrong but that a person has approved."""
+        """The assumptions that might make the answer wrong but that a person has approved."""
         ...
 
     @property
@@ -109,7 +109,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         wrapped = True
 
     properties = dict(read_as(SchemaKeywords, output).properties)
-    # An open object may already have a member of this name, of any type.
+    # An open object can already have a member of this name, of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
@@ -163,7 +163,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object may already have a member of this name, even if no earlier run has shown one.
+    # An open object can already have a member of this name, even if no earlier run has shown one.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

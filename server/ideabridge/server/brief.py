@@ -33,7 +33,7 @@ _SMALL: Final = 400
 """Maximum size, in bytes of JSON, of a value that is shown in full."""
 
 _NAMED: Final = 20
-"""Maximum number of places that an answer names at which values were removed."""
+"""Maximum number of places with removed values that an answer names."""
 
 
 def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = False) -> None:
@@ -271,7 +271,7 @@ def _changed(
     search: ToolSearch,
 ) -> JSONObject | None:
     """Return a Request without what the host already knows from the previous turn. Return None if
-    its schema differs from the previous one by more than added tools.
+    its schema differs from the previous one in more than added tools.
     """
     messages = entry["context"]
     schema = entry["schema"]
@@ -449,7 +449,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
 
 
 def _without_tools(schema: JSONObject) -> JSONObject:
-    """Return the schema of a Solution without the schemas of the tools that it may call."""
+    """Return the schema of a Solution without the schemas of the tools that it can call."""
     solution = SolutionSchema.read(schema)
     members: JSONObject = {**solution.properties, "calls": _CALLS}
     program = object_or_empty(members.get("program"))

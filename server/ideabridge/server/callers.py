@@ -1,7 +1,7 @@
-"""Callers: identifies who sends a request, over HTTP by means of a bearer token.
+"""Callers: identifies who sends a request. Over HTTP, a bearer token identifies the caller.
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
-token of IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the
+token in IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the
 caller that started it; other callers do not see it.
 """
 
@@ -147,7 +147,7 @@ class Credentials:
 
     @property
     def name_users(self) -> bool:
-        """Return whether requests may come from several people: there is an identity provider, or a
+        """Return whether requests can come from several people: there is an identity provider, or a
         named user has ever existed.
         """
         return self._provider is not None or self._users.exist()

@@ -48,8 +48,8 @@ _SUGGESTED: Final = 500
 """Maximum number of published ideas that are compared with an unknown name to find similar ones."""
 
 _PASSED_OVER: Final = 1000
-"""Maximum number of ideas that cannot be called here and may be skipped in the search for the most
-used ones.
+"""Maximum number of ideas that the search for the most used ones skips because they cannot be
+called.
 """
 
 _PART_FOR_NEW: Final = 4
@@ -57,7 +57,7 @@ _PART_FOR_NEW: Final = 4
 called."""
 
 _COUNTED: Final = 32
-"""Number of calls of published ideas that are counted in memory before the counts are stored. A
+"""Number of calls to published ideas that are counted in memory before the counts are stored. A
 crash loses the counts in memory.
 """
 
@@ -172,7 +172,7 @@ class ToolCatalogue:
         self._record = record
         self._expose_modules = False
         self._expose_tools = False
-        # Every plan may use built-in tools, so they do not count as the user's own.
+        # Every plan can use built-in tools, so they do not count as the user's own.
         self._built_in = list(builtin_toolbox())
         self._tools_seen: list[Tool] | None = None
         self._version = -1
@@ -274,7 +274,7 @@ class ToolCatalogue:
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
         """Return the name under which a host has seen each tool, by `Tool.origin`. A tool that the
-        configuration renames gets its new name, and clients may go on to use the earlier one.
+        configuration renames gets its new name, and clients can go on using the earlier one.
         """
         names: dict[ToolKey, list[str]] = {}
         for name, origin in self._kept_names.items():
@@ -358,7 +358,7 @@ class ToolCatalogue:
         )
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Return whether a name belongs, or used to belong, to something else, because a host may
+        """Return whether a name belongs, or used to belong, to something else, because a host might
         still use it. A tool's own name is not taken.
         """
         origin = self._kept_names.get(name)
@@ -389,7 +389,7 @@ class ToolCatalogue:
 
     async def find(self, name: str, caller: str) -> ServedTool:
         """Return an exposed tool, or a published idea given as NAME or NAME@VERSION. Wait for
-        modules that may have the tool. Own tools are not found here: the server looks them up
+        modules that might have the tool. Own tools are not found here: the server looks them up
         itself.
 
         Raises:
@@ -418,8 +418,8 @@ class ToolCatalogue:
         return tool
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `UnknownToolError` if a published idea exists that the caller's profile does not
-        have.
+        """Raise `UnknownToolError` if a published idea of this name exists, but not in the caller's
+        profile.
         """
         try:
             self.bridge.store.publications.named(name, caller=caller)
@@ -429,7 +429,7 @@ class ToolCatalogue:
             pass
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not connected yet may have the tool. If a connected
+        """Return whether a module that is not connected yet might have the tool. If a connected
         module rejects the tool, nobody waits for it, unless another module had a tool of this name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
@@ -469,7 +469,7 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         if name in self._kept_names:
-            # A host may use a name from an earlier list without listing the tools again.
+            # A host can use a name from an earlier list without listing the tools again.
             return self._by_tool.get(self._kept_names[name])
 
         # A module's view calls the module's tools by their own names.
@@ -572,7 +572,7 @@ class ToolCatalogue:
         lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
         if kind != "ideas" and (number is None or number > lengths.get(kind, -1)):
             raise CursorSyntaxError(
-                f"not a cursor of this list: {cursor[:60]!r}; pass next_cursor back unchanged"
+                f"not a cursor for this list: {cursor[:60]!r}; pass next_cursor back unchanged"
             )
 
         if kind == "own":
@@ -658,8 +658,8 @@ class ToolCatalogue:
         return sorted(listed, key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a caller's list of tools contains a published idea. An idea that cannot be
-        called here is not listed; `search_tools` finds it and says why.
+        """Return whether a caller's list of tools contains a published idea. An idea that this
+        server cannot call is not listed; `search_tools` finds it and says why.
         """
         if not self._is_served(publication):
             return False

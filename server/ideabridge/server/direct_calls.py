@@ -1,4 +1,4 @@
-"""Direct calls: records one line for each call of an exposed tool, and sessions of calls with their
+"""Direct calls: records one line for each call to an exposed tool, and sessions of calls with their
 results.
 
 Both are written to the store together, a fraction of a second after a call ends, and when the
@@ -230,8 +230,8 @@ class DirectCalls:
     Attributes:
         waiting: the calls that became runs and whose results have not been returned yet.
         observers: functions that receive each call that has ended.
-        watchers: functions that receive each call that begins, in the call's task. Each returns a
-            function that is called in the same task when the call has ended.
+        watchers: functions that receive each call when it begins, in the call's task. Each returns
+            a function that is called in the same task when the call has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -287,9 +287,7 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call of an exposed tool. `result` is None if there is no
-        result.
-        """
+        """Complete the record of a call to an exposed tool. Without a result, `result` is None."""
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
 
@@ -328,7 +326,7 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call of a published idea. Its run is recorded in place of the
+        """Complete the record of a call to a published idea. Its run is recorded in place of the
         line.
         """
         if entry.error is not None:
@@ -403,9 +401,7 @@ class DirectCalls:
             self._end([*self._touched], "too many calls wait to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
-        """Return a call in its stored form. `size` is the approximate size of its result, in
-        bytes.
-        """
+        """Return a call as it is stored. `size` is the approximate size of its result, in bytes."""
         tool = entry.tool
         body: JSONObject = {"name": entry.name, "began": entry.at, "ended": now}
         if isinstance(tool, str):
@@ -421,7 +417,7 @@ class DirectCalls:
             body["unkept"] = "its parameters contain a configured secret"
         elif entry.bytes_in > min(RESULT_BYTES, left):
             body["unkept"] = (
-                f"its parameters have {entry.bytes_in:,} bytes, more than a session may contain"
+                f"its parameters have {entry.bytes_in:,} bytes, more than a session can contain"
             )
         else:
             body["parameters"] = entry.arguments
@@ -535,7 +531,9 @@ class DirectCalls:
         self._end(sessions, "the store cannot be written")
 
     def _end(self, ids: Sequence[str], reason: str) -> None:
-        """End these sessions: some of their calls are lost, and no session may have a gap."""
+        """End these sessions, because some of their calls are lost and a session must not have
+        gaps.
+        """
         if ids:
             logger.warning(
                 "results of direct calls in %d sessions are not stored: %s", len(ids), reason
@@ -562,7 +560,7 @@ class DirectCalls:
 
     async def shown(self, caller: str) -> list[SessionInfo]:
         """Return a caller's latest sessions, with the calls written so far. If the store is busy,
-        the last calls may be missing.
+        the last calls might be missing.
         """
         with suppress(StoreError):
             await self.written()
@@ -570,7 +568,7 @@ class DirectCalls:
 
 
 def _too_large(size: int) -> str:
-    return f"its result has {size:,} bytes, more than a session may contain"
+    return f"its result has {size:,} bytes, more than a session can contain"
 
 
 def _hashed(text: str) -> str:

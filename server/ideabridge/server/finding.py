@@ -182,12 +182,12 @@ class Finding:
 
         if away:
             lines.append(
-                f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}"
+                f"servers whose tools might be missing or fail: {encode_text(list[JSON](away))}"
             )
 
         if any(server["state"] == "connecting" for server in away):
             lines.append(
-                "Servers that are connecting may have more tools: search again in a moment."
+                "Servers that are connecting might have more tools: search again in a moment."
             )
 
         return answer(result, "\n".join(lines))
@@ -299,8 +299,8 @@ class Finding:
         return entry, text
 
     def _refused(self, names: set[str], module: str | None, offer: Offer) -> list[JSONObject]:
-        """Return the tools with these names that modules list but that cannot be called, and
-        why.
+        """Return the tools with these names that modules list but that cannot be called, each with
+        the reason.
         """
         refused: list[JSONObject] = []
         if offer.profile is not None:
@@ -321,8 +321,8 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _idle(self, modules: Collection[str]) -> list[JSONObject]:
-        """Return those of these servers that have not started yet, and when their lists of tools
-        are from.
+        """Return which of these servers have not started yet, and the dates of their lists of
+        tools.
         """
         return [
             {"module": status.name, "listed_at": status.listed_at[:_TO_SECONDS]}
@@ -332,7 +332,7 @@ class Finding:
 
     def _away(self, module: str | None, offer: Offer) -> list[JSONObject]:
         """Return the servers (or only the searched one) that have failed or whose tools are
-        unknown, and why.
+        unknown, each with the reason.
         """
         listed_modules = {tool.module for tool in offer.known}
         away: list[JSONObject] = []
@@ -439,8 +439,8 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """Return the calls of the earlier steps of the idea's run, as far as the caller may see
-        them, followed by the idea's own calls.
+        """Return the calls of the earlier steps of the idea's run, as far as the caller is allowed
+        to see them, followed by the idea's own calls.
         """
         ideas = self._bridge.store.ideas
         meta = stored.meta

@@ -92,7 +92,7 @@ async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = 
         return len(items)
     if isinstance(items, str):
         raise ActivityError(
-            "by: text has no items to group; expected items to be an array or an object"
+            "by: expected items to be an array or an object, because text has no items to group"
         )
     return await run_computation("count", items, by)
 

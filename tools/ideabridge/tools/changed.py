@@ -1,9 +1,9 @@
 """Changed tools: shows the tools of a server as the user wants them, with other names and
 descriptions, and with defaults for parameters.
 
-A changed tool is a view. The author of a call sees it, but the call itself is a call of the tool
-that the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore
-know only that tool, and nothing depends on the view once the call is written.
+A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
+the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore know
+only that tool, and nothing depends on the view once the call is written.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """The way in which a tool is shown.
+    """How a tool is shown.
 
     Attributes:
         name: another name, or None for its own.
         description: another description, or None for its own.
         defaults: the values of parameters that a call leaves out.
-        hidden: the parameters that are not shown. A call may still set them.
+        hidden: the parameters that are not shown. A call can still set them.
         read_only: whether the tool is shown as one that only reads, or None for its own hint.
     """
 
@@ -91,16 +91,16 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 
 def _named_variable(value: JSON) -> str | None:
-    """Return why a default cannot be used that contains `${VAR}`, or None if it does not. The text
-    would be sent as it is, which is hardly ever what is meant.
+    """Return why a default that contains `${VAR}` cannot be used, or None if it contains none. The
+    text would be sent as it is, which is hardly ever what its author means.
     """
     if isinstance(value, str):
         match = _VARIABLE.search(value)
         if match is None:
             return None
         return (
-            f"{match[0]} names an environment variable, which is not filled in here; expected the "
-            "value itself, or ${secret:NAME} for a stored secret."
+            f"{match[0]} names an environment variable, which ideabridge does not fill in; "
+            "expected the value itself, or ${secret:NAME} for a stored secret."
         )
 
     parts: Iterable[JSON] = ()
@@ -112,7 +112,7 @@ def _named_variable(value: JSON) -> str | None:
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
-    """Return why the schema of a parameter refuses a default, or None if it does not."""
+    """Return why the schema of a parameter refuses a default, or None if it accepts the default."""
     schema: JSONObject = {
         keyword: tool.parameters[keyword]
         for keyword in ("$schema", "properties", "patternProperties", *DEFINITIONS)
@@ -170,8 +170,8 @@ def _without_titles(wire: JSONObject | None) -> JSONObject | None:
 
 
 def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
-    """Return the schema of parameters in which those with a default are optional, and hidden ones
-    are absent.
+    """Return the schema of the parameters, without the hidden ones. Parameters with a default are
+    optional in it.
     """
     shown: JSONObject = {**schema}
     keywords = read_as(SchemaKeywords, schema)
@@ -205,7 +205,7 @@ def names_secret(value: JSON) -> bool:
 
 
 def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:
-    """Return the call of the real tool for a call of a changed tool.
+    """Return the call to the real tool for a call to a changed tool.
 
     Args:
         call: the call, with meta-properties.

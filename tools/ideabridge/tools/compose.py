@@ -315,7 +315,7 @@ class _Admission:
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
                 branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                # Several alternatives of `oneOf` may fit while the property that distinguishes them
+                # Several alternatives of `oneOf` can fit while the property that distinguishes them
                 # is a reference.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
@@ -484,7 +484,7 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
     Args:
         tool: its tool.
         latent: whether no activity runs the tool, so that the mind writes `_output`.
-        instances: the ids that `_instance` may have. If empty, the call has no `_instance`.
+        instances: the ids that `_instance` can have. If empty, the call has no `_instance`.
 
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see
@@ -515,7 +515,7 @@ def solution_schema(
         output: schema of the output, or None for text. A schema that allows null is wrapped (see
             `wrap_output`).
         latent: keys of the tools without an activity.
-        instances: the ids that `_instance` may have.
+        instances: the ids that `_instance` can have.
         extra: properties before `calls`, such as a `thought_process`.
         required: the names of the required properties among `extra`.
         program: schema of the program text, or None if a Solution cannot be a program.
@@ -523,7 +523,7 @@ def solution_schema(
             either a null output or no output.
 
     Raises:
-        ToolDefinitionError, LimitExceededError: as `call_schema`.
+        ToolDefinitionError, LimitExceededError: as for `call_schema`.
         SchemaError: the schema of the output is invalid.
     """
     admitter = Admitter()
@@ -561,7 +561,7 @@ def solution_schema(
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
-    """Return the schema of the output as the mind answers it, and whether it is wrapped as
+    """Return the schema of the output that the mind writes, and whether that output is wrapped as
     `{"value": ...}`.
 
     Null means "no output yet", so a schema that allows null is wrapped. A schema of None means

@@ -55,7 +55,7 @@ class CallSchema:
 
 @dataclass(frozen=True)
 class SolutionSchema:
-    """The parts of a Solution's schema. A schema of something else has no calls and no output.
+    """The parts of a Solution's schema. A schema for anything else has no calls and no output.
 
     Attributes:
         properties: the schemas of the members of a Solution, in their order.
@@ -89,7 +89,7 @@ class SolutionSchema:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it describes the calls and the output of a Solution."""
+        """Whether the schema describes the calls and the output of a Solution."""
         listed = object_or_empty(self.properties.get("calls"))
         if listed.get("type") != "array" or "output" not in self.properties:
             return False
@@ -114,9 +114,9 @@ class SolutionSchema:
 
     @property
     def own_output(self) -> JSONObject | None:
-        """The schema of the output as it was before it was composed: without null, without the
-        references that a mind may write, and without additions to its description. None if the
-        schema does not describe the output.
+        """The schema of the output before composition: without null, without the references that a
+        mind may write, and without additions to its description. None if the schema does not
+        describe the output.
         """
         output = self.output
         if output is None or output == _NULL:

@@ -311,12 +311,12 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
         raise ToolDefinitionError(
-            f"{place}: parameter {stars}{name}: a call names each of its parameters"
+            f"{place}: parameter {stars}{name}: calls pass arguments by name; declare each"
         )
 
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ToolDefinitionError(
-            f"{place}: parameter {name!r} is positional-only; a call names its parameters"
+            f"{place}: parameter {name!r} is positional-only; calls pass arguments by name"
         )
 
     if name in META_PROPERTIES:
@@ -502,8 +502,8 @@ def tool(
 ) -> Function | Callable[[Function], Function]:
     """Make a tool from a typed function, which stays callable as before.
 
-    Annotations (pydantic's types, `Annotated`, `Field`) and defaults give the schema of the
-    parameters, and the return annotation gives the output schema. The docstring gives the
+    The schema of the parameters comes from the annotations (pydantic's types, `Annotated`, `Field`)
+    and defaults, the output schema from the return annotation. The docstring provides the
     description (the text before its sections) and the descriptions of parameters (`Args:`). A
     parameter annotated `ActivityContext` receives the context and is not in the schema. Async
     functions run in the event loop, others in a worker thread. A thread runs to completion even if
@@ -515,7 +515,8 @@ def tool(
         name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
         title: a human-readable title.
-        read_only: whether it changes nothing. None here and below means not declared.
+        read_only: whether it changes nothing. For this and the following three hints, None means
+            not declared.
         destructive: whether it may destroy something.
         idempotent: whether repeating a call has no further effect.
         open_world: whether it reaches beyond a closed domain, such as to the web.
@@ -581,8 +582,8 @@ def tool_from(
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(
-            f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as "
-            f"MCP requires; {safe_name(name)!r} does"
+            f"{place}: the name {name!r} does not match ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, "
+            f"which MCP requires; {safe_name(name)!r} does"
         )
 
     text, descriptions = _read_docstring(inspect.getdoc(function))

@@ -1,10 +1,10 @@
 """Documents: reads documents that people write by hand, in JSON, JSON with comments and trailing
 commas, or YAML 1.2.
 
-YAML is read from the parser's events, never by a constructor of objects, so the result is always
-JSON. The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags are refused, and so is
-a key that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot
-expand to a huge value.
+YAML is read from the parser's events and never constructs objects, so the result is always JSON.
+The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags are refused, and so is a key
+that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot expand
+to a huge value.
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ class _Reading:
     def _begin(self, event: Any, where: str) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise InvalidJSONError(f"{where}: a second document begins; write one in each file")
+            raise InvalidJSONError(
+                f"{where}: a second document begins; a file can contain only one"
+            )
         if event.version is not None and tuple(event.version) != (1, 2):
             raise InvalidJSONError(
                 f"{where}: %YAML {'.'.join(map(str, event.version))}; expected YAML 1.2"
@@ -294,7 +296,7 @@ class _Reading:
         elif isinstance(container.whole.value, dict):
             if container.key is None:
                 if not isinstance(value.value, str):
-                    raise InvalidJSONError(f"{where}: a key that is not text")
+                    raise InvalidJSONError(f"{where}: found a key that is not text")
                 self._key(value.value, where)
                 return
 
@@ -336,7 +338,7 @@ def _plain(text: str, where: str) -> JSON:
     if _INTEGER.fullmatch(text):
         if len(text) > _LONGEST_NUMBER:
             raise InvalidJSONError(
-                f"{where}: a number of {len(text):,} digits; write it as text, in quotes"
+                f"{where}: a number with {len(text):,} digits; write it as text, in quotes"
             )
         return int(text)
 

@@ -27,13 +27,13 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 JSONLike: TypeAlias = (
     "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
 )
-"""Values that a program may pass as JSON: any mapping or sequence, so that type checkers accept
+"""Values that a program can pass as JSON: any mapping or sequence, so that type checkers accept
 literals.
 """
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
-"""Values that a program may pass as a JSON object. They are checked at run time, because type
-checkers may not know the types of the members.
+"""Values that a program can pass as a JSON object. They are checked at run time, because type
+checkers might not know the types of the members.
 """
 
 MAX_DEPTH: Final = 100
@@ -55,7 +55,7 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
 """Number of bytes of `MAX_WRITTEN` that each part of such a value counts for, because many small
-values may take more memory and time than one long string.
+values can take more memory and time than one long string.
 """
 
 _INT64_MIN: Final = -(2**63)
@@ -134,8 +134,8 @@ def object_or_empty(value: JSON) -> JSONObject:
 
 def memory_of(data: bytes) -> int:
     """Estimate how many bytes of memory a value takes in Python, given its JSON without spaces."""
-    # Based on CPython's sizes of objects, members, arrays and items. Strings may contain these
-    # characters too, so the estimate may be too high.
+    # Based on CPython's sizes of objects, members, arrays and items. Strings can contain these
+    # characters too, so the estimate can be too high.
     return (
         len(data)
         + 150 * data.count(b"{")
@@ -235,7 +235,7 @@ def count_values(text: bytes, limit: int) -> int:
 
 def count_encoded_values(data: bytes) -> int:
     """Return how many values a JSON text from `encode` contains. For megabytes of text, the count
-    may be slightly too high.
+    can be slightly too high.
     """
     # Count one for each comma, one for each non-empty array or object, and one for the value
     # itself.
@@ -403,7 +403,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
     check looks at no more values than `most` allows.
 
     Args:
-        value: the value, which may not be JSON.
+        value: the value, which might not be JSON.
         what: what to call it in error messages.
         most: limit on its size in bytes; each value in it counts as `WRITTEN_PER_VALUE`.
 

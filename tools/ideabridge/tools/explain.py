@@ -348,7 +348,7 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
     """Return the schema without `$schema`, which would switch jsonschema back to its own keywords.
 
     Raises:
-        LookupError: a reference leaves the schema, or a keyword is not replaced here.
+        LookupError: a reference leaves the schema, or this module does not replace a keyword.
     """
     if isinstance(schema, list):
         return [_prepared(item, is_root=False) for item in schema]

@@ -22,10 +22,10 @@ _TYPES: Final[dict[type, JSONType]] = {
 
 
 def json_type(value: JSON) -> JSONType:
-    """Return the type of a value, as JSON Schema names it. `1.0` is a number, and no integer. What
-    is not JSON counts as an object.
+    """Return the type of a value, as JSON Schema names it. `1.0` is a number, not an integer. A
+    value that is not JSON counts as an object.
     """
-    # Python lists the nearest base class first, so true and false are no integers.
+    # Python lists the nearest base class first, so true and false are not integers.
     for base in type(value).__mro__:
         if base in _TYPES:
             return _TYPES[base]

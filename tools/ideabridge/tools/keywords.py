@@ -47,7 +47,7 @@ MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Keywords whose value is an object of schemas. `dependencies` may also contain arrays of names."""
+"""Keywords whose value is an object of schemas. `dependencies` can also contain arrays of names."""
 
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 """Keywords that only hold schemas for others to refer to."""
@@ -80,7 +80,7 @@ MAX_SCHEMA_NODES: Final = 500_000
 tools."""
 
 
-# Schemas have many parts, and a call of `dict[str, JSON]` takes four times as long.
+# Schemas have many parts, and a call to `dict[str, JSON]` takes four times as long.
 def _no_members() -> JSONObject:
     return {}
 
@@ -91,7 +91,7 @@ def _no_values() -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaKeywords:
-    """The keywords of a JSON Schema that say what its values look like. Read them by `read_as`.
+    """The keywords of a JSON Schema that say what its values look like. Read them with `read_as`.
 
     Attributes:
         title, description: texts for people and models.
@@ -163,9 +163,7 @@ def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
 
 
 def references_in(root: JSON) -> Iterator[str]:
-    """Yield the targets of all references in `root`, even of those in parts that may not be
-    schemas.
-    """
+    """Yield the targets of all references in `root`, even in parts that might not be schemas."""
     for value in values_in(root):
         if isinstance(value, dict):
             yield from (target for word in REFERRING if isinstance(target := value.get(word), str))
@@ -457,12 +455,12 @@ _MORE_PARAMETERS: Final = (
     "dependentSchemas",
     "if",
 )
-"""Schema keywords that may name further parameters."""
+"""Schema keywords that can name further parameters."""
 
 
 def all_parameters(schema: JSONObject) -> JSONObject | None:
-    """Return the properties of a schema of parameters by name, or None if it declares none, or may
-    allow others. A schema that says nothing about others counts as one that allows none.
+    """Return the schema of each parameter by its name, or None if the schema declares no parameters
+    or can allow others. A schema that says nothing about others counts as one that allows none.
     """
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(

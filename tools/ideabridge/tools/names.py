@@ -120,7 +120,7 @@ def printable(text: str) -> str:
     without width.
 
     Line ends and all spaces stay, and so does one variation selector after a visible character, as
-    in most emoji. It takes 8 ns for each character.
+    in most emoji. Takes 8 ns for each character.
     """
     return _HIDDEN.sub(_written, text)
 
@@ -281,7 +281,7 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
     """Return a form of a name that is the same for all names that look alike. Case, width, script,
-    marks, hidden characters and similar shapes (`l`, `i` and `1`) do not count.
+    marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
     """
     plain = name if name.isascii() else _in_ascii(name)
     return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")

@@ -23,7 +23,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
     These deviations are accepted:
     - The whole Solution, its `calls` or a single call is JSON text, possibly in a Markdown fence or
-      surrounded by other text, as long as the text contains only one JSON value.
+      surrounded by other text, provided that the text contains exactly one JSON value.
     - `output` is the text of a JSON object.
     - `calls` is a single call instead of an array.
     - The Solution is a bare array of calls.
@@ -222,8 +222,8 @@ _WRONG: Final = tuple(
         rf"‡\s*{_REFERENCE}",  # ‡state.x
         rf"†\s*[$@]{_REFERENCE}",  # †$state.x
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
-        # JSONPath only if it names a place of a run: `$.data.items` may be a path
-        # into any document.
+        # JSONPath only if it names a place of a run: `$.data.items` can be a path into any
+        # document.
         rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}",  # $.state.x
         rf"\{{\s*[†$]?{_REFERENCE}\s*\}}",  # {state.x}
     )
@@ -241,7 +241,7 @@ def wrong_reference_hint(text: str) -> str | None:
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
     `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only in notations that
-    are rare in ordinary text, because `<input>` may be HTML, `{item}` a placeholder, and `@data` a
+    are rare in ordinary text, because `<input>` can be HTML, `{item}` a placeholder, and `@data` a
     name.
     """
     if len(text) > 500:

@@ -174,7 +174,7 @@ def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
 
 
 def matches_meta(pattern: str) -> bool:
-    """Return whether a `patternProperties` pattern may match the name of a meta-property."""
+    """Return whether a `patternProperties` pattern can match the name of a meta-property."""
     # These names are so short that no pattern takes long.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
@@ -330,7 +330,7 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
         )
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
-            # A referenced schema that is not resolved here may name any property.
+            # A referenced schema that this function does not resolve can name any property.
             complete &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)

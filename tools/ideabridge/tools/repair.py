@@ -4,7 +4,7 @@ Forms of older drafts are translated into 2020-12 without changing their meaning
 is replaced by its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
-Ignoring a part may only ever make the schema accept more values. If the part is below `not`, `if`,
+Ignoring a part must only ever make the schema accept more values. If the part is below `not`, `if`,
 `oneOf` or `contains`, these keywords are therefore loosened too. References are resolved within the
 schema alone: nothing is fetched or opened.
 """
@@ -102,14 +102,14 @@ _IDENTITIES: Final = (
     "additionalItems",
 )
 _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
-"""Keywords that may accept fewer values when a schema inside them accepts more."""
+"""Keywords that can accept fewer values when a schema inside them accepts more."""
 
 _META_SCHEMAS: Final = ("https://json-schema.org/", "http://json-schema.org/")
 _PLAIN: Final = "~!$&'()*+,;=:@"
 """Characters, besides letters and digits, that a reference contains unescaped."""
 
 _NOWHERE: Final[Place] = ("", "")
-"""The place in the result of a schema to which no reference can point."""
+"""The place, in the result, of a schema that no reference can point to."""
 
 
 class Repair:
@@ -119,7 +119,7 @@ class Repair:
         result: the repaired schema: an object, or true or false.
         notes: what was ignored or read differently, and where: `properties.a.type: found "dict",
             read as "object"`. If there are many, the last note counts the rest.
-        is_changed: whether the result differs from what was sent by more than the names of schemas.
+        is_changed: whether the result differs from what was sent in more than the names of schemas.
             Always True for schemas of draft 3 or 4.
 
     Raises:

@@ -3,9 +3,9 @@
 Schemas and values come from outside, so the work of every step is limited. A schema is refused if
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
 bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
-deadline. So does a costly explanation. A caller that cannot await blocks while the worker runs, for
-as long as the budget of `Blocking` allows. `inline_refs` replaces references by their targets for
-hosts that do not support them.
+deadline. Costly explanations run there, too. A caller that cannot await blocks while the worker
+runs, for as long as the budget of `Blocking` allows. `inline_refs` replaces references by their
+targets for hosts that do not support them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     try:
         result = _Inliner(schema).write(schema, ())
     except RecursionError:
-        raise LimitExceededError("the schema nests too deep to write its references out") from None
+        raise LimitExceededError("the schema nests too deep to inline its references") from None
 
     assert isinstance(result, dict)
     return result
@@ -277,13 +277,13 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled schema, and what it may cost to check a value against it.
+    """A compiled schema, and what it can cost to check a value against it.
 
     Attributes:
         valid: the validator of jsonschema-rs.
         weight: the cost of a check for each byte of a value, in steps of about 1 ns; see `_weigh`.
         steps: the largest number of keywords that an explanation applies to any part of a value.
-        is_recursive: whether the schema refers to itself. Each level may then double the steps of
+        is_recursive: whether the schema refers to itself. Each level can then double the steps of
             an explanation.
     """
 
@@ -375,7 +375,7 @@ class Validator:
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Return whether checking the value may take more than `HERE_WORK`. Raises the same errors
+        """Return whether checking the value can take more than `HERE_WORK`. Raises the same errors
         as `compile`.
         """
         weight = self._own.weight
@@ -532,12 +532,14 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
-    """Return whether a value satisfies a schema. Runs in a worker."""
+    """Return whether a value satisfies a schema. A worker process runs this function."""
     return _compile(schema, "the schema").valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """Return the first problems of a value, and null for each one after them. Runs in a worker."""
+    """Return the first problems of a value, and null for each further one. A worker process runs
+    this function.
+    """
     problems = _explained(_compile(schema, "the schema"), schema, value)
     first: list[JSON] = [
         [problem.found, problem.expected, list(problem.place), problem.hint]
@@ -547,7 +549,7 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
 
 
 def _read(answer: JSON) -> list[Problem]:
-    """Return the problems in an answer of `problems_here`, with an empty problem for each null."""
+    """Return the problems in a result of `problems_here`, with an empty problem for each null."""
     return [
         Problem("", "")
         if problem is None
@@ -734,13 +736,13 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
             weights[mark] = own + _own_extra(item) + _sum_of_parts(parts, weights)
             if depths[mark] > MAX_CHAIN:
                 raise LimitExceededError(
-                    f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts"
+                    f"{what}: the schema has a chain of references with more than {MAX_CHAIN} parts"
                 )
 
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
-                    f"{what}: with its references written out, the schema has more than "
-                    f"{MAX_EXPANSION:,} parts"
+                    f"{what}: once its references are replaced by their targets, the schema has "
+                    f"more than {MAX_EXPANSION:,} parts"
                 )
 
     if has_references and any(

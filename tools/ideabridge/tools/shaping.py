@@ -1,8 +1,8 @@
 """Shaping: the computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
 
-A computation runs in the event loop as long as its budget lasts, and otherwise in a worker process.
-`_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins` defines the
-tools themselves.
+A computation runs in the event loop. If it exceeds its budget, a worker process computes it
+instead. `_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins`
+defines the tools themselves.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ MAX_QUERY: Final = 2_000
 """Maximum number of characters in a query."""
 
 MAX_STEPS: Final = 4_000_000
-"""Limit on the nodes that one query may visit plus the values that it may produce."""
+"""Limit on the nodes that one query can visit plus the values that it can produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes of JSON, of what one query or template may produce. The limit on what a
-run stores is lower."""
+"""Maximum size, in bytes of JSON, of what one query or template can produce. The limit on what a
+run stores is lower.
+"""
 
 _VISIT: Final = 20
 """The cost of visiting a node. Its result costs its length on top of that."""
@@ -63,7 +64,7 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """The total cost that the queries of one call may have. Unlimited by default.
+    """The total cost that the queries in one call can reach. Unlimited by default.
 
     Visiting a node costs 20, and a value of length n costs n. A cost of 10 is about a microsecond.
     """
@@ -294,7 +295,7 @@ HERE_BUDGET: Final = 300_000
 
 
 async def run_computation(tool: str, *arguments: JSON) -> JSON:
-    """Compute the result of a built-in tool, here or in a worker process.
+    """Compute the result of a built-in tool, in this process or in a worker process.
 
     Args:
         tool: the name of the tool, a key of `_COMPUTATIONS`.

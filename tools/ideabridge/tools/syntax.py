@@ -22,14 +22,14 @@ def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """Return the syntax tree of a text, without warnings about its content.
 
     CPython 3.11 counts the depth of the tree once for all threads. If two threads parse at the same
-    time, it may raise `SystemError`, so the threads take turns.
+    time, it can raise `SystemError`, so the threads take turns.
 
     Args:
         text: the source text.
         mode: `exec` for statements, `eval` for one expression.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
+        SyntaxError, ValueError, RecursionError, MemoryError: as for `ast.parse`.
     """
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Threads: runs computations and tools in threads that callers share in turns.
 
 A thread that computes takes Python's lock from the event loop again and again, so each additional
-one slows down every answer. Therefore only a few of them run at a time. A tool may wait for
+one slows down every answer. Therefore only a few of them run at a time. A tool can wait for
 minutes, so tools get separate threads. Short work that only waits, such as for a file or the
 keyring, uses `anyio.to_thread` instead and does not wait for a turn.
 """
@@ -29,7 +29,7 @@ _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
 """Maximum number of tools that run in threads at once. These are functions that are not coroutines
-and may wait for a long time.
+and can wait for a long time.
 """
 
 MOST_TOOLS_OF_ONE: Final = 40

@@ -3,7 +3,7 @@
 A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what
 a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool counts
 as a different tool, and a call that was approved before the change does not run. The rest is prose,
-which may change and may differ between machines: descriptions, titles, and schema keywords that do
+which can change and can differ between machines: descriptions, titles, and schema keywords that do
 not constrain values.
 """
 
@@ -184,8 +184,8 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """True if a call may be sent again if its server did not answer, or if it was running
-        during a crash. True if the tool declares itself read-only or idempotent.
+        """True if a call can be sent again after its server did not answer, or after a crash while
+        it was running. This holds if the tool declares itself read-only or idempotent.
         """
         return self.read_only is True or self.idempotent is True
 
@@ -234,7 +234,7 @@ class Tool:
             parameters that a call leaves out. `passes_to` is then the tool as its server lists it,
             and a call becomes a call of that one before anything else happens to it. None for any
             other tool.
-        reaches: the modules that a call may touch, if they differ from the tool's own module: ""
+        reaches: the modules that a call can touch, if they differ from the tool's own module: ""
             for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
             effects depends on it. It is not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only
@@ -270,7 +270,7 @@ class Tool:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The modules that a call may touch; "" stands for ideabridge's own tools."""
+        """The modules that a call can touch; "" stands for ideabridge's own tools."""
         if self.reaches is not None:
             return self.reaches
         return (EVERY_MODULE,) if self.in_room else (self.module or "",)
@@ -294,8 +294,8 @@ class Tool:
 
     @property
     def real(self) -> Tool:
-        """The tool that a call is really a call of: if the configuration changes this tool, the one
-        that the server lists, otherwise this tool itself.
+        """The tool that a call reaches: if the configuration changes this tool, the one that the
+        server lists, otherwise this tool itself.
         """
         if self.passes_to is None or self.defaults is None:
             return self
@@ -515,8 +515,7 @@ def check_definition(tool: Tool) -> None:
 
 
 class ActivityContext(Protocol):
-    """The information that a running activity can read about its run, and its ways to report to the
-    run.
+    """What a running activity can read about its run, and how it reports to the run.
 
     Each execution of a Call has a context. A function receives it in a parameter that is annotated
     with this type.

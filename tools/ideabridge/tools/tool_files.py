@@ -1,7 +1,7 @@
 """Tool files: Python files whose top level defines tools, activities and message handlers.
 
-`load_tool_file` runs a file. `load_tool_files_anew` runs files of one folder again, while calls may
-still run the code of an earlier load: a file and the modules of its folder become new module
+`load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
+might still run code from an earlier load: a file and the modules of its folder become new module
 objects, and the old ones stay as they are.
 
 One process may have the tool files of several folders, which know nothing of each other. So while
@@ -38,7 +38,7 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
     or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
     module each time. It can import modules from its folder; installed modules take precedence.
-    Whatever it prints goes to standard error, because standard output may carry a protocol. If
+    Whatever it prints goes to standard error, because standard output might carry a protocol. If
     `digest` is given, the file must have this SHA-256 (in hex).
 
     Raises:
@@ -203,9 +203,9 @@ def load_tool_files_anew(
     is_wanted: Callable[[], bool] = lambda: True,
     seconds: float = 0.0,
 ) -> dict[str, Toolbox | ToolFileError]:
-    """Run files of one folder again, together with the modules that they import from this folder. A
-    file that fails does not change the others. If all fail, the modules of the folder stay as they
-    were.
+    """Run files from one folder again, together with the modules that they import from this folder.
+    A file that fails does not change the others. If all fail, the modules of the folder stay as
+    they were.
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.

@@ -1,4 +1,4 @@
-"""Toolbox: the registries of tools and activities, and a reader of the constants in a tool's
+"""Toolbox: the registries of tools and activities, and a reader for the constants in a tool's
 definition.
 """
 
@@ -62,7 +62,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     if "_output" in fixed and not isinstance(output, dict):
         raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
     if "_output" in fixed and tool.output is not None:
-        raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
+        raise ToolDefinitionError(f"{label}: _output and output mean the same; give only one")
 
     module = _constant(label, fixed, "_module")
     activity = _constant(label, fixed, "_activity")
@@ -88,7 +88,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         )
 
     if activity is not None and tool.activity not in (None, activity):
-        raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
+        raise ToolDefinitionError(f"{label}: _activity and activity mean the same; give only one")
 
     parameters: JSONObject = {**tool.parameters}
     if inside:
@@ -232,7 +232,7 @@ class Toolbox:
         """Return the tool of this name.
 
         Raises:
-            UnknownToolError: there is none; the message suggests the nearest names.
+            UnknownToolError: no tool has this name; the message suggests the nearest names.
         """
         return _look_up("tool", name, self._tools)
 
@@ -240,7 +240,7 @@ class Toolbox:
         """Return the activity of this name.
 
         Raises:
-            UnknownToolError: there is none; the message suggests the nearest names.
+            UnknownToolError: no activity has this name; the message suggests the nearest names.
         """
         return _look_up("activity", name, self._activities)
 

@@ -67,7 +67,7 @@ class FairPlaces:
 
     Args:
         places: the number of places.
-        each: the maximum number of places that one caller may hold at once.
+        each: the maximum number of places that one caller can hold at once.
     """
 
     def __init__(self, places: int, each: int | None = None) -> None:

@@ -257,7 +257,7 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
     return outline
 
 
-# -- values that may be no JSON --------------------------------------------------------------------
+# -- values that might not be JSON -----------------------------------------------------------------
 
 
 def _bounded(sent: JSON) -> JSON:

@@ -1,9 +1,9 @@
-"""Worker: runs computations over external data that may take long in processes, because a process
-can be killed.
+"""Worker: runs computations over external data in processes, because such a computation can take
+long and only a process can be killed.
 
-A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools;
-`MODULE:FUNCTION` names any other, which may read the store. A worker has a lower priority, an empty
-environment, bounded memory and no access to anything else. It is killed at the deadline, on
+A job is a name and one JSON argument. The name is either that of a job in `worker_process.py`, or
+`MODULE:FUNCTION`, a function that is allowed to read the store. A worker has a lower priority, an
+empty environment, bounded memory and no access to anything else. It is killed at the deadline, on
 cancellation, or when this process ends, no matter which code it is executing. An idle worker stops
 after a minute.
 

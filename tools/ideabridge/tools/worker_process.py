@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
             answer = encode({"error": kind, "message": str(error)})
         except MemoryError:
             answer = b'{"error":"MemoryError","message":""}'
-        except Exception as error:  # noqa: BLE001 - any exception of a job is its answer
+        except Exception as error:  # noqa: BLE001 - any exception from a job is its answer
             answer = encode({"error": type(error).__name__, "message": ascii(str(error)[:300])})
 
         if sys.platform != "win32":

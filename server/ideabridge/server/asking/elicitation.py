@@ -1,4 +1,4 @@
-"""Elicitation: determines who decides about a run, and asks the person at the client by forms.
+"""Elicitation: determines who decides about a run, and asks the person at the client in forms.
 
 A person decides in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
@@ -132,14 +132,14 @@ class Deciding:
         """
         key = self._key(request)
         now = time.monotonic()
-        # A client may decline several forms one after another. Then the time since the previous
+        # A client can decline several forms one after another. Then the time since the previous
         # decline counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
         # Remove only the holds of this client, because another client with a person may hold the
-        # same run. The run of the form is included, because another process may have sent the form.
+        # same run. The form's run is included, because another process might have sent the form.
         runs = set(self._runs_of(key))
         if run is not None:
             runs.add(run.root.id)
@@ -234,7 +234,7 @@ class Deciding:
         return not only_persons(self.bridge.approval) and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
-        """Return how the person decides, or None if the assistant may decide."""
+        """Return how the person decides, or None if the assistant is allowed to decide."""
         if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands_of(request).places)
         if only_persons(self.bridge.approval) or only_persons(run.machine.settings.approval):
@@ -248,7 +248,7 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """Return the commands that a message to a caller may contain. For a named user of a server
+        """Return the commands that a message to a caller can contain. For a named user of a server
         on another machine, they omit the server's folders.
         """
         if user_of(request.caller) is None:
@@ -342,7 +342,7 @@ def _approval_of(
     by: Decider,
 ) -> Decision | str:
     """Return the decision to run a call unchanged, or with the values that the person chose for its
-    assumptions. `answer` says whether later calls may run, too.
+    assumptions. `answer` says whether later calls are allowed to run, too.
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
@@ -392,7 +392,7 @@ async def _decide(
     """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
     Returns:
-        Why the answer is not accepted, if the person may answer again; otherwise None.
+        Why the answer is not accepted, if the person can answer again; otherwise None.
     """
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):

@@ -1,7 +1,7 @@
-"""Calls elsewhere: passes answers on to calls that are parked in other servers on the same store
-(see `relaying`).
+"""Calls elsewhere: passes answers on to calls that are parked in other servers that use the same
+store (see `relaying`).
 
-When a client repeats its request, a load balancer may send it to another server than the one that
+When a client repeats its request, a load balancer can send it to a server other than the one that
 holds its call. The server that receives the request (the asker) writes the answers to the store.
 The server that holds the call (the holder) passes them to the call and writes the outcome back:
 
@@ -85,7 +85,7 @@ class CallsElsewhere:
         self._serving: set[str] = set()
 
     async def run(self) -> None:
-        """Answer other servers, until cancelled."""
+        """Answer other servers until cancelled."""
         while True:
             about = await self._bridge.notices.wait(_TOPIC, _LOOKS_SECONDS)
             for key, event in self._waiting.items():

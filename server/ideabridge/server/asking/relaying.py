@@ -63,11 +63,11 @@ from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
 """Time limit, in seconds, for a client's answer to a question. The time is limited because the call
-occupies a place at its module, and the client may have disconnected without notice.
+occupies a place at its module, and the client might have disconnected without notice.
 """
 
 MOST_PARKED: Final = 50
-"""Maximum number of parked calls of one caller at the same time."""
+"""Maximum number of calls that one caller can have parked at the same time."""
 
 AnswerT = TypeVar("AnswerT")
 MessageT = TypeVar("MessageT", bound=BaseModel)
@@ -82,7 +82,7 @@ _RESPONSE: Final[TypeAdapter[types.InputResponse]] = TypeAdapter(types.InputResp
 
 
 _ENDED: Final = (
-    "the call that asked this has ended: nobody answered in time, or the server was restarted. It "
+    "the call that asked this question has ended: nobody answered in time, or the server was restarted. It "
     "may have taken effect: check before you call it again"
 )
 
@@ -210,7 +210,7 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It
+    """A call to a module of the handshake era, whose questions wait for a client of 2026-07-28. It
     is the module's `DirectClient`.
     """
 
@@ -349,7 +349,7 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 class Relaying:
     """Calls modules on behalf of clients, and relays the modules' questions. The task group must
-    exist as long as the server.
+    exist as long as the server does.
 
     Attributes:
         elsewhere: the calls that are parked in other servers.
@@ -371,7 +371,7 @@ class Relaying:
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Record the resources that a module's result names to a caller, because they may be
+        """Record the resources that a module's result names to a caller, because they might be
         missing from the module's lists.
         """
         for uri in _named_in(result):
@@ -411,7 +411,7 @@ class Relaying:
         module: str,
         call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """Return the result of a call at a module, made with the caller's sign-in.
+        """Return the result of a call to a module, made with the caller's sign-in.
 
         Args:
             context: the request of the client.

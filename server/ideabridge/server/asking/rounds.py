@@ -44,7 +44,7 @@ class ToolRequest:
             form was sent.
         notes: notes for the caller, such as the reason why it is asked for a solution.
         relayed: the last round of a repeated direct call whose module asked a question.
-        responses: the answers in the request, by the names of the questions.
+        responses: the answers in the request, keyed by the names of their questions.
     """
 
     caller: str
@@ -134,7 +134,7 @@ class Round:
     Attributes:
         run: the id of the run.
         number: the number of rounds so far.
-        asked: the approvals that the last forms asked about. Only these may be answered.
+        asked: the approvals that the last forms asked about. Only these can be answered.
         left: the approvals that the person left open; this request does not ask about them again.
         samples: the Requests that were last sent to the client's model.
         faults: for each approval that the person is asked about again, the number of answers that
@@ -177,7 +177,7 @@ def read_state(text: str) -> Round:
 
 
 def sample_key(number: int) -> str:
-    """Return the name of the n-th Request of a round, which its answer has, too."""
+    """Return the name of the n-th Request in a round. Its answer has the same name."""
     return f"solution-{number}"
 
 

@@ -53,7 +53,7 @@ _TOOL: Final = "solution"
 Solution."""
 
 MAX_PARAMS: Final = 900_000
-"""Limit on the JSON of one question, in bytes. SDK clients refuse events over 1 MiB."""
+"""Limit on one question, in bytes of JSON. SDK clients refuse events over 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
 """Limit on one answer: characters of text, or bytes of JSON of the tool call's input."""
@@ -71,7 +71,7 @@ _SETTINGS: Final = {"max_tokens": "maxTokens", "temperature": "temperature"}
 
 
 class SampleError(IdeabridgeError):
-    """The answer of the client's model contains no solution. The message describes the answer."""
+    """The answer from the client's model contains no solution. The message describes the answer."""
 
 
 def _is_refusal(error: MCPError) -> bool:
@@ -306,7 +306,7 @@ def _journaled(result: _Result) -> str:
 
 MAX_SAMPLING_ROUNDS: Final = 8
 """Maximum number of rounds of sampling in one request. Clients end a request after ten rounds, and
-forms may need some of them.
+forms might need some of them.
 """
 
 MALFORMED: Final = 3
@@ -524,7 +524,7 @@ class Sampler:
             # the state of the run shows this.
             with suppress(IdeabridgeError):
                 if result is not None:
-                    # A fast model may answer before the process that made the Request has released
+                    # A fast model can answer before the process that made the Request has released
                     # the lease.
                     await self._submit(
                         await self._bridge.run(run.id, caller=request.caller), turn, result
@@ -532,7 +532,7 @@ class Sampler:
         finally:
             mine.discard((run.id, turn))
             self._out.discard((run.id, turn))
-            # Other requests may wait for this answer.
+            # Other requests might be waiting for this answer.
             run.poke()
 
     async def _answer(self, run: Run, request: ToolRequest) -> _Result | None:

@@ -29,7 +29,7 @@ SECONDS: Final = 600.0
 """Time limit, in seconds, for a person to sign in."""
 
 _CONNECT_SECONDS: Final = 60.0
-"""Extra seconds that a sign-in may take, on top of the time that the person has."""
+"""Extra seconds that a sign-in can take, on top of the time that the person has."""
 
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 32 * 1024
@@ -40,7 +40,7 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>id
 
 
 class NoSignInError(IdeabridgeError):
-    """A person cannot sign in to a server, or need not. The message says why."""
+    """A person cannot sign in to a server, or does not need to. The message says why."""
 
 
 def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
@@ -74,8 +74,8 @@ async def sign_in(
     person: Person | DevicePerson,
     user: ModuleUser | None = None,
 ) -> str | None:
-    """Let a person sign in to a server. Return a text for users that names the place of the tokens,
-    or None if the server asks for no sign-in.
+    """Let a person sign in to a server. Return a text for users that says where the tokens are
+    stored, or None if the server asks for no sign-in.
 
     Args:
         configuration: the configuration that has the server.
@@ -84,7 +84,7 @@ async def sign_in(
         user: the user whose calls use the sign-in, or None for whoever starts ideabridge.
 
     Raises:
-        IdeabridgeError: the sign-in failed. It may be inside of an exception group.
+        IdeabridgeError: the sign-in failed. It might be inside an exception group.
     """
     seconds = SECONDS + _CONNECT_SECONDS
     patient = configuration.modules[name].model_copy(

@@ -6,9 +6,9 @@ passes on the calls that the page makes. The view calls `view_run`, a tool only 
 not shown to models. Other clients see neither.
 
 The view shows a question as the page does (`views/shown.py`). If it cannot show a question in full,
-the question can only be denied there. A click in the view reaches the server as a call of
+the question can only be denied there. A click in the view reaches the server as a call to
 `decide_approval`, which a model could also send. So a decision in the view counts as the
-assistant's. It is refused if only a person may decide: in a client with forms, and with
+assistant's. It is refused if only a person is allowed to decide: in a client with forms, and with
 `approval.by` in the configuration.
 """
 
@@ -133,7 +133,7 @@ class RunViews:
         if history is None and waits:
             decisions = await self._histories.pending(record)
 
-        # This runs in a thread, because a call may be large.
+        # This runs in a thread, because a call can be large.
         approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,

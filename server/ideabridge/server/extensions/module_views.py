@@ -40,7 +40,7 @@ class ModuleViews:
         self.follow()
 
     def follow(self) -> None:
-        """Follow the configuration that the bridge follows now."""
+        """Switch to the configuration that the bridge follows now."""
         bridge = self._bridge
         configuration = bridge.configuration
         allowed = [
@@ -57,8 +57,8 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a module may offer the resource with this URI, or report that it has
-        changed.
+        """Return whether a module is allowed to offer the resource with this URI, or to report that
+        it has changed.
         """
         if not is_view_uri(uri):
             return True
@@ -91,7 +91,7 @@ class ModuleViews:
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
         """Return the definition of a tool that does not belong to the module, marked so that no
-        view of the module may call it.
+        view of the module can call it.
         """
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}

@@ -64,7 +64,7 @@ class _Stamp:
 
     Attributes:
         version: the version of the publication.
-        time: the time when it was published. It is needed because a store that replaced another may
+        time: the time when it was published. It is needed because a store that replaced another can
             use the same version numbers for other ideas.
         learned: the digest of what the evidence shows.
         secrets: the number of strings that are hidden as secrets.
@@ -95,7 +95,7 @@ class IdeaSkills:
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
-            # The plans of a page may be megabytes in size, so threads read them and build the files
+            # The plans on a page can be megabytes in size, so threads read them and build the files
             # for the digests.
             page = await compute_in_thread(
                 partial(store.publications.page, PAGE, cursor, caller=caller)
@@ -119,7 +119,7 @@ class IdeaSkills:
         """Return one skill by the URI of its SKILL.md.
 
         Raises:
-            MCPError: there is no such skill.
+            MCPError: no skill has this URI.
         """
         publication, file = self._find(params.uri, caller_of(context))
         if file != _MAIN:
@@ -132,7 +132,7 @@ class IdeaSkills:
         """Read a file of a skill as a resource.
 
         Raises:
-            MCPError: there is no such file.
+            MCPError: no file has this URI.
         """
         publication, file = self._find(uri, caller)
         files = await compute_in_thread(self._files, publication)

@@ -24,7 +24,7 @@ from ideabridge.tools.encoding import JSONObject
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 STARTING: Final = ("run_plan", "solve")
-"""The tools whose runs may become tasks."""
+"""The tools whose runs can become tasks."""
 
 WAIT_S: Final = 5
 """Seconds after which a run becomes a task, unless the call sets `wait_s`."""

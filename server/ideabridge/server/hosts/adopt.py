@@ -1,8 +1,8 @@
-"""Adoption: copies the servers of a host to `ideabridge.json`, and removes them from the host.
+"""Adoption: copies a host's servers to `ideabridge.json`, and removes them from the host.
 
 The user's servers are added to the user's file, and the project's servers to the project's file.
-The secrets in an entry are stored in the keyring or in a file of the user, and the entry names
-them. A repository may contain the project's file, so a server with any other secret is not added to
+The secrets in an entry are stored in the keyring or in one of the user's files, and the entry names
+them. A repository can contain the project's file, so a server with any other secret is not added to
 it.
 """
 
@@ -87,7 +87,7 @@ class Destination:
     Attributes:
         text: the current text of the configuration.
         is_own: whether it is the user's own configuration, which is used in every project.
-        is_shared: whether a repository may contain it, so that no secret is written to it.
+        is_shared: whether a repository can contain it, so that no secret is written to it.
     """
 
     text: HostText
@@ -128,7 +128,7 @@ class Destinations:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The adoption of one server of a host.
+    """The adoption of one server from a host.
 
     Attributes:
         name: the name of the server in the host, and the name of the module.
@@ -183,7 +183,7 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """The name in a form that fits on one line. Anybody may have chosen the name, and it may
+        """The name in a form that fits on one line. Anybody might have chosen the name, and it can
         even contain line breaks.
         """
         return _line(self.name, _MOST_NAME)
@@ -262,7 +262,7 @@ class _Search:
         self._paths: list[Path] = []
         self._adoptions: list[Adoption] = []
         self._problems: list[str] = []
-        # The number of bytes of files in the project that may still be read.
+        # The number of bytes that can still be read from files in the project.
         self._left = MAX_PROJECT_BYTES
         self._refusals = HostRefusals(host, environment, self._content)
 
@@ -293,7 +293,8 @@ class _Search:
                 translation.notes.append("has its name twice in the file; the last one counts")
             if place.keys != file.keys:
                 translation.notes.append(
-                    f"{self._host.title} does not look for it there; it reads {'.'.join(file.keys)}"
+                    f"{self._host.title} does not look for servers under this key; "
+                    f"it reads {'.'.join(file.keys)}"
                 )
 
             self._adoptions.append(
@@ -343,7 +344,7 @@ class _Search:
         return self._documents[file.path].content
 
     def _is_in_project(self, path: Path) -> bool:
-        """Return whether a repository may contain a file."""
+        """Return whether a repository can contain a file."""
         project = self._environment.project
         return path.is_relative_to(project) and not self._environment.home.is_relative_to(project)
 
@@ -444,8 +445,8 @@ def _settle_folder(
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":
-        # The host starts the server only in this project, and the arguments of its command may name
-        # files of the project.
+        # The host starts the server only in this project, and the arguments of its command might
+        # name files in the project.
         if is_program:
             folder = as_written(str(project))
             entry.setdefault("cwd", folder)
@@ -515,8 +516,11 @@ def _judged(
 
     stored_names = sorted(secret_names_in(entry))
     if stored_names:
-        # A repository may contain the host's file, and could name any secret of the user.
-        reason = f"names the stored secret {stored_names[0]}; only an ideabridge.json may do that"
+        # A repository can contain the host's file, which could name any of the user's secrets.
+        reason = (
+            f"names the stored secret {stored_names[0]}; only an ideabridge.json is allowed to "
+            "name one"
+        )
         return replace(adoption, verdict="unusable", why=_line(reason, _MOST_REASON))
 
     if is_taken:
@@ -544,7 +548,7 @@ def _judged(
 
 def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adoption:
     """Replace secrets by their names. A server with any other secret is not adopted if a repository
-    may contain the configuration.
+    can contain the configuration.
     """
     if adoption.target.is_shared and (hidden := hidden_in(recognised.entry)):
         places = list(dict.fromkeys(text.place for text in hidden))
@@ -555,7 +559,7 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 def store_secrets(adoption: Adoption) -> list[str]:
     """Store the secrets of an adopted server for the configuration that receives it. Return a text
-    for users that names their place.
+    for users that says where they are stored.
 
     Raises:
         StoredSecretError: one cannot be stored.
@@ -662,7 +666,7 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
         try:
             text = texts.get(place.path) or read_host_text(place.path, place.format)
             if adoption.name not in text.entries(place.keys):
-                raise HostFileError(f"{place.path}: {adoption.shown_name} has no name there")
+                raise HostFileError(f"{place.path}: the entry of {adoption.shown_name} has no name")
             texts[place.path] = text.without_entry(place.keys, adoption.name)
         except HostFileError as error:
             refused[place.path] = str(error)
@@ -671,7 +675,8 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
-    """Return a configuration's text with the servers that it receives. All other bytes stay.
+    """Return a configuration's text with the servers that it receives. All other bytes stay as they
+    are.
 
     Raises:
         HostFileError: the text cannot be edited without changing other parts of it.

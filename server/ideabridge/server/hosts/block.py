@@ -21,7 +21,7 @@ def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostT
     """Return the text of a host's file as it is, and with the entry of ideabridge.
 
     Raises:
-        HostFileError: the file cannot be read, or not be edited without changing more of it.
+        HostFileError: the file cannot be read, or cannot be edited without changing more of it.
     """
     before = read_host_text(file.path, file.format)
     after = before

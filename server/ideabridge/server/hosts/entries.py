@@ -1,7 +1,7 @@
 """Entries: adds, removes, enables or disables one server in `ideabridge.json`.
 
-The command line (`servers add` ...) and the page use this. All other bytes of a file stay, comments
-included, and a copy of the former file is kept.
+The command line (`servers add` ...) and the page use this. All other bytes of a file stay as they
+are, comments included, and a copy of the former file is kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class EntryFile:
         text: the file as it was read.
         scope: the kind of the file: the user's own, the project's, or the one that --config names.
         project: the project folder that the file belongs to, or None.
-        in_repository: whether a repository may hold the file, so that no secret is written to it.
+        in_repository: whether a repository can contain the file, so that no secret is written to
+            it.
     """
 
     text: HostText
@@ -166,7 +167,7 @@ class Addition:
     Attributes:
         file: the file, as it was read.
         name: the name of the server.
-        recognised: its entry, with `${secret:NAME}` in the place of each secret, and the secrets.
+        recognised: its entry, with `${secret:NAME}` in place of each secret, and the secrets.
         in_plain_text: the places of other values that look like secrets.
     """
 
@@ -181,7 +182,8 @@ class Addition:
         return self.recognised.entry
 
     def store_secrets(self) -> str | None:
-        """Store the secrets for this server. Return a text for users that names their place.
+        """Store the secrets for this server. Return a text for users that says where they are
+        stored.
 
         Raises:
             StoredSecretError: one cannot be stored.
@@ -206,7 +208,7 @@ def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
 
     Raises:
         ConfigurationError: the entry cannot be used.
-        EntryError: the file has a server of this name, or a repository may hold the file and the
+        EntryError: the file has a server of this name, or a repository can contain the file and the
             entry has a value that looks like a secret.
         StoredSecretError: the stored secrets cannot be read.
     """
@@ -221,8 +223,8 @@ def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
 
 
 def _without_secrets(name: str, entry: JSONObject, file: EntryFile) -> RecognisedSecrets:
-    """Return an entry with `${secret:NAME}` in the place of each secret. No secret that is stored
-    already has one of these names.
+    """Return an entry with `${secret:NAME}` in place of each secret. None of these names belongs to
+    a secret that is already stored.
     """
     owner = secret_owner(file.path)
     recognised = recognise_secrets(name, entry)
@@ -238,7 +240,7 @@ def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
 
     Raises:
         ConfigurationError: the entry cannot be used.
-        EntryError: a repository may hold the file, and the entry has a secret.
+        EntryError: a repository can contain the file, and the entry has a secret.
     """
     _parsed(name, entry)
     places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))

@@ -50,12 +50,12 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 file."""
 
 MAX_PROJECT_BYTES: Final = 1024 * 1024
-"""Maximum size of all files of one host in a project together, in bytes. A repository may contain
+"""Maximum size of all files of one host in a project together, in bytes. A repository can contain
 any files, and they are read before a person has reviewed them.
 """
 
 MAX_TOML: Final = 1024 * 1024
-"""Maximum size of a file of TOML, in characters. The parser needs about a second for this size."""
+"""Maximum size of a TOML file, in characters. The parser needs about a second for this size."""
 
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
 """Keys that lead to the servers in files of several hosts."""
@@ -105,7 +105,7 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return who decides about the servers of the file. A repository may contain any file in
+        """Return who decides about the servers of the file. A repository can contain any file in
         the project's folder, even a file that the host keeps for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
@@ -138,7 +138,7 @@ class HostFile:
             if isinstance(servers, dict) and any(map(is_like_a_server, servers.values())):
                 return replace(self, keys=keys, is_list=False)
 
-        # In a file of settings, an object with a command may have any meaning.
+        # In a settings file, an object with a command can mean anything.
         bare = _without_marks(content)
         if bare and all(map(is_like_a_server, bare.values())):
             return replace(self, keys=(), is_list=False)

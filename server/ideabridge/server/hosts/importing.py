@@ -1,7 +1,7 @@
-"""Import: copies or moves the MCP servers of a host into `ideabridge.json`.
+"""Import: copies or moves a host's MCP servers into `ideabridge.json`.
 
-`servers import` and the page use this. `plan_import` reads the files of the host and plans the
-steps; the methods of the plan carry them out.
+`servers import` and the page use this. `plan_import` reads the host's files and plans the steps;
+the plan's methods carry them out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ServerImport:
             check_place(text.path, self._project_around(text))
 
     def store_secrets(self) -> list[str]:
-        """Store the secrets of the servers that are written. Return the place of each."""
+        """Store the secrets of the servers that are written. Return where each is stored."""
         return [
             place
             for target in self.receiving

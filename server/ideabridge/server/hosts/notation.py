@@ -70,8 +70,9 @@ _TAKEN_NAMES: Final = frozenset(
     }
 )
 _TAKEN_STARTS: Final = ("DYLD_", "IDEABRIDGE_", "LC_", "LD_", "NODE_", "PYTHON", "XDG_")
-"""Names and beginnings of names of variables that mean something to every program. No value of a
-host gets such a name: `${input:path}` is not `${PATH}`."""
+"""Names, and beginnings of names, of variables that mean something to every program. No value from
+a host gets such a name: `${input:path}` is not `${PATH}`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Input:
 
 
 def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[str, Input]:
-    """Return the `inputs` of a host's file, keyed by id. A default of a password is left out.
+    """Return the `inputs` of a host's file, keyed by id. The default of a password is left out.
 
     Args:
         content: the content of the file.
@@ -137,7 +138,7 @@ class HostVariables:
 
         Args:
             value: the value.
-            is_argument: whether the program itself may expand a `${X}` that the host passes on.
+            is_argument: whether the program itself might expand a `${X}` that the host passes on.
         """
         return map_strings(value, partial(self.text, is_argument=is_argument))
 
@@ -174,7 +175,9 @@ class HostVariables:
         if "braces" not in self.notations:
             if is_argument:
                 return self._passed_on(written)
-            self._note(f"{written} is a variable here; {self.title} passes it on unchanged")
+            self._note(
+                f"{written} is a variable in ideabridge; {self.title} passes it on unchanged"
+            )
 
         return f"${{{inside}}}"
 

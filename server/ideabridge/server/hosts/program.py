@@ -24,7 +24,7 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: what the user has to do so that the command works; "" if nothing.
+        note: what the user must do before the command works; "" if nothing.
     """
 
     words: tuple[str, ...]
@@ -85,7 +85,7 @@ def lasting_program(*, shared: bool) -> Program:
 
 
 def _is_cached(prefix: Path) -> bool:
-    """Return whether this program's environment is in a cache, which may be emptied: `uvx` and
+    """Return whether this program's environment is in a cache, which can be emptied: `uvx` and
     `pipx run` create such environments.
     """
     caches = [platformdirs.user_cache_path()]

@@ -1,5 +1,5 @@
-"""Relative paths: finds relative paths in the entry of a server that a host starts in the folder of
-each project.
+"""Relative paths: finds relative paths in the entry of a server that a host starts in each
+project's folder.
 
 ideabridge starts a server that has no `cwd` in the folder of its own configuration, where such a
 path refers to a different file.

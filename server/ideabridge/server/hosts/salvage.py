@@ -23,7 +23,7 @@ _MAX_DEPTH: Final = 40
 """Maximum depth at which a truncated object is read."""
 
 _MAX_FAILURES: Final = 200
-"""Maximum number of malformed parts that are skipped in one file. A parser that fails may read the
+"""Maximum number of malformed parts that are skipped in one file. A parser that fails can read the
 whole file to find the line number.
 """
 
@@ -96,7 +96,7 @@ class _Scanner:
         self._text = text
         self._decoder = decoder()
         self._failures = 0
-        # The number of characters that may still be read without a result.
+        # The number of characters that can still be read without a result.
         self._left = _MOST_READINGS * len(text)
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
@@ -178,7 +178,7 @@ class _Scanner:
 
 
 def salvage_json(text: str) -> JSONObject:
-    """Return the members of a JSON text that can be read. A member that is malformed or truncated
+    """Return those members of a JSON text that can be read. A member that is malformed or truncated
     is a `PartialObject`.
     """
     plain = blank_comments(text)
@@ -194,8 +194,8 @@ def salvage_json(text: str) -> JSONObject:
 
 
 def salvage_toml(text: str) -> JSONObject:
-    """Return the tables of a TOML text that can be read separately. A table that cannot be read is
-    a `PartialObject`.
+    """Return those tables of a TOML text that can be read separately. A table that cannot be read
+    is a `PartialObject`.
     """
     result: JSONObject = {}
     failures = 0
@@ -270,8 +270,8 @@ def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
 
 
 def salvage_yaml(text: str) -> JSONObject:
-    """Return the members of a YAML text that can be read separately. A member of a member becomes a
-    `PartialObject` if it cannot be read.
+    """Return those members of a YAML text that can be read separately. A member of a member becomes
+    a `PartialObject` if it cannot be read.
     """
     result: JSONObject = {}
     blocks = _blocks(text, _MEMBER)[:_MAX_MEMBERS]

@@ -28,7 +28,7 @@ _MOST_MATCHES: Final = 100
 
 
 class UnknownHostError(IdeabridgeError):
-    """There is no host with this name. The message names similar ones."""
+    """No host has this name. The message names similar ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +235,9 @@ class Host:
             Without a `type`, ideabridge tries the transports, as most hosts do.
         own_kinds: values of `type` or `source` of entries that are parts of the host, not servers.
         project_variables: variables that the host sets to the project folder.
-        folder: the text by which an entry of a project's file refers to the folder of the project.
-            Hosts start its servers in that folder, unless the table has something else.
-        refusals: the place where the host lists servers that it does not start, outside of their
+        folder: the text with which an entry in a project's file refers to the folder of the
+            project. Hosts start its servers in that folder, unless the table has something else.
+        refusals: the place where the host lists servers that it does not start, outside their
             entries.
         unsure: the questions that the host's documentation does not answer; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
@@ -284,7 +284,7 @@ class Host:
         Raises:
             HostFileError: the host reads no file of that scope.
         """
-        # In the home folder, the project's file and the user's own file may be the same.
+        # In the home folder, the project's file and the user's own file can be the same.
         files = [
             file
             for place in self.places
@@ -293,7 +293,7 @@ class Host:
         ]
         if not files:
             others = " or ".join(f"--scope {other}" for other in self.scopes() if other != "local")
-            raise HostFileError(f"{self.title} has no file of scope {scope!r}; expected {others}")
+            raise HostFileError(f"{self.title} has no file for scope {scope!r}; expected {others}")
         return next((file for file in files if file.path.exists()), files[0])
 
     def entry(self, command: list[str]) -> JSONObject:
@@ -748,7 +748,7 @@ def find_host(name: str, *, otherwise: str = "") -> Host:
         otherwise: what a person can do with a host that is not in the table.
 
     Raises:
-        UnknownHostError: there is no host with this name.
+        UnknownHostError: no host has this name.
     """
     hosts = {host.name: host for host in HOSTS}
     if name in hosts:

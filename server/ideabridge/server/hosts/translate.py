@@ -296,7 +296,7 @@ class _Translator:
         if meaning is not None:
             self._note(f"'{key}' {meaning}; ideabridge uses the server without it")
         else:
-            self._note(f"'{key}' has no meaning here and is left out")
+            self._note(f"'{key}' has no meaning in ideabridge and is left out")
 
     def _read_command(self, key: str, value: JSON) -> None:
         """Read a program, a list of a program and its arguments, or an object of both (Zed)."""
@@ -374,13 +374,15 @@ class _Translator:
             if member == "headers" and item is not None:
                 self._add_headers(self._texts("requestOptions.headers", item, ":"))
             elif item is not None:
-                self._note(f"'requestOptions.{member}' has no meaning here and is left out")
+                self._note(
+                    f"'requestOptions.{member}' has no meaning in ideabridge and is left out"
+                )
 
     def _read_env_file(self, value: JSON) -> None:
         """Read the variables in a file.
 
-        A file of the project may name only a file in the project, and its values are not copied,
-        because a repository may contain the configuration that receives them.
+        A file in the project is allowed to name only a file in the project, and its values are not
+        copied, because a repository can contain the configuration that receives them.
         """
         path = Path(
             self._variables.text(self._text("envFile", value)).replace(
@@ -426,7 +428,7 @@ class _Translator:
         """Read a list of the tools that are offered, or of those that are not."""
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UnusableEntryError(f"{key}: restricts the tools; expected a list of names")
+            raise UnusableEntryError(f"{key}: expected a list of the names of tools")
         if key == "available_tools" and not names:
             return
 
@@ -458,7 +460,7 @@ class _Translator:
             if is_off:
                 self._read_tools("deny", "tools", name)
 
-        self._note("'tools' also has settings that have no meaning here; these are left out")
+        self._note("'tools' also has settings that have no meaning in ideabridge and are left out")
 
     def _read_approvals(self, key: str, value: JSON) -> None:
         """Note which tools the host calls without asking. ideabridge asks by its own rules."""
@@ -493,7 +495,7 @@ class _Translator:
 
     def _read_time(self, own_key: str, place: str, key: str, value: JSON) -> None:
         if not own_key:
-            self._note(f"'{place}' has no meaning here and is left out")
+            self._note(f"'{place}' has no meaning in ideabridge and is left out")
             return
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             self._note(f"'{place}' is not a time; it is left out")
@@ -509,7 +511,7 @@ class _Translator:
 
         seconds = min(value, 2 * MAX_SECONDS * units) / units
         if not seconds <= MAX_SECONDS:
-            self._note(f"'{place}' is longer than {MAX_SECONDS} s, which is the limit here")
+            self._note(f"'{place}' is longer than {MAX_SECONDS} s, the limit of ideabridge")
             seconds = float(MAX_SECONDS)
 
         self.entry.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
@@ -517,7 +519,7 @@ class _Translator:
     def _units(self, key: str, value: float) -> int | None:
         """Return the number of units of a time in a second; None if it is unknown.
 
-        Unless the key names the unit, a number may come from another host's file: a number below
+        Unless the key names the unit, a number might come from another host's file: a number below
         1,000 is surely in seconds, and a number larger than any time-out in seconds is surely in
         milliseconds.
         """
@@ -534,7 +536,7 @@ class _Translator:
         """Read the settings of the sign-in that ideabridge needs."""
         if not isinstance(value, dict):
             if value not in ("oauth", True):
-                self._note(f"'{key}' has no meaning here and is left out")
+                self._note(f"'{key}' has no meaning in ideabridge and is left out")
             return
 
         present = self.entry.get("auth")
@@ -560,7 +562,7 @@ class _Translator:
                 self._note(f"'{place}' is not on this machine; it is left out")
             case None | "callbackPort":
                 if member != "enabled":
-                    self._note(f"'{place}' has no meaning here and is left out")
+                    self._note(f"'{place}' has no meaning in ideabridge and is left out")
             case _:
                 auth[own_member] = self._variables.text(self._text(place, item))
 

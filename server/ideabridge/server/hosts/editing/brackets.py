@@ -1,9 +1,9 @@
-"""Brackets: changes one item between brackets, in an object or a list of JSON, in a mapping or a
-sequence of YAML that is written with brackets, or in an inline table of TOML.
+"""Brackets: changes one item between brackets: in a JSON object or list, in a YAML mapping or
+sequence that is written with brackets, or in a TOML inline table.
 
-The module of the format finds the items and their positions. The functions here add, replace and
-remove one item of the text, with its comma and its line, and change nothing else. In all these
-formats, only blanks, commas and comments stand between the items.
+Each format's module finds the items and their positions. The functions here add, replace and remove
+one item of the text, with its comma and its line, and change nothing else. In all these formats,
+only blanks, commas and comments stand between the items.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ def unit_of(text: str, default: str = "  ") -> str:
 
 
 def line_indent(text: str, place: int) -> str:
-    """Return the blanks at the beginning of the line of a position."""
+    """Return the blanks at the beginning of the line that contains a position."""
     start = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
     return text[start : min(_blanks_end(text, start), place)]
 
 
 def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = False) -> str:
-    """Return the text with an item added behind the last item.
+    """Return the text with an item added after the last item.
 
     Args:
         text: the text.
@@ -139,7 +139,7 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
     if layout.indent is None:
         before = "" if layout.compact else " "
     else:
-        # A comment behind the last item belongs to that item.
+        # A comment after the last item belongs to that item.
         place = _comments_end(text, place)
         before = layout.newline + layout.indent
 

@@ -1,4 +1,4 @@
-"""Changes: describes a change of one entry, and does the steps that all formats share."""
+"""Changes: describes a change to one entry, and performs the steps that all formats share."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class EntryChange:
         entry: the entry; None removes it.
         listed: whether a file without entries gets them as a list of objects with a `name`. If a
             file has entries, it decides.
-        parents: the number of objects around an entry that were added with it, or are removed with
-            it if they are empty then.
+        parents: the number of objects around an entry that were added with it, or that are removed
+            with it if this leaves them empty.
     """
 
     keys: tuple[str, ...]
@@ -60,7 +60,7 @@ def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
 
 
 def key_path(keys: Sequence[str]) -> str:
-    """Return the text by which a message names the place that keys lead to."""
+    """Return the text with which a message names the place that keys lead to."""
     return ".".join(keys) or "the file"
 
 

@@ -1,8 +1,8 @@
 """Host text: changes one entry at a time in the text of a host's file.
 
 `read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return an edited
-text, and check that its content differs from the old one in this change only. `HostText.write` puts
-it into the file.
+text, and check that its content differs from the old content only in this change. `HostText.write`
+puts it into the file.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class HostText:
         return object_or_empty(value)
 
     def missing_parents(self, keys: Sequence[str]) -> int:
-        """Return how many of the objects on the way of the keys are missing in the file."""
+        """Return how many of the objects that the keys pass through are missing in the file."""
         for depth in range(len(keys)):
             if part_at(self.content, keys[: depth + 1]) is None:
                 return len(keys) - depth
@@ -211,8 +211,8 @@ class HostText:
 
         Args:
             private: whether to make the file readable only by its owner from now on.
-            project: the folder of the project that the file belongs to. No symbolic link may lead
-                out of it.
+            project: the folder of the project that the file belongs to. No symbolic link is allowed
+                to lead out of it.
             note: receives the data that undoing needs before the file is written, and again if the
                 changes are repeated because another program has written the file.
 
@@ -289,14 +289,14 @@ class HostText:
             content = None
         if not isinstance(content, dict) or not _says(content, expected, change.keys):
             raise HostFileError(
-                f"{self.path}: {change.name!r} cannot be changed there without changing more of "
+                f"{self.path}: {change.name!r} cannot be changed without changing more of "
                 "the file; edit it by hand"
             )
         return replace(self, text=text, content=content)
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether a text has the expected content. An object on the way to the entries may be
+    """Return whether a text has the expected content. An object on the way to the entries can be
     removed with its last entry: TOML has no empty table without a header, and YAML has null where a
     key has no lines below it.
 
@@ -342,7 +342,7 @@ def read_host_text(
 
 
 def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> HostText:
-    """Return the text that a file with these bytes has. None stands for no file.
+    """Return the text that a file with these bytes has. None means that the file does not exist.
 
     Raises:
         HostFileError: the bytes are not an object in the notation.

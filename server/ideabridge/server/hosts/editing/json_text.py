@@ -1,7 +1,7 @@
-"""JSON: edits texts of JSON, which may have comments and trailing commas.
+"""JSON: edits JSON texts, which can have comments and trailing commas.
 
 Comments are replaced by blanks of the same length. The standard library's decoder then says where
-each value ends, so positions are those of the original text.
+each value ends, so positions are the same as in the original text.
 """
 
 from __future__ import annotations
@@ -195,6 +195,6 @@ def _dump(value: JSON | JSONObject, layout: Layout) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # UTF-8 cannot represent half of a surrogate pair. The escape for it is ASCII.
+        # UTF-8 cannot represent half a surrogate pair. The escape for it is ASCII.
         text = json.dumps(value, indent=indent, separators=separators)
     return text

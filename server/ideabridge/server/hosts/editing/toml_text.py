@@ -1,8 +1,8 @@
-"""TOML: edits texts of TOML.
+"""TOML: edits TOML texts.
 
 The standard library parses TOML, but returns no positions. So this module splits a text into its
-statements: headers of tables, and pairs of a key and a value. An entry is a table of its own with
-the tables below it, or pairs with dotted keys, or a member of an inline table.
+statements: headers of tables, and pairs of a key and a value. An entry is a separate table with the
+tables below it, or pairs with dotted keys, or a member of an inline table.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _equals(text: str, place: int) -> int:
 
 
 def _value_end(text: str, place: int) -> int:
-    """Return where the value, or the header, ends that begins at `place`."""
+    """Return where the value or header that begins at `place` ends."""
     depth = 0
     end = place
     for token in _tokens(text, place):
@@ -256,7 +256,7 @@ def _is_below(path: Keys, above: Keys) -> bool:
 
 
 def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str:
-    """Return the text with a table added behind the last table of the same kind."""
+    """Return the text with a table added after the last table of the same kind."""
     statements = _statements(text)
     siblings = [table for table in _tables(statements) if _is_below(table.path, tuple(keys))]
     place = _with_comments(statements, siblings[-1].end) if siblings else len(text)
@@ -328,7 +328,7 @@ def _toml_value(value: JSON) -> str:
     """Return a value on one line.
 
     Raises:
-        UneditableError: it contains null, or half of a surrogate pair.
+        UneditableError: it contains null, or half a surrogate pair.
     """
     if isinstance(value, dict):
         members = [f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()]
@@ -343,7 +343,7 @@ def _toml_value(value: JSON) -> str:
     try:
         written.encode()
     except UnicodeEncodeError:
-        raise UneditableError("TOML cannot contain half of a surrogate pair") from None
+        raise UneditableError("TOML cannot contain half a surrogate pair") from None
     return written
 
 

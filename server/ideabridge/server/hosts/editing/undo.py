@@ -1,8 +1,8 @@
-"""Undo: takes back edits of hosts' files.
+"""Undo: reverts edits to hosts' files.
 
 `record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
-takes an edit back. A file that nobody has changed since the edit gets its former bytes back. If its
-host has written it since, only the entries are taken back.
+reverts an edit. A file that nobody has changed since the edit gets its former bytes back. If its
+host has written it since, only the entries are reverted.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class DamagedNotesError(HostFileError):
 
 
 _AROUND: Final = (400, 100, 30, 8)
-"""The numbers of characters around a restored text that are compared, to find the place where it
-belongs.
+"""The numbers of characters around a restored text that are compared to find the place where the
+text belongs.
 """
 
 UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
 """restored: the file has its former bytes. deleted: the edit had created the file, which is now
-removed. entries: the host has written the file since, so only the entries were taken back. nothing:
+removed. entries: the host has written the file since, so only the entries were reverted. nothing:
 the file already had its former content.
 """
 
@@ -189,7 +189,7 @@ def undo_file(file: EditedFile) -> UndoneFile:
 
     replacement = replace_file(file.path, rewrite)
     if result.how in ("restored", "deleted") and replacement.backup is not None:
-        # Nobody needs a copy of the edited file, and it may contain secrets.
+        # Nobody needs a copy of the edited file, and it might contain secrets.
         replacement.backup.unlink(missing_ok=True)
     if result.how == "deleted":
         remove_empty_folders(file)
@@ -232,7 +232,7 @@ def remove_entry(
         after = text.without_entry(keys, name, parents=parents).data
         if added is not None and file_digest(now) == added.digest:
             before = text_of_bytes(path, format_name, former)
-            # The edit may have replaced an entry of the same name.
+            # The edit might have replaced an entry of the same name.
             after = former if name not in before.entries(keys) else after
         return after
 
@@ -385,7 +385,7 @@ def _read() -> tuple[RecordedEdit, ...]:
         return ()
     except ValidationError:
         raise DamagedNotesError(
-            f"{path}: is damaged, so no edit can be undone by command; the backups are next to it"
+            f"{path}: is damaged, so no command can undo an edit; the backups are next to it"
         ) from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -398,7 +398,7 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # They are put aside, because later edits must still be possible to undo.
+                # They are put aside, because it must still be possible to undo later edits.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()
 

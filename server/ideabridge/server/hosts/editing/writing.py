@@ -1,5 +1,5 @@
-"""Writing: replaces a host's file, although the host or another ideabridge may write it at the same
-time.
+"""Writing: replaces a host's file safely even if the host or another ideabridge process writes it
+at the same time.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ def replace_file(
 
     Args:
         path: the file, or a link to it.
-        rewrite: returns the new bytes for the current bytes of the file. None stands for no file.
+        rewrite: returns the new bytes for the current bytes of the file. None means that the file
+            does not exist.
         private: whether to make the file readable only by its owner from now on.
-        project: the folder of the project that the file belongs to. No symbolic link may lead out
-            of it.
+        project: the folder of the project that the file belongs to. No symbolic link is allowed to
+            lead out of it.
         note: is called before the bytes are replaced, and again if the edit is repeated.
 
     Raises:
@@ -112,7 +113,7 @@ def check_place(path: Path, project: Path | None) -> None:
 
 
 def backup_folder() -> Path:
-    """Return the folder of the copies of former files, which only the user can read."""
+    """Return the folder that contains copies of former files. Only the user can read it."""
     folder = platformdirs.user_data_path("ideabridge") / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
@@ -158,7 +159,7 @@ def _replaced(target: Path, before: bytes | None, after: bytes | None, *, privat
                 os.chown(new, about.st_uid, about.st_gid)
 
         new.chmod(0o600 if private or about is None else stat.S_IMODE(about.st_mode))
-        # This is the last moment at which a write of another program can be noticed.
+        # This is the last moment at which a write by another program can be noticed.
         if _bytes_of(target) != before:
             return False
 

@@ -1,7 +1,7 @@
-"""YAML: edits texts of YAML.
+"""YAML: edits YAML texts.
 
-The events of the parser have positions. This module makes a tree of values from them, which tells
-where the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
+The parser's events have positions. This module builds a tree of values from them, which shows where
+the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words that a YAML parser may read as a value other than text."""
+"""Words that a YAML parser can read as a value other than text."""
 
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
@@ -64,10 +64,10 @@ class _Node:
     Attributes:
         kind: the kind of the value.
         start: the position where it begins.
-        end: the position where it ends, without the comments and the blank lines behind it.
+        end: the position where it ends, without the comments and blank lines after it.
         flow: whether it is written with brackets.
         text: the text of a scalar.
-        children: the elements of a sequence; the keys and the values of a mapping, in turns.
+        children: the elements of a sequence; the keys and values of a mapping, alternating.
     """
 
     kind: Literal["mapping", "sequence", "scalar", "alias"]
@@ -263,7 +263,7 @@ def _bracketed(text: str, node: _Node) -> Bracketed:
 
 
 def _dashes(text: str, sequence: _Node) -> list[int]:
-    """Return the position of the dash of each element."""
+    """Return the position of each element's dash."""
     dashes: list[int] = []
     before = sequence.start
     for child in sequence.children:
