@@ -577,8 +577,8 @@ async def test_an_idea_is_published_to_oneself_to_users_or_to_all(team: Team) ->
                 ), (name, one)
         for wrong, why in (
             ("carol", "no user 'carol'"),
-            ("me,bob", "expected me, all"),
-            (" , ", "expected me, all"),
+            ("me,bob", "expected 'me', 'all'"),
+            (" , ", "expected 'me', 'all'"),
         ):
             run = (await call(alice, "run_plan", **PLAN))["run"]
             told = await refused(alice, "publish_idea", idea=run, name="not_shared", to=wrong)

@@ -76,7 +76,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
     except OSError:
         return None
 
-    # The name of the program is in parentheses, and may contain spaces.
+    # The name of the program is in parentheses, and can contain spaces.
     fields = line.rpartition(")")[2].split()
     if len(fields) <= 19:
         return None
@@ -85,7 +85,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _place() -> tuple[str, str]:
     """Return (boot, PID namespace) of this process, both empty if the system does not report them.
-    Process ids do not suffice: containers number their processes from 1, and may share a host name
+    Process ids do not suffice: containers number their processes from 1, and can share a host name
     and a store.
     """
     return _place_of(os.getpid())
@@ -117,8 +117,8 @@ _retired: set[str] = set()
 
 
 def retire(name: str) -> None:
-    """Record that a driver of this process has ended, so that leases it could not release may be
-    taken from it.
+    """Record that a driver of this process has ended, so that leases that it could not release can
+    be taken from it.
     """
     _retired.add(name)
 
@@ -173,7 +173,7 @@ LEFT: Final = "the process that was working on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """Return whether a run has the status `running` in the store although no process works on it
+    """Return whether a run has the status `running` in the store even though no process works on it
     any more. Any process can then take it up.
 
     Use this only for lists: unlike `Watch`, it compares the clocks of two machines if the driver is
@@ -194,7 +194,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class SaveIdea:
-    """The saving of a step's idea.
+    """Saves the idea of a step.
 
     Attributes:
         save: saves it. Called inside the transaction that journals what follows the step.
@@ -208,12 +208,12 @@ class SaveIdea:
 class Watch:
     """Watches the leases of other drivers, using only the clock of this process.
 
-    The clocks of two machines may be an hour apart, and may be set while runs are active. So this
-    class never compares a time that another process wrote with a time of this process. A driver
+    The clocks of two machines can be an hour apart, and can be set while runs are active. So this
+    class never compares a time that another process wrote with a time in this process. A driver
     changes the row of its run with every heartbeat. Its lease has lapsed once this process has seen
     the same row for the duration of the lease. The lease of a live process on this system does not
-    lapse, however late the heartbeat is, because the process may be busy. The lease of a stopped
-    process does lapse: nobody knows when it will continue.
+    lapse, however late the heartbeat is, because the process might be busy. The lease of a stopped
+    process does lapse, because it is not known when the process will continue.
 
     Args:
         clock: a monotonic clock, in seconds.
@@ -252,7 +252,7 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process slept since its last check, the driver may have slept, too, so give it
+        # If this process slept since its last check, the driver might also have slept, so give it
         # time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
@@ -262,7 +262,7 @@ class Watch:
 class Driver:
     """Holds the lease of one run, and appends to its journal under the lease's epoch.
 
-    A run that waits for someone has no driver, so any process may take it up.
+    A run that waits for someone has no driver, so any process can take it up.
 
     Args:
         name: the name of this process, from `own_driver_name`.
@@ -324,14 +324,14 @@ class Driver:
 
     def _take_over(self) -> int | None:
         """Take the lease of a driver that is gone or whose lease has lapsed. Return None if the
-        driver may be alive.
+        driver might be alive.
         """
         record = self._store.runs.get(self._run)
         if record is None:
             return None
 
-        # This process has left the run, but the write that says so is still queued. That write will
-        # find its epoch outdated.
+        # This process has left the run, but the write that records this is still queued. That write
+        # will find its epoch outdated.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
@@ -476,9 +476,9 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Return whether to notify processes that follow the run of these events. Questions are
-        reported at once, other events only now and then. When the run rests or has ended, `leave`
-        sends a notice.
+        """Return whether to notify the processes that follow the run about these events. Questions
+        are reported at once, other events only now and then. When the run rests or has ended,
+        `leave` sends a notice.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -595,7 +595,9 @@ class Driver:
 
 
 def is_large_value(value: JSON) -> bool:
-    """Return whether a value has many parts or long strings. Stops as soon as that is known."""
+    """Return whether a value has many parts or long strings. The search stops as soon as this is
+    known.
+    """
     stack: list[JSON] = [value]
     parts = 0
     characters = 0

@@ -1,6 +1,7 @@
-"""Following: reads the journals of runs that someone waits for here and another process drives.
+"""Following: reads the journals of runs that another process drives and that someone in this
+process waits for.
 
-The events are reported as if the run were driven here. A store that can notify reports when a
+The events are reported as if this process drove the run. A store that can notify reports when a
 journal has grown; in an SQLite file, the journals are read four times a second.
 """
 
@@ -28,13 +29,13 @@ process that waits for the run takes it up.
 
 
 class _Runner(Protocol):
-    """The member of `Runner` that is used here; `Runner` documents it."""
+    """The member of `Runner` that this file uses; `Runner` documents it."""
 
     waiting: int
 
 
 class _Run(Protocol):
-    """The members of `Run` that are used here; `Run` documents them."""
+    """The members of `Run` that this file uses; `Run` documents them."""
 
     id: str
     caller: str
@@ -50,7 +51,7 @@ class _Run(Protocol):
 
 
 class _Runs(Protocol):
-    """The members of `Runs` that are used here; `Runs` documents them."""
+    """The members of `Runs` that this file uses; `Runs` documents them."""
 
     store: Store
     notices: Notices
@@ -68,7 +69,9 @@ class _Followed:
 
 
 class Following:
-    """The runs that someone waits for here and another process drives, or is about to drive."""
+    """The runs that another process drives, or is about to drive, and that someone in this process
+    waits for.
+    """
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs

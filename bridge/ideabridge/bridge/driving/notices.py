@@ -4,7 +4,7 @@ only if the store cannot notify.
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
 (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something was
 published). It contains no data: a process that hears it reads the store. A connection that breaks
-may lose notices, so a waiting process also checks the store every few seconds. An SQLite file
+can lose notices, so a waiting process also checks the store every few seconds. An SQLite file
 cannot notify, so its processes poll.
 """
 
@@ -90,7 +90,7 @@ class Notices:
         trace: TracebackType | None,
     ) -> None:
         with anyio.CancelScope(shield=True):
-            # The thread may be waiting for this event loop.
+            # The thread might be waiting for this event loop.
             await to_thread.run_sync(self._end)
 
     def tell(self, topic: str, about: str = "") -> None:
@@ -126,7 +126,7 @@ class Notices:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        """Wake every task that waits, because notices may have been lost."""
+        """Wake every task that waits, because notices might have been lost."""
         for notices in self._topics.values():
             notices.hear("")
 

@@ -8,7 +8,7 @@ a run: from its journal. From then on the lease of the run says who drives it. A
 shutting down starts no more calls, and hands its runs over when their running calls have ended.
 
 A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,
-returns them to the queue. The queue has no state of its own: it decides only in which order runs
+returns them to the queue. The queue has no state of its own: it only decides in which order runs
 get their turn.
 """
 
@@ -51,7 +51,7 @@ class _Program(Protocol):
 
 
 class _Runner(Protocol):
-    """The members of `Runner` that are used here; `Runner` documents them."""
+    """The members of `Runner` that this file uses; `Runner` documents them."""
 
     lost: str | None
 
@@ -98,7 +98,8 @@ class DrivenRun(Protocol):
 
 
 class Queue:
-    """Decides for each run whether this process performs its effects, and hands it over if not.
+    """Decides for each run whether this process performs its effects, and hands the run over if
+    not.
 
     Args:
         store: the store that holds the queue.
@@ -121,7 +122,9 @@ class Queue:
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
     def hand_over(self, run: DrivenRun) -> None:
-        """Queue a run and its rooms for a worker as soon as no part of it is active here."""
+        """Queue a run and its rooms for a worker as soon as no part of the run is active in this
+        process.
+        """
         root = run.root
         if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
             return
@@ -155,13 +158,13 @@ class Queue:
 
 
 def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
-    """Return the names of the modules that a run may call, or `*` for any."""
+    """Return the names of the modules that a run can call, or `*` for any."""
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 
 
 class _Runs(Protocol):
-    """The members of `Runs` that are used here; `Runs` documents them."""
+    """The members of `Runs` that this file uses; `Runs` documents them."""
 
     queue: Queue
     notices: Notices
@@ -184,8 +187,8 @@ class Worker:
         store: the store that holds the queue.
         runs: the runs of this process.
         writer: the thread that claims runs.
-        most: the maximum number of runs that may be driven at once.
-        modules: the modules available here, or None for all.
+        most: the maximum number of runs to drive at once.
+        modules: the modules that are available in this process, or None for all.
     """
 
     def __init__(

@@ -2,13 +2,13 @@
 
 Theory of operation. The store lists the running and the waiting calls of each module, in the order
 in which they arrived. With a limit of N, the first N of them run. A call that has ended is removed,
-and the next one starts, so calls take turns, whichever process makes them. PostgreSQL notifies the
-processes that wait; an SQLite file is read four times a second.
+and the next one starts, so calls take turns, no matter which process makes them. PostgreSQL
+notifies the processes that wait; an SQLite file is read four times a second.
 
 A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
-way (`Watch`). If the process is gone, its calls are removed at once; if that is unknown, they are
-removed after `LEASE_SECONDS` without a heartbeat. So if a process briefly loses its connection to
-the store, its calls keep their places.
+way (`Watch`). If the process is gone, its calls are removed at once; if it is not known whether the
+process is gone, they are removed after `LEASE_SECONDS` without a heartbeat. So if a process briefly
+loses its connection to the store, its calls keep their places.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class _Call:
 
 
 class SharedCalls:
-    """Lets calls of modules wait until they may run. Call its methods in the event loop's thread.
+    """Lets calls to modules wait until they are allowed to run. Call the methods in the event
+    loop's thread.
 
     Args:
         store: holds the calls of all processes.
@@ -93,8 +94,8 @@ class SharedCalls:
 
     @asynccontextmanager
     async def place(self, module: str, most: int) -> AsyncGenerator[None]:
-        """Wait until fewer than `most` earlier calls of a module run. The call runs inside this
-        context manager.
+        """Wait until fewer than `most` earlier calls to a module are running. The call runs inside
+        this context manager.
 
         Args:
             module: identifies the module: its name, and after a space what distinguishes it from

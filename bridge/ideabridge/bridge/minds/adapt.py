@@ -1,8 +1,9 @@
 """Adapt: widens the schema of a Solution into one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema, and some compile it into a grammar that counts and
-patterns would make too large. Removing such keywords only widens the schema. A description tells
-the model about the removed limits, and the loop validates every Solution against the exact schema.
+Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts
+and patterns would make too large. Removing such keywords only widens the schema. A description
+tells the model about the removed limits, and the loop validates every Solution against the exact
+schema.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LONGEST_NOTE: Final = 200
 
 
 def adapted_schema(schema: JSONObject) -> JSONObject:
-    """Return a schema that endpoints accept. It may be wider than `schema`, but not narrower.
+    """Return a schema that endpoints accept. It can be wider than `schema`, but not narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are

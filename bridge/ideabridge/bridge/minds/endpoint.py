@@ -59,7 +59,9 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
-"""Environment variables with tokens that a provider's library reads in addition to the key."""
+"""The environment variables that contain tokens that a provider's library reads in addition to the
+key.
+"""
 
 _NEWER: Final = ("openai.com", "azure.com")
 """Hosts that have models that accept only `max_completion_tokens`."""
@@ -201,8 +203,8 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # By default these SDKs repeat requests by themselves. Only `ModelAnswer` may repeat
-            # them, because it knows the reason.
+            # By default these SDKs repeat requests by themselves. Only `ModelAnswer` is allowed to
+            # repeat them, because it knows the reason.
             client.max_retries = 0
 
     @property
@@ -368,7 +370,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
     """Return the cost of an answer in US dollars, as the provider states it or else from the price
     list. Return None if it is unknown.
 
-    With `by_address`, the address determines the price, because a user's own server may use any
+    With `by_address`, the address determines the price, because a user's own server can use any
     name for its model.
     """
     usage = answer.usage
@@ -409,7 +411,7 @@ def _translated(place: str) -> Generator[None]:
 # -- the models of the user's own server -----------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server may take to answer."""
+"""Maximum time, in seconds, that a server can take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_BYTES: Final = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Errors of minds that ask a model. Each message quotes at most a limited part of the provider's
+"""Errors of minds that ask a model. Each message quotes only a limited part of the provider's
 message.
 """
 
@@ -12,7 +12,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class ModelSetupError(MindError):
-    """The model cannot be asked at all, because a package, a key or the name is missing or
+    """The model cannot be asked at all, because a package, a key or the model's name is missing or
     wrong.
     """
 
@@ -39,7 +39,7 @@ _TOO_LARGE: Final = re.compile(
 
 
 def says_too_large(message: str) -> bool:
-    """Return whether the message of an endpoint or a client says that the Request does not fit into
+    """Return whether a message from an endpoint or a client says that the Request does not fit into
     the model's context.
     """
     return _TOO_LARGE.search(message) is not None
@@ -58,7 +58,7 @@ class SchemaRefusalError(IdeabridgeError):
 
 
 class ModelUnavailableError(IdeabridgeError):
-    """The endpoint cannot be reached, is overloaded or failed. It may answer later.
+    """The endpoint cannot be reached, is overloaded or failed. It might answer later.
 
     Attributes:
         status: the HTTP status, or None if there was no response.

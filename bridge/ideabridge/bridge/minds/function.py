@@ -29,7 +29,7 @@ class FunctionMind:
     """Lets a function answer Requests.
 
     Args:
-        function: returns the Solution of a Request.
+        function: returns the Solution for a Request.
     """
 
     def __init__(self, function: MindFunction) -> None:
@@ -50,7 +50,7 @@ class FunctionMind:
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:
-        """Yield the Solution of a Request, in one piece.
+        """Yield the Solution for a Request, in one piece.
 
         Raises:
             MindError: the function returned something else.

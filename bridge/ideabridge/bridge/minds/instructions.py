@@ -1,4 +1,4 @@
-"""Instructions: the text that a model receives besides the Request.
+"""Instructions: the text that a model receives in addition to the Request.
 
 `brief` describes the schema of a Solution briefly, with tools as signatures and types as in
 TypeScript. JSON Schema would take many times as many tokens, and small models copy a schema instead

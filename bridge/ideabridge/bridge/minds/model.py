@@ -83,8 +83,8 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # The text that is, or may be, reasoning before the answer. None once the answer itself has
-        # begun.
+        # The text that is, or might be, reasoning before the answer. None once the answer itself
+        # has begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -127,11 +127,11 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text after reasoning in tags, or "" as long as the text is, or may be,
+        """Return the text after reasoning in tags, or "" as long as the text is, or might be,
         reasoning.
         """
         if self._closing is None:
-            # Servers may send any amount of white space before the answer.
+            # Servers can send any amount of white space before the answer.
             text = text.lstrip()
             opening_tag = _THOUGHT.match(text)
             if opening_tag is not None:
@@ -169,9 +169,11 @@ _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
 """Time, in seconds, to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
-"""The HTTP status of a server that fails, whether because of a schema or for any other reason."""
+"""The HTTP status that a server sends when it fails, whether because of a schema or for any other
+reason.
+"""
 _MODELS: Final = 32
-"""The maximum number of models that message handlers may choose in one process. Each model has its
+"""The maximum number of models that message handlers can choose in one process. Each model has its
 own connections.
 """
 _REMEMBERED: Final = 512
@@ -179,11 +181,11 @@ _REMEMBERED: Final = 512
 
 
 class ModelAnswer:
-    """The answer of a model to one Request: an iterator over its pieces, and its usage so
-    far (`Counting`).
+    """A model's answer to one Request: an iterator over its pieces, and its usage so far
+    (`Counting`).
 
-    Until the first call of the answer is complete, the Request can be sent again: in another form,
-    after a pause, or with the error of the answer.
+    Until the first call in the answer is complete, the Request can be sent again: in another form,
+    after a pause, or with the error in the answer.
 
     Args:
         reach: returns the endpoint of the model that a handler chose. For None, it returns the
@@ -361,7 +363,7 @@ class ModelAnswer:
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason may be due to the form, if the form has never worked.
+            # A refusal without a reason might be due to the form, if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -539,7 +541,7 @@ class ModelMind:
         imports take a second or two.
 
         Raises:
-            ModelSetupError: a handler chose a model of another provider, or too many models.
+            ModelSetupError: a handler chose a model from another provider, or too many models.
         """
         if chosen is None:
             configuration = self.configuration

@@ -78,8 +78,8 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on the results that the recorded mind was shown. It had to read the rest with
-        the reading tool.
+        """The limits on the results that the recorded mind was shown. The mind had to read the rest
+        with the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
@@ -93,7 +93,7 @@ class Recorded:
         return {"value": limits.value, "request": limits.request}
 
     async def answer(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield the stored Solution of a Request.
+        """Yield the stored Solution for a Request.
 
         Raises:
             RecordingMissError: no idea answers it, and the run ends as failed.
@@ -110,8 +110,8 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea of a Request that differs from this one only in how it words the
-        offer.
+        """Return the newest idea that answers a Request that differs from this one only in how it
+        words the offer.
         """
         if self._by_offer is None:
             # Ideas that are saved later have ids in the current form.
@@ -169,24 +169,24 @@ def _written(stored: StoredIdea) -> bytes:
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids that a Request may be recorded under: its own, and the ids it had before ideas
-    stored `shown`.
+    """Yield the ids that a Request can be recorded under: its own, and the ids that it had before
+    ideas stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
     yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
-    # Parts of a recording may have been made under the limits for another kind of mind.
+    # Parts of a recording might have been made under the limits for another kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
 
 
 def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
-    """Return a key that is equal for Requests that differ only in how they word their offer."""
+    """Return a key that is the same for Requests that differ only in how they word their offer."""
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
 def _offer_of(schema: JSON) -> JSONObject:
-    """Return what the schema of a Solution says, without the parts that versions of ideabridge word
+    """Return the content of a Solution's schema, without the parts that versions of ideabridge word
     differently.
 
     These parts are the schema of programs, and the statement that a result written by a mind is

@@ -1,4 +1,4 @@
-"""Settings of minds: the model, its key and its parameters (`ModelConfiguration`,
+"""Settings for minds: the model, its key and its parameters (`ModelConfiguration`,
 `SamplingSettings`), and the ways to ask for JSON (`Form`).
 """
 
@@ -46,7 +46,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return the problem of a setting's name, or None if the name is valid."""
+    """Return what is wrong with a setting's name, or None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -56,7 +56,7 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """The limits on how much of the results of calls is shown in full to a mind. The rest is
+    """The limits on how much of the results of calls a mind is shown in full. The rest is
     shortened, and the mind can read it separately.
     """
 
@@ -153,7 +153,7 @@ class ModelConfiguration(BaseModel):
     @field_validator("key_env")
     @classmethod
     def _check_variable(cls, name: str | None) -> str | None:
-        # The message does not show the value, which may be the key itself.
+        # The message does not show the value, which might be the key itself.
         if name is not None and not _VARIABLE.fullmatch(name):
             raise ValueError("expected the name of an environment variable, not a key")
         return name
@@ -179,7 +179,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return the problem of an endpoint's address, or None if the address is valid."""
+    """Return what is wrong with an endpoint's address, or None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -200,7 +200,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Return the host and port of an address, without the rest, which may contain a secret."""
+    """Return the host and port of an address, without the rest, which might contain a secret."""
     try:
         parts = urlsplit(url or "")
         host = parts.hostname
@@ -326,7 +326,7 @@ OPENAI: Final = ("openai", "openai-chat", "openai-responses")
 """Providers that speak OpenAI's protocols."""
 
 OPENAI_URL: Final = "OPENAI_BASE_URL"
-"""The environment variable with the address of the user's server."""
+"""The environment variable that contains the address of the user's server."""
 
 _KEYS: Final = {
     **dict.fromkeys(OPENAI, ("OPENAI_API_KEY",)),
@@ -358,7 +358,7 @@ def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
 
 
 def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
-    """Mask every key that a library may read from the environment by itself."""
+    """Mask every key that a library might read from the environment by itself."""
     names = key_names(configuration.name.partition(":")[0])
     for name, value in os.environ.items():
         if name in names or name == configuration.key_env or name.endswith("_API_KEY"):

@@ -1,4 +1,4 @@
-"""Wire: limits the size of the HTTP answers of model endpoints, and translates failures into errors
+"""Wire: limits the size of HTTP answers from model endpoints, and translates failures into errors
 of minds.
 
 The HTTP libraries read the whole body of an error, and each line of a stream up to its end, no
@@ -48,7 +48,7 @@ MAX_ERROR: Final = 1024 * 1024
 """The maximum size, in bytes, of the body of an error."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""The maximum size, in bytes, of one line, which may contain a whole escaped answer."""
+"""The maximum size, in bytes, of one line, which can contain a whole escaped answer."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
 """The maximum size, in bytes, of one answer. A stream wraps every few letters of the answer, and of
@@ -136,7 +136,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
 
 
 async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
-    # A few kilobytes of compressed data may expand to gigabytes.
+    # A few kilobytes of compressed data can expand to gigabytes.
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -210,8 +210,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Convert an error of pydantic-ai, or of a library below it, into an error of a mind. `place`
-    is the host and port of the endpoint, or "" if they are unknown.
+    """Convert an error from pydantic-ai, or from a library below it, into an error of a mind.
+    `place` is the host and port of the endpoint, or "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:

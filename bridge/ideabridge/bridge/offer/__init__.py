@@ -1,3 +1,3 @@
-"""The offer: everything that a run of this bridge could call now, and the catalogues that are taken
+"""Offer: everything that a run of this bridge could call now, and the catalogues that runs take
 from it.
 """

@@ -18,10 +18,11 @@ from ideabridge.tools.toolbox import with_fixed
 
 
 def named_in_messages(messages: Iterable[Message]) -> list[str]:
-    """Return the existing tools that `tool` messages name: `{"type": "tool", "tool": "git_log"}`.
+    """Return the names of the existing tools that `tool` messages name: `{"type": "tool", "tool":
+    "git_log"}`.
 
     Raises:
-        MessageError: a name is empty or a pattern.
+        MessageError: a name is empty, or is a pattern.
     """
     names: list[str] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""Missing tools: explains why tools are missing here, for errors about unknown tools."""
+"""Missing tools: explains why tools are missing in this process, for errors about unknown tools."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class MissingTools:
         self._configuration = configuration
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
-        """Return the reasons why tools may be missing, for errors about unknown tools: the project
-        file is not used, or modules are not up. Each sentence begins with a space, and the result
-        is "" if there is no such reason. The modules in `named` come first.
+        """Return the reasons why tools might be missing, for errors about unknown tools: the
+        project file is not used, or modules are not up. Each sentence begins with a space, and the
+        result is "" if there is no such reason. The modules in `named` come first.
         """
         return f"{self.unused_file()}{self.away(named)}"
 
@@ -91,8 +91,8 @@ class MissingTools:
         return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what a call of a tool lacks here, no matter which modules are up; see the function
-        `lacking`.
+        """Return what a call to a tool lacks in this process, no matter which modules are up; see
+        the function `lacking`.
         """
         lack = lacking(self._configuration, key, self._own)
         hidden = self._hidden_part(key[1], key[0])
@@ -147,7 +147,9 @@ class MissingTools:
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
-        """Return the reasons why a module that a program imports may be missing here."""
+        """Return the reasons why a module that a program imports might be missing in this
+        process.
+        """
         servers: dict[str, str] = {}
         for name in self._modules.names:
             why = self.why_away(name)
@@ -159,9 +161,10 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return why a tool that a module has or may have cannot be called, as a sentence, or None
-        if the tool is unknown. The configuration may not allow it, its definition may be unusable,
-        or the module is disabled, not up or has not listed its tools.
+        """Return a sentence that says why a tool that a module has or might have cannot be called,
+        or None if the tool is unknown. Possible reasons: the configuration does not allow the tool,
+        its definition is unusable, or the module is disabled, is not up or has not listed its
+        tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -212,8 +215,8 @@ class MissingTools:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Extend an error about a program with the reasons why tools and servers that it may name
-        cannot be called.
+        """Extend an error about a program with the reasons why tools and servers that the program
+        might name cannot be called.
         """
         try:
             yield
@@ -272,8 +275,8 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
-    """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is
-    not configured here". Return None if the tool may be here once its module is up.
+    """Return what a call to a tool lacks under a configuration, as in "the server 'git', which is
+    not configured here". Return None if the tool might be available once its module is up.
 
     Args:
         configuration: the configuration with the modules.

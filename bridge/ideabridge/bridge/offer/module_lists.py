@@ -1,4 +1,4 @@
-"""Module lists: the stored tool lists that modules sent when they were last up."""
+"""Module lists: stores the tool lists that modules sent when they were last up."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ModuleLists:
 
             module = self._modules[name]
             self._recall_way(module, fingerprint)
-            # A value may have become secret after its list was stored.
+            # A value might have become a secret after its list was stored.
             listed = secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
                 recollection = Recollection(
@@ -115,7 +115,7 @@ class ModuleLists:
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # The module has not sent its whole list, so the stored list may contain more.
+            # The module has not sent its whole list, so the stored list might contain more.
             return
 
         name = module.name

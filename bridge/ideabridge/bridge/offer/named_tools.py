@@ -21,7 +21,7 @@ class NamedTools:
     Attributes:
         real: the tools as their servers list them.
         shown: the tools as the configuration changes them, without hidden ones.
-        hidden: the hidden ones.
+        hidden: the hidden tools.
     """
 
     real: list[Tool]

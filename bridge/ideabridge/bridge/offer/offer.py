@@ -89,7 +89,7 @@ class Offer:
         idea_names: returns the names of the ideas published to a caller, most used first.
         configuration: tells whether rules allow tools by name alone (see `know_names`), and whether
             a project file is being ignored. Its profiles restrict callers.
-        whole: the offer that this one is a part of, if it is that of a profile.
+        whole: the whole offer, if this one is the part that a profile allows.
         profile: the profile, or None for everything.
 
     Attributes:
@@ -182,11 +182,11 @@ class Offer:
         return offer
 
     def has_server(self, name: str) -> bool:
-        """Return whether this offer may have tools of a server."""
+        """Return whether this offer can have tools of a server."""
         return self.profile is None or self.profile.admits_server(name)
 
     def has_tool(self, tool: Tool) -> bool:
-        """Return whether this offer may have a tool."""
+        """Return whether this offer can have a tool."""
         return self.profile is None or self.profile.admits_tool(tool)
 
     def _hidden(self) -> list[Tool]:
@@ -198,7 +198,7 @@ class Offer:
 
     @property
     def activities(self) -> tuple[str, ...]:
-        """The names of the activities that calls may name in `_activity`."""
+        """The names of the activities that calls can name in `_activity`."""
         names = tuple(self._toolbox.activities)
         if self.profile is None:
             return names
@@ -221,7 +221,7 @@ class Offer:
     @property
     def known(self) -> list[Tool]:
         """Every tool of the toolbox and of the modules. Each module counts with its latest list,
-        which may come from an earlier process, so that names do not depend on which modules are up.
+        which can come from an earlier process, so that names do not depend on which modules are up.
         A changed tool appears as the configuration shows it, and a hidden one is left out. The list
         is the same object until something changes.
         """
@@ -274,13 +274,13 @@ class Offer:
         return self._real_catalogue
 
     def _present(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Return the tools of this process, and of modules whose tools runs may call."""
+        """Return the tools of this process, and of modules whose tools runs can call."""
         return [
             tool for tool in tools if tool.module is None or self.modules[tool.module].is_callable
         ]
 
     def compiled(self, tools: list[Tool]) -> Catalogue:
-        """Return a catalogue of tools, some of which may be latent. Calls may also name hidden
+        """Return a catalogue of tools, some of which can be latent. Calls can also name hidden
         tools.
         """
         hidden = self._present(self._all.hidden)
@@ -292,7 +292,7 @@ class Offer:
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """Return the present tools with these keys, each once and including rooms."""
+        """Return the current tools with these keys, each once and including rooms."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = self.to(caller).real_catalogue.joined(rooms, ())
@@ -305,7 +305,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """Return the tools of those of these modules that are clean rooms or ideas."""
+        """Return the tools of those modules among these that are clean rooms or ideas."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -322,7 +322,7 @@ class Offer:
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
         """Let tools of the toolbox that name a server pass their calls to that server's tools.
         Leave out a tool if the server's tool is unknown. Also leave out a tool that names an idea,
-        because not every caller may use that idea.
+        because not every caller is allowed to use that idea.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
@@ -376,11 +376,11 @@ class Offer:
     def _completed(self, tool: Tool, caller: str) -> Tool:
         """Return a tool that a context defines, completed with the tool that answers its calls.
 
-        A context may come from a mind, so its definitions can run only tools that already exist
-        here, under the rules for these tools.
+        A context can come from a mind, so its definitions can run only tools that already exist in
+        this process, under the rules for these tools.
 
         Raises:
-            PlanError: there is no such tool or idea here.
+            PlanError: there is no such tool or idea in this process.
         """
         if tool.module is None and tool.activity is None:
             return tool
@@ -457,8 +457,8 @@ class Offer:
         ]
 
     def deadline(self) -> float:
-        """Return how long a run that begins now may wait for modules, as a time of
-        `anyio.current_time`.
+        """Return the time, by `anyio.current_time`, until which a run that begins now can wait for
+        modules.
         """
         return anyio.current_time() + SETTLE_SECONDS
 

@@ -1,4 +1,4 @@
-"""PlanTools: the catalogue of a plan, which holds the tools that its calls name."""
+"""PlanTools: makes the catalogue of a plan, which contains the tools that the plan's calls name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _LOOK_SECONDS: Final = 3.0
-"""Time, in seconds, for which a plan waits for failed modules that may have a tool that no other
+"""Time, in seconds, for which a plan waits for failed modules that might have a tool that no other
 module has.
 """
 
 
 class PlanTools:
-    """The tools that one plan may call.
+    """The tools that one plan can call.
 
     Args:
         offer: everything that a run could call now.
@@ -47,7 +47,7 @@ class PlanTools:
         self.calls = written_calls(plan.calls)
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
-        """Return the present tools, the rooms that the plan names, and the tools that it defines.
+        """Return the current tools, the rooms that the plan names, and the tools that it defines.
 
         Args:
             plain_ideas: whether to include ideas that calls name without `_module`, if no tool has
@@ -118,7 +118,7 @@ class PlanTools:
 
     def _is_listed(self, tool: Tool | None) -> bool:
         """Return whether the definition of a tool is current. The definition of a tool whose module
-        has not listed its tools in this process may be outdated.
+        has not listed its tools in this process might be outdated.
         """
         if tool is None:
             return False
@@ -130,12 +130,12 @@ class PlanTools:
         return [call for _, call in self._places_unknown_to(catalogue)]
 
     async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
-        """Return the present tools, once modules that have or may have the tools of these calls are
-        up or have failed.
+        """Return the current tools, once modules that have or might have the tools of these calls
+        are up or have failed.
         """
         offer = self._offer
         deadline = offer.deadline()
-        # If a call names no module, any module may have its tool.
+        # If a call names no module, any module might have its tool.
         unowned = [call for call in unlisted if call.module is None]
         owned = [call for call in unlisted if call.module is not None]
 
@@ -161,7 +161,7 @@ class PlanTools:
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
         """Return the modules that calls name, or that are known to have their tools, or None if any
-        module may have one of these tools. Names of modules that are not configured are left out.
+        module might have one of these tools. Names of modules that are not configured are left out.
         """
         known = self._offer.known_catalogue
         owners: list[str] = []
@@ -223,7 +223,7 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Raise an error, with the reason, if a module has or may have a tool but the tool cannot
+        """Raise an error, with the reason, if a module has or might have a tool but the tool cannot
         be called.
 
         Raises:
@@ -251,7 +251,7 @@ def _is_step(call: WrittenCall) -> bool:
 
 
 def _for_rooms(catalogue: Catalogue, calls: Iterable[WrittenCall]) -> list[Tool]:
-    """Return the tools that the clean rooms of a plan may call."""
+    """Return the tools that the clean rooms of a plan can call."""
     tools: list[Tool] = []
     for call in calls:
         if (call.module, call.tool) != (ANONYMOUS, SOLVE.name):

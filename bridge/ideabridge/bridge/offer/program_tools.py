@@ -1,4 +1,6 @@
-"""Program tools: the tools that programs may call, under the names that they have in a program."""
+"""Program tools: finds the tools that programs can call, under the names that the tools have in a
+program.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 async def tools_of_programs(
     offer: Offer, calls: Sequence[WrittenCall], catalogue: Catalogue, caller: str
 ) -> list[Tool]:
-    """Return the tools that the programs among the calls of a plan may call, and `run_program` with
-    their effects.
+    """Return the tools that the programs among a plan's calls can call, and `run_program` with the
+    effects of these tools.
 
     Raises:
         PlanError: the module of a tool has never been up here, or the names of a program depend on

@@ -1,4 +1,6 @@
-"""TaskTools: the catalogue of a task, which holds the tools that its patterns choose."""
+"""TaskTools: makes the catalogue of a task, which contains the tools that the task's patterns
+choose.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MAX_PATTERNS: Final = 100
 """Limit on the patterns with wildcards, each of which is compared with every tool's name."""
 
 MAX_IDEAS: Final = 100
-"""Maximum number of published ideas that a pattern such as `idea:*` may offer. Each adds its schema
+"""Maximum number of published ideas that a pattern such as `idea:*` can offer. Each adds its schema
 to every Request.
 """
 
@@ -26,7 +28,7 @@ _SHOWN_PATTERN: Final = 100
 
 
 class TaskTools:
-    """The tools that one task may call: those that its patterns choose, and those that its context
+    """The tools that one task can call: those that its patterns choose, and those that its context
     defines.
 
     A name that no tool has, and a pattern such as `*` or `idea:*`, also choose published ideas. A
@@ -59,7 +61,7 @@ class TaskTools:
         """Return the result of `present`, once the modules of these tools are up or have failed.
 
         Raises:
-            PlanError: no tool matches the patterns, or too many have wildcards.
+            PlanError: no tool matches the patterns, or too many patterns have wildcards.
         """
         wild = {pattern for pattern in self._patterns if has_wildcard(pattern)}
         if len(wild) > MAX_PATTERNS:
@@ -85,7 +87,7 @@ class TaskTools:
         return catalogue
 
     def _are_present(self) -> bool:
-        """Return whether all patterns are names of present tools or ideas, so that there is no need
+        """Return whether all patterns are names of current tools or ideas, so that there is no need
         to wait for modules.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
@@ -110,7 +112,7 @@ class TaskTools:
         return f"tools: nothing matches {shown}.{near}{reasons}{offer.missing.sentences()}"
 
     def present(self) -> Catalogue:
-        """Return the present tools whose names match the patterns, and those that the context
+        """Return the current tools whose names match the patterns, and those that the context
         defines.
 
         Raises:
@@ -176,7 +178,7 @@ class TaskTools:
         """Check that a catalogue has a tool that the context names.
 
         Raises:
-            PlanError: it has no such tool. The message suggests the nearest names.
+            PlanError: the catalogue has no such tool. The message suggests the nearest names.
         """
         if chosen_tools(catalogue.tools, [name]):
             return

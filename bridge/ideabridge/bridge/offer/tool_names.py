@@ -20,8 +20,8 @@ def offered_tools(
     Args:
         toolbox: the tools of this process, which keep their names.
         remote: the tools of the modules.
-        away: the names of the tools of each module that is not up and so not in `remote`. The names
-            may be empty.
+        away: the names of the tools of each module that is not up and so not in `remote`. The set
+            of names can be empty.
     """
     own = list(toolbox.tools.values())
     named = list(remote)

@@ -1,10 +1,10 @@
 """Distilling: lets a mind write a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
-program, a description of the tool, and the input that runs without an input would have had.
-`Publisher.publish` judges the answer: with the recorded results, the program must do what every run
-did. `distill` tells the mind the differences and lets it try again, three times in total. So the
-mind proposes how to generalise the runs, and the recordings decide.
+program, a description of the tool, and, for runs without an input, the input that they would have
+had. `Publisher.publish` judges the answer: with the recorded results, the program must do what
+every run did. `distill` tells the mind the differences and lets it try again, three times in total.
+So the mind proposes how to generalise the runs, and the recordings decide.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
-"""Maximum number of programs that a mind may write."""
+"""Maximum number of programs that a mind can write."""
 
 
 class _Solver(Protocol):
@@ -48,7 +48,7 @@ class _Solver(Protocol):
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:
-    """Return the input of each run, extended by what the author of a program adds.
+    """Return the input of each run, extended by the members that a program's author adds.
 
     Raises:
         ProgramRefusedError: the number of inputs differs from the number of runs, or an input has a

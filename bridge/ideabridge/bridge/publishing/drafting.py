@@ -50,7 +50,7 @@ class Drafted:
         places: for each call, its number in the run, several numbers, or null. None for a run over
             instances.
         difference: the reason why the plan is not self-consistent, or None if it is.
-        fault: the reason why nobody knows whether the plan is self-consistent, or None if that is
+        fault: the reason why it is not known whether the plan is self-consistent, or None if it is
             known.
         confirmed: the named runs that the plan reproduces.
         records: the evidence of the named runs.
@@ -164,7 +164,7 @@ class Drafting:
             request.parameters,
             request.strict,
         )
-        # A run may have thousands of tools.
+        # A run can have thousands of tools.
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
@@ -175,8 +175,8 @@ class Drafting:
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that the copied values in runs of one task leave open. There are none
-        if the plan of the runs is plain.
+        """Return the points that the copied values in runs of one task leave open. There are no
+        such points if the plan of the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 

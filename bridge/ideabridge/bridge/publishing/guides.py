@@ -25,8 +25,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind sees when it solves an idea again. Literals are replaced by references
-    if these are known.
+    """The plan that a mind sees when it solves an idea again. Literals are replaced with references
+    where these are known.
     """
 
     calls: list[JSON]
@@ -55,7 +55,7 @@ def guide_of(
         )
 
     plan = lifted or _plan_of(function)
-    # Give the calls a `_module`, because a plan may call an idea by its name alone.
+    # Give the calls a `_module`, because a plan can call an idea by its name alone.
     plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
     cycle = own_cycle(store, name, written_calls(plan.calls))
     if cycle is not None:
@@ -108,7 +108,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # The guide contains its own plan, and nobody reviews a plan when the tool is called.
+            # The guide contains its own plan, so the plan messages are left out: nobody reviews
+            # them when the tool is called.
             continue
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})

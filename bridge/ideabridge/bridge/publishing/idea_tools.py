@@ -66,8 +66,8 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
 
 
 def evidence_of(publication: Publication) -> str:
-    """Return a sentence that says how many runs support the plan of an idea, and what they leave
-    open; see `evidence_sentence`.
+    """Return a sentence that says how many runs support an idea's plan, and what they leave open;
+    see `evidence_sentence`.
     """
     explained = (publication.learned or publication.plan or {}).get("explained")
     if not isinstance(explained, list):
@@ -86,13 +86,13 @@ def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
     """Return the behaviour hints of a published idea, given the current tools: it is read-only if
-    all tools that it calls are. If one of them is missing here, the hints are the most cautious
-    ones.
+    all tools that it calls are. If one of these tools is missing in this process, the hints are the
+    most cautious ones.
 
     Args:
         store: holds the publications.
         publication: the version.
-        caller: the caller who may call it.
+        caller: the caller who could call it.
         catalogue: the tools of this process and of all modules, including modules that are not up.
     """
     return _PresentHints(store, caller, catalogue).of(publication)
@@ -147,8 +147,8 @@ class _PresentHints:
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
-        """Return the tools that an idea may call, except latent ones, which only ask a mind. Return
-        None if one of them is missing here.
+        """Return the tools that an idea can call, except latent ones, which only ask a mind. Return
+        None if one of them is missing in this process.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -176,10 +176,10 @@ class _PresentHints:
         return called
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
-        """Return the (module, name) of each tool that an idea may call, or None if they are
-        unknown.
+        """Return the (module, name) of each tool that an idea can call, or None if the tools are
+        not known.
         """
-        # With a guide, a mind may continue after the plan.
+        # With a guide, a mind might continue after the plan.
         keys = guide_tools(publication.guide or {})
         for call in written_calls(calls_in(publication.plan)):
             if names_program(call, self.catalogue):
@@ -204,7 +204,7 @@ class _PresentHints:
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
     """Return the hints that promise only what both arguments promise. A missing hint promises
-    nothing: the tool may change anything and reach anywhere.
+    nothing: the tool might change anything and reach anywhere.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
@@ -216,8 +216,8 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """Return the behaviour hints of an idea that may call these tools: it is read-only if all of
-    them are. An idea without tools returns a value that is stored or that a mind writes.
+    """Return the behaviour hints of an idea that can call these tools: it is read-only if all of
+    them are. An idea without tools returns a stored value, or a value that a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -325,11 +325,11 @@ class _NeededModules:
 def _reaches(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> tuple[str, ...]:
-    """Return the modules that the plan of an idea calls, directly or through other ideas; see
+    """Return the modules that an idea's plan calls, directly or through other ideas; see
     `Tool.reaches`.
 
     The result is `EVERY_MODULE` if the modules are unknown, because a mind or a room chooses the
-    calls, or because a tool is missing here.
+    calls, or because a tool is missing in this process.
     """
     reached: dict[str, None] = {}
     visited: set[str] = set()

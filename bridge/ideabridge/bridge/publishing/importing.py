@@ -70,7 +70,7 @@ class SavedIdea:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input, or
+    """Return the plan that would answer calls to a document's idea, with its recorded input, or
     None if the document has no plan.
 
     Raises:
@@ -95,8 +95,8 @@ def _check_program(plan: JSONObject) -> None:
     """Check the program of a document.
 
     Raises:
-        PublicationError: the program has no text or no names, or may call a tool that its calls do
-            not declare.
+        PublicationError: the program has no text or no names, or could call a tool that its calls
+            do not declare.
     """
     program = plan.get("program")
     names = plan.get("names")
@@ -122,7 +122,7 @@ def _check_program(plan: JSONObject) -> None:
 def check_explained(document: Document) -> None:
     """Check that a document's plan sends the literals that it contains: for the recorded input,
     each explanation must yield its literal. Explanations that depend on results cannot be checked
-    here.
+    in this way.
 
     Raises:
         PublicationError: an explanation yields another value. The message says where, and what was
@@ -142,7 +142,7 @@ def check_explained(document: Document) -> None:
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
-    # A call that the recorded run may not have made can contain literals of another run.
+    # A call that the recorded run did not necessarily make can contain literals from another run.
     tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
     for entry in explained:
         literal = read(written, entry.at)
@@ -201,7 +201,7 @@ def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check the guide of a document (`Publication.guide`), but not its tools, which may be added
+    """Check the guide of a document (`Publication.guide`), but not its tools, which can be added
     later.
 
     Raises:
@@ -271,14 +271,15 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 
 def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a plan, given the tools available here. If the plan calls an
-    unknown tool, which may be added later, the hints are the most cautious ones.
+    """Return the behaviour hints of a plan, given the tools that are available in this process. If
+    the plan calls an unknown tool, which might be added later, the hints are the most cautious
+    ones.
 
     Args:
         plan: the plan, or None if the idea has none, so that its effects are unknown.
         present: the tools available here, and the tools of the rooms that the plan names.
-        offered: the same tools, and the tools that the plan itself defines. The plan's claims about
-            the effects of other tools are ignored.
+        offered: the same tools, and the tools that the plan itself defines. What the plan says
+            about the effects of other tools is ignored.
     """
     called: list[Tool] = []
     for call in written_calls(plan.calls if plan is not None else [None]):

@@ -1,5 +1,4 @@
-"""Outline: the facts that publishing needs to know about a run, without its calls and their
-results.
+"""Outline: the facts about a run that publishing needs, without the run's calls and their results.
 
 Folding a long run takes seconds, so the process that lifts the run folds it only once, and returns
 what the server needs.
@@ -24,13 +23,13 @@ _NAMED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The facts that publishing needs to know about a run.
+    """The facts about a run that publishing needs.
 
     Attributes:
         run: its id.
         idea: the id of the idea that it ended with.
         status: the status with which it ended.
-        has_results: whether any of its calls succeeded.
+        has_results: whether at least one of its calls succeeded.
         description: the description of its idea in one sentence, or "" if it called no tool and has
             no task.
         input: the value of `†input`, or None if the idea takes no input.
@@ -112,7 +111,7 @@ def _description_of(function: Function) -> str:
         return ""
 
     output = function.run.result
-    # A server wraps a result that is not an object in `result`, a name that means nothing to
+    # A server wraps a result that is not an object in `result`, and this name means nothing to
     # people.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)

@@ -62,7 +62,7 @@ class ProgramAnswer:
 
 
 def read_program_answer(raw: JSON) -> ProgramAnswer:
-    """Read the answer of a mind, in the form of `ANSWER_SCHEMA`.
+    """Read an answer from a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
         PublicationError: the answer has another form. The message says where, and what was
@@ -97,7 +97,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
 
 
 def short_words(text: str, most: int) -> str:
-    """Return text by a mind or a person as one line of limited length, without invisible
+    """Return a text that a mind or a person wrote as one line of limited length, without invisible
     characters.
     """
     line = printable_line(" ".join(text.split()))

@@ -1,5 +1,5 @@
-"""ProgramRequest: describes runs to the author of a program, because their copied values alone do
-not show what they did.
+"""ProgramRequest: describes runs to the author of a program, because the values that the runs
+copied do not show by themselves what the runs did.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the
@@ -30,7 +30,7 @@ for the answer, the total is at most 1,500.
 """
 
 MUCH_ROOM: Final = 5_000
-"""Limit on the estimated tokens of a Request to a mind that sees nothing else."""
+"""Limit on the estimated tokens of a Request to a mind that sees nothing but the Request."""
 
 ANSWER_SCHEMA: Final[JSONObject] = {
     "type": "object",
@@ -85,7 +85,7 @@ _UNTRUSTED: Final = (
 )
 
 _PREVIEWS: Final = (400, 200, 100, 50, 25)
-"""Possible lengths, in characters, of the preview of a result or parameter. The first one with
+"""Possible lengths, in characters, of the preview of a result or parameter. The first length with
 which everything fits is used.
 """
 
@@ -112,7 +112,7 @@ class ToolWords:
 
     Attributes:
         name: its name, or "" if that is not yet known.
-        description: what it does, or None if the publisher does not say. It may state a condition
+        description: what it does, or None if the publisher does not say. It can state a condition
             that the runs do not show.
     """
 
@@ -229,7 +229,7 @@ _LONGEST_WORD: Final = 14
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
-    """Return the reasons why programs were refused, and the text of the last program."""
+    """Return the reasons why programs were refused, followed by the text of the last program."""
     lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")

@@ -1,4 +1,4 @@
-"""Program tools: judges a program by recorded runs, and turns an accepted program into a tool."""
+"""Program tool: judges a program by recorded runs, and turns an accepted program into a tool."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ProgramTrial:
         recorded: the results of each run. Each recording has the tools of all runs.
         inputs: the input that the program gets for each run.
         names: the names of its tools; see `ProgramNames.used_by`.
-        calls: the tools that it may call; see `declared_calls`.
+        calls: the tools that it can call; see `declared_calls`.
     """
 
     written: ProgramAnswer
@@ -124,10 +124,10 @@ class ValuesInText:
     """The recorded values that the text of a program contains.
 
     Attributes:
-        copied: the values that may differ for other input: values from results, and defaults that
+        copied: the values that might differ for other input: values from results, and defaults that
             only one run had.
-        sent: other strings that the runs sent. Most of them are the same for every input, so they
-            are listed, but nobody is asked about them.
+        sent: other strings that the runs sent. Most such strings are the same for every input, so
+            they are listed, but nobody is asked about them.
         open_defaults: the parameters whose defaults are among `copied`, unless the author says that
             the default is the same for every input.
     """
@@ -143,8 +143,8 @@ class ValuesInText:
 
 
 def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecision]) -> ValuesInText:
-    """Return the recorded values that a program contains. `decisions` holds what the publisher says
-    about parameters.
+    """Return the recorded values that a program contains. `decisions` contains the publisher's
+    decisions about parameters.
     """
     written = trial.written
     inputs = list[JSON](trial.inputs)
@@ -179,8 +179,8 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
     declare constant.
 
     One run cannot show whether a value is the same for other input: a program that merely writes
-    down a run's values does what that run did, and nothing else. A person's program is published as
-    it is, and its report lists the values.
+    down a run's values does what that run did, and nothing else. A program by a person is published
+    as it is, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -224,7 +224,7 @@ class AcceptedProgram:
 
         Args:
             plan: see `ProgramTrial.plan`.
-            present: the tools that its calls refer to here.
+            present: the tools that its calls refer to in this process.
             store: holds the ideas that it calls.
         """
         trial = self.trial
@@ -309,7 +309,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
     as an example.
 
     Everybody with access to the tool sees the example. So it must be a value that the publisher
-    passed to the run, not one that may come from a result, because results are private.
+    passed to the run, not one that might come from a result, because results are private.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)

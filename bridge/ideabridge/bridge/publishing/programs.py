@@ -2,11 +2,11 @@
 
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
 parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
-with the input of such a run. No tool is called: a call of the program gets the result of the same
-call in the run. The program reproduces the run if it makes the same calls, keeps the order of calls
-with effects within each module, and ends with the same output.
+with the input of such a run. No tool is called: a call that the program makes gets the result of
+the same call in the run. The program reproduces the run if it makes the same calls, keeps the order
+of calls with effects within each module, and ends with the same output.
 
-- A call that the run repeated may be made once, and a call that only reads may be repeated.
+- A call that the run repeated can be made once, and a call that only reads can be repeated.
 - A call that failed in the run may be left out, and so may a call of a built-in tool.
 - A sleep does not count as a call of the run.
 """
@@ -78,7 +78,7 @@ from ideabridge.tools.tool import ANONYMOUS, Tool
 from ideabridge.tools.typed import read_as
 
 SECONDS: Final = 60.0
-"""Maximum time, in seconds, that a program may take with recorded results."""
+"""Maximum time, in seconds, that a program can take with recorded results."""
 
 _SHOWN: Final = 400
 _COPIED: Final = 20
@@ -90,7 +90,7 @@ _COPIED: Final = 20
 
 @dataclass(slots=True)
 class RecordedCall:
-    """A call of a recording.
+    """A call in a recording.
 
     Attributes:
         index: its number in the run.
@@ -100,8 +100,8 @@ class RecordedCall:
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
         is_used: True if the program has made the call.
-        is_aside: True if it only looks around, that is, reads with a tool that another run of the
-            same task did not need.
+        is_aside: True if it only looks around: it reads with a tool that another run of the same
+            task did not need.
     """
 
     index: int
@@ -137,7 +137,7 @@ class RecordedResults:
         calls: its calls. A call with `_each` is listed once for each item.
         output: its result.
         catalogue: its tools.
-        output_counts: False if nobody specified what its result should be, so that a program may
+        output_counts: False if nobody specified what its result should be, so that a program can
             return something else.
         now: the time at which it began, in seconds since 1970.
         seed: the seed of `random`, if a program made the run.
@@ -485,7 +485,7 @@ def own_program(function: Function) -> str | None:
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
-    """Return the names under which a program that does what runs did calls tools; see
+    """Return the names by which a program that does what runs did can call tools; see
     `ProgramNames.used_by`.
     """
     own = functions[0].run.machine.solution.program
@@ -500,7 +500,7 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
 
 
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
-    """Return the tools that a published program may call, each as a call without parameters."""
+    """Return the tools that a published program can call, each as a call without parameters."""
     keys: set[tuple[str, str]] = set()
     modules = names.get("modules")
     for tools in modules.values() if isinstance(modules, dict) else ():
@@ -571,7 +571,7 @@ class _Parameters:
     Attributes:
         properties: the schema of each parameter.
         required: the parameters that callers must pass.
-        is_open: whether callers may pass other parameters.
+        is_open: whether callers can pass other parameters.
     """
 
     properties: dict[str, JSONObject]
@@ -582,7 +582,7 @@ class _Parameters:
         """Change one parameter as the publisher decided.
 
         Raises:
-            PublicationError: there is no such parameter, or a program does not allow this kind of
+            PublicationError: the parameter does not exist, or a program does not allow this kind of
                 decision.
         """
         schema = self.properties.get(name)
@@ -707,7 +707,7 @@ def _literal(node: ast.expr) -> _Default | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLiteral:
-    """A literal of a program that is also a recorded value.
+    """A literal in a program that is also a recorded value.
 
     Attributes:
         line: its line in the program, or 0 for a default that was declared separately.
@@ -735,8 +735,8 @@ class RecordedLiteral:
 def copied_values(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """Return the literals of a program that are also values of recorded results, but not of the
-    input. There are at most 20.
+    """Return the literals in a program that are also values of recorded results, but not of the
+    input; at most 20.
 
     A value that the run sent before any result contained it was not copied: the result merely
     repeats it. A key with which a program reads a property, as in `row["name"]` and
@@ -764,8 +764,8 @@ def copied_values(
 def sent_texts(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """Return the strings of a program that its recorded runs sent to a tool, and that are not
-    values of the input. There are at most 20.
+    """Return the strings in a program that its recorded runs sent to a tool, and that are not
+    values of the input; at most 20.
 
     A string counts if it was a whole value in a call, or if it has a digit and was part of such a
     value, like the month in a path. Values of parameters with an `enum` do not count, because they
@@ -814,8 +814,8 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
 
 
 def _is_data_in(text: str, value: str) -> bool:
-    """Return whether a string with a digit is part of another string. Without a digit it does not
-    count, because a word may occur by chance.
+    """Return whether a string with a digit is part of another string. A string without a digit does
+    not count, because a word can occur by chance.
     """
     return any(map(str.isdigit, text)) and stands_in(text, value)
 
@@ -826,8 +826,7 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return the defaults of properties of `input` that only one recorded run has. There are at
-    most 20.
+    """Return the defaults of properties of `input` that only one recorded run has; at most 20.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
     sent, or a number that a result contained before the run sent it. One run cannot show whether it
@@ -877,9 +876,9 @@ def recorded_defaults(
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
-    """Return whether a string or number may come from a result of a run: a result contains it, as a
-    value or within a string, and the run had not sent it before. Short strings and small numbers do
-    not count.
+    """Return whether a string or number might come from a result of a run: a result contains it, as
+    a value or within a string, and the run had not sent it before. Short strings and small numbers
+    do not count.
     """
     if not _is_telling(value):
         return False
@@ -936,7 +935,7 @@ def _places_of_texts(
 ) -> dict[str, str]:
     """Return the places of strings in a run, keyed by digest: in its calls or its input, even
     within a longer string, or as a whole value in a result. A word within a string of a result does
-    not count, because it may occur by chance.
+    not count, because it can occur by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:
@@ -968,7 +967,7 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """Return the strings and numbers of a program that are unlikely to equal a recorded value by
+    """Return the strings and numbers in a program that are unlikely to equal a recorded value by
     chance, ordered by line.
     """
     keys: set[ast.AST] = set()
@@ -1039,8 +1038,8 @@ def _read_member(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A string or a number of a program. `parameter` is the property of `input` whose default it
-    is.
+    """A string or a number in a program. `parameter` is the property of `input` that it is the
+    default of.
     """
 
     lineno: int
@@ -1049,7 +1048,7 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """Return False for short strings and small numbers, which may equal others by chance."""
+    """Return False for short strings and small numbers, which can equal others by chance."""
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -1073,7 +1072,7 @@ class ToolCallSite:
 
     @property
     def changes(self) -> bool:
-        """Return whether the call may change something."""
+        """Return whether the call might change something."""
         return self.tool.annotations.read_only is not True
 
     @property

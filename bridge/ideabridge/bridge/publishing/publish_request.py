@@ -1,4 +1,4 @@
-"""PublishRequest: the publisher's request to publish a run in a certain way."""
+"""PublishRequest: a publisher's request to publish a run in a certain way."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class PublishRequest:
 
     @property
     def decides_on_a_run(self) -> bool:
-        """True if any decision in the request applies only to what a run did."""
+        """True if a decision in the request applies only to what a run did."""
         decides = self.parameters or self.choices.take or self.choices.runs
         return bool(decides or self.strict or self.or_solve or self.program)
 
     def for_program(self, program: ProgramAnswer | None = None) -> PublishRequest:
-        """Return a request to publish a program for the same runs, without the decisions of a
-        person about a plan.
+        """Return a request to publish a program for the same runs, without a person's decisions
+        about a plan.
         """
         return PublishRequest(
             self.ref,
@@ -109,8 +109,8 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return the request, with the words of the program's author wherever the publisher has
-        given none.
+        """Return the request, completed with the words of the program's author where the publisher
+        gives none.
         """
         program = self.program
         if program is None:

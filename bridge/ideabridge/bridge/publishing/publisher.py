@@ -169,7 +169,7 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     names = [word.strip() for word in words if word.strip()]
     if not names or (len(names) > 1 and not {"me", "all"}.isdisjoint(names)):
         raise PublicationError(
-            f"to: expected me, all, or names of users, found {', '.join(names)[:80]!r}"
+            f"to: expected 'me', 'all', or names of users, found {', '.join(names)[:80]!r}"
         )
 
     if len(names) > MAX_AUDIENCE:
@@ -298,7 +298,7 @@ class Publisher:
                     and lines
                     and not {name, f"{name}@{before.version}"} & set(replace)
                 ):
-                    # The transaction is rolled back, so nothing of the document is stored.
+                    # The transaction is rolled back, so no part of the document is stored.
                     raise NameInUseError(f"{name}@{before.version}", lines)
                 if before is not None and not lines and before.idea_id == idea_id:
                     raise _UnchangedError(before)
@@ -311,7 +311,8 @@ class Publisher:
                 unchanged.publication.idea_id, unchanged.publication, unchanged.publication
             )
 
-        # A document with pins keeps them. Without pins, its calls refer to the tools that are here.
+        # A document with pins keeps its pins. Without pins, its calls refer to the tools of this
+        # bridge.
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
         )
@@ -333,8 +334,8 @@ class Publisher:
     async def check_plan(
         self, plan: Plan | None, name: str, caller: str, *, where: str
     ) -> JSONObject:
-        """Check the plan of a document with the tools available here, and return its behaviour
-        hints.
+        """Check the plan of a document with the tools of this bridge, and return the plan's
+        behaviour hints.
 
         Args:
             plan: the plan with an input, or None if the idea has none, so that its effects are
@@ -345,7 +346,7 @@ class Publisher:
 
         Raises:
             ModulesAwayError: a module that the plan calls is configured but not up.
-            PublicationError: the plan would call itself, or cannot run with the tools here.
+            PublicationError: the plan would call itself, or cannot run with the tools of this bridge.
             PublicationNameError: see `check_free`.
         """
         if plan is None:
@@ -366,7 +367,7 @@ class Publisher:
 
         if all(offered.look_up(call) is not None for call in written):
             try:
-                # A tool that an inner idea lacks may be added later, like the tools of the plan
+                # A tool that an inner idea lacks can be added later, like the tools of the plan
                 # itself.
                 with suppress(MeantToolError):
                     await self.bridge.dry_run(plan, caller=caller)
@@ -386,7 +387,7 @@ class Publisher:
 
         Raises:
             PublicationNameError: the name is not valid, or is reserved.
-            PublicationError: the name belongs to a tool or a module here.
+            PublicationError: the name belongs to a tool or a module of this bridge.
         """
         check_name(name)
         if name in RESERVED:
@@ -479,7 +480,7 @@ class Publisher:
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
         """Return the tool that a run becomes: a program or plan, or else a tool that a mind solves
-        again, or else the recorded answer. `request.answer` may allow only one of these.
+        again, or else the recorded answer. `request.answer` can restrict this to one of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -581,7 +582,8 @@ class Publisher:
             essences: the tools of its run, by digest.
 
         Returns:
-            (the tools that its calls refer to here, why it cannot be published with them).
+            (the tools that its calls refer to in this bridge, why it cannot be published with
+                them).
         """
         calls = calls_in(document)
         await self.expect_listed(calls, defined_in(document), request.caller)
@@ -646,8 +648,8 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Return the callers with whom a version is shared if a mind, which has read what others
-        wrote, wrote its words.
+        """Return the callers with whom a version is shared if its words come from a mind, which has
+        read what others wrote.
 
         Without a person's approval, a new name is for the publisher alone.
 
@@ -676,8 +678,8 @@ class Publisher:
         """Return a program as a tool.
 
         Raises:
-            ProgramRefusedError: the program is malformed, cannot run here, or does not do what its
-                runs did.
+            ProgramRefusedError: the program is malformed, cannot run in this process, or does not
+                do what its runs did.
         """
         if request.strict or request.choices.take:
             raise PublicationError(
@@ -770,7 +772,7 @@ class Publisher:
     async def distill(
         self, request: PublishRequest, mind: MindName | Choice = AUTO
     ) -> tuple[Publication, list[RefusedProgram]]:
-        """Let a mind write a program that does what runs did, and publish it. The mind may try
+        """Let a mind write a program that does what runs did, and publish it. The mind can try
         three times.
 
         Args:
@@ -816,7 +818,7 @@ class Publisher:
         words: ToolWords = NO_WORDS,
         room: int = ROOM,
     ) -> ProgramRequest:
-        """Return the description of runs for the author of a program for `Bridge.publish`.
+        """Describe runs to an author who writes a program for `Bridge.publish`.
 
         Args:
             refs: runs of the same task, each as in `Bridge.publish`.
@@ -848,8 +850,8 @@ class Publisher:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
             return await self.offer.unreached(needed)
 
-        # Check twice, because another module may turn out to be needed only after one has listed
-        # its tools.
+        # Check twice, because after one module has listed its tools, another module can turn out to
+        # be needed.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(
                 status.error or f"server {status.name!r} is {status.state}" for status in away

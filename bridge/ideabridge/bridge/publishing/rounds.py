@@ -1,5 +1,5 @@
-"""Rounds: the programs that a mind submits for a run, one after another, until the recordings
-accept one.
+"""Rounds: publishes the programs that a mind submits for a run, one after another, until the
+recordings accept one.
 
 Theory of operation. A mind that saw a run submits a program. `hand_in` publishes it or reports how
 it differs from the run. Each program is journaled as a separate run, with the Request that the mind
@@ -37,8 +37,8 @@ _RECORD: Final = "program_rounds."
 
 
 def _setting_of(request: PublishRequest) -> str:
-    """Return the key under which the store records the rounds of a run. It does not depend on the
-    tool's name or the additional runs, so changing those does not grant further rounds.
+    """Return the key under which the store records the rounds of a run. The key does not depend on
+    the tool's name or the additional runs, so changing those does not grant further rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]

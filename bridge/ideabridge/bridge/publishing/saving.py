@@ -2,12 +2,12 @@
 
 Such an idea was written by hand, came from elsewhere, or is the work of a run that did not end
 well. `read_idea` reads it without looking at any tools. This file adds everything that depends on
-the tools available here: whether the idea can run, which effects it may have, and which definitions
-its calls refer to.
+the tools of this bridge: whether the idea can run, which effects it might have, and which
+definitions its calls refer to.
 
 Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
-for any publication. If a tool that the idea needs is missing here, the idea is still saved, with
-the most cautious hints, and the result names what is missing.
+for any publication. If a tool that the idea needs is missing, the idea is still saved, with the
+most cautious hints, and the result names what is missing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SENTENCE_ENDS: Final = (".", "!", "?")
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The parts of a publication that depend on the tools available here, and the tools that are
+    """The parts of a publication that depend on the tools of this bridge, and the tools that are
     missing.
     """
 
@@ -207,8 +207,8 @@ class Saver:
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_run(self, request: PublishRequest) -> Publication:
-        """Publish what a run did. If no run here shows more than the idea itself, publish the idea
-        as it is; see `Bridge.publish`.
+        """Publish what a run did. If no run in this store shows more than the idea itself, publish
+        the idea as it is; see `Bridge.publish`.
         """
         try:
             return await self.publisher.publish(request)
@@ -222,8 +222,8 @@ class Saver:
         return await self._publish_as_it_is(request)
 
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
-        """Publish an idea without a successful run here as it is: its calls as written, with every
-        literal as a constant, or else its context and schema, which a mind solves.
+        """Publish an idea without a successful run in this store as it is: its calls as written,
+        with every literal as a constant, or else its context and schema, which a mind solves.
 
         Raises:
             PublicationError: the idea cannot become a tool. The message says why, and what would
@@ -476,7 +476,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
 
 
 def _named(call: WrittenCall) -> str:
-    """Return the name of a call's tool that patterns are compared with."""
+    """Return the name of a call's tool in the form that patterns are compared with."""
     if call.module is None:
         return call.tool
     if call.module == ANONYMOUS:

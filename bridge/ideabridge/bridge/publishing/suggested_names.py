@@ -23,7 +23,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
 _SECONDS: Final = 30
-"""Maximum time, in seconds, that the mind may take."""
+"""Maximum time, in seconds, that the mind can take."""
 
 _MOST_TOOLS: Final = 12
 _MOST_PARAMETERS: Final = 12
@@ -79,7 +79,7 @@ class NamedSuggestions:
 async def name_suggestions(
     bridge: _Solver, suggestions: Sequence[Suggestion], caller: str
 ) -> NamedSuggestions:
-    """Ask the bridge's mind to name suggestions, in one Request that may take 30 seconds. Without a
+    """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds. Without a
     mind, or without an answer from it, the suggestions keep their names.
     """
     if bridge.mind is None or not suggestions:
@@ -110,7 +110,7 @@ async def name_suggestions(
 
 
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
-    """Return the suggestions with their present names, and the reason why the mind chose none."""
+    """Return the suggestions with their current names, and the reason why the mind chose none."""
     reason = "; ".join(str(error).splitlines())
     note = f"the names are made of the tools, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])
@@ -120,7 +120,7 @@ async def _ask(bridge: _Solver, suggestions: Sequence[Suggestion], caller: str) 
     """Return the names that the mind chose, one for each suggestion, as the schema demands.
 
     Raises:
-        IdeabridgeError: it did not answer, or its answer has another form.
+        IdeabridgeError: the mind did not answer, or its answer has another form.
     """
     count = len(suggestions)
     names: JSONObject = {

@@ -52,7 +52,7 @@ MOST_CALLS: Final = 10_000
 """Maximum number of calls that are compared."""
 
 LONGEST: Final = 12
-"""Maximum number of calls in a suggested part of a run. A whole run may have more."""
+"""Maximum number of calls in a suggested part of a run. A whole run can have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
@@ -92,13 +92,13 @@ class Suggestion:
         name: a name for the tool.
         times: the number of times that it was done.
         tools: the tools that were called, in order.
-        changes: True if one of the tools may change something.
+        changes: True if one of the tools might change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
             First come those that differed, which callers must pass; then those that were always the
             same, with their value as default; and finally the optional ones, whose values were
             copied.
-        open: the points that the tool would leave open; empty if it is plain. A program can settle
-            them.
+        open: the points that the tool would leave open; empty if its plan is plain. A program can
+            settle them.
         occurrences: the calls that the command publishes, and those that it names as evidence,
             latest first. Exact repetitions are left out, because they show nothing new.
         title: the title of the run with the latest occurrence.
@@ -116,7 +116,7 @@ class Suggestion:
     @property
     def signature(self) -> str:
         """The signature, such as `flight_report(city, date="2026-11-22", recipient?)`. A question
-        mark follows each parameter that may be left out and has no default.
+        mark follows each parameter that can be left out and has no default.
         """
         parts: list[str] = []
         for name, parameter in self.parameters:
@@ -166,7 +166,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     many calls a tool would save.
 
     Work is suggested if it was done with different arguments, or at least three times. It must also
-    consist of at least two calls, or of one call that may change something and always had some of
+    consist of at least two calls, or of one call that might change something and always had some of
     the same arguments. All calls must have succeeded. This reads journals for up to five seconds.
     """
     lines = _lines(store, caller)
@@ -202,7 +202,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
 
 
 def names_in_use(store: Store, caller: str) -> set[str]:
-    """Return the names that no suggested tool may have."""
+    """Return the names that a suggested tool must not have."""
     return {*RESERVED, *store.publications.names(caller)}
 
 
@@ -228,7 +228,7 @@ _Step: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Repeated:
-    """Calls of the same tools in the same order, and the places where they begin."""
+    """Calls to the same tools in the same order, and the places where they begin."""
 
     tools: tuple[str, ...]
     starts: list[_Step]
@@ -389,7 +389,7 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One of the times that work was done: its calls, and the run that made them."""
+    """One occurrence of the work: its calls, and the run that made them."""
 
     line: _Line
     occurrence: Occurrence
@@ -409,9 +409,9 @@ class _Drafts:
         self._caller = caller
 
     def of(self, works: Sequence[_Work]) -> tuple[Sequence[_Work], PlanDraft | None]:
-        """Return the plan that the first work becomes, with the others as evidence, and with the
-        parameters that differed required. Leave out evidence that publishing would refuse. Return
-        None if there is no plan.
+        """Return the plan that the first work becomes. The other works are evidence, and the
+        parameters that differed are required. Leave out evidence that publishing would refuse.
+        Return None if there is no plan.
         """
         for count in range(len(works), 0, -1):
             try:
@@ -431,7 +431,9 @@ class _Drafts:
             return _required_where_different(scratch, runs, self._caller, works)
 
     def _copied(self, occurrence: Occurrence, scratch: Store) -> str:
-        """Copy a run into another store, and return the id of the run with these calls there."""
+        """Copy a run into another store, and return the id that the run with these calls has in
+        that store.
+        """
         record = self._store.runs.find(occurrence.run, caller=self._caller)
         if scratch.runs.get(record.id) is None:
             with scratch.transaction():
@@ -476,7 +478,9 @@ def _required_where_different(
 
 
 def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]) -> bool:
-    """Return whether the literal that a parameter fills had another value in some of the works."""
+    """Return whether, in some of the works, the literal that a parameter fills had another
+    value.
+    """
     at = parameter.leaves[0].at
     place = place_in(at)
     number = None if place is None else draft.lifted.aligned.recorded.get(place)
@@ -518,7 +522,7 @@ def _examine(
             break
         line = lines[number]
         work = _work(runs, line, line.places[start : start + len(repeated.tools)])
-        # The same name may belong to a tool of another server.
+        # The same name can belong to a tool of another server.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
         else:

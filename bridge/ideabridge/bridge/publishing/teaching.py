@@ -26,11 +26,11 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 _OPEN: Final = 1_000
-"""Maximum number of replays that are awaited at once. Nothing is learned from further ones."""
+"""Maximum number of replays that are awaited at once. Nothing is learned from further replays."""
 
 
 class Teaching:
-    """The replays of this process from which something may be learned.
+    """The replays in this process that something can be learned from.
 
     A replay that has ended is examined when the next idea is called or the bridge closes. Its
     values are evidence if the publisher called it and a person confirmed them; see `record_of`.
@@ -137,8 +137,8 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 
 
 _REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
-"""The only reasons that a document may contain. A person reads them in questions, so a document
-must not use its own wording.
+"""The only reasons that a document can contain. People read them in questions, so a document must
+not use its own wording.
 """
 
 

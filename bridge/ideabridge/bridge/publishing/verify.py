@@ -135,7 +135,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
 
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
-    """Return a sentence for each recorded default that a plan uses without reporting it, although
+    """Return a sentence for each recorded default that a plan uses without reporting it even though
     part of the value was copied from an earlier text. Earlier versions of ideabridge published such
     plans.
 
@@ -158,7 +158,7 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
-    """Return why a plan must not be run just to compare its output, or None if it may run."""
+    """Return why a plan must not be run just to compare its output, or None if it can be run."""
     for place, call in enumerate(written_calls(calls)):
         tool = tools.look_up(call)
         if tool is None:

@@ -95,7 +95,7 @@ class WrittenIdea:
         calls: the calls of its solution.
         output: the output of its solution, with references, or None.
         program: the text of its solution if that is a program, or None.
-        tools: names or patterns of the tools that a mind may call, or None for the tools that its
+        tools: names or patterns of the tools that a mind can call, or None for the tools that its
             calls name.
         tags: words of the author's choice.
         members: `description`, `schema`, `tools`, `answer` and `tags` as written in the document.
@@ -160,8 +160,8 @@ class WrittenIdea:
 
     @property
     def has_example(self) -> bool:
-        """True if the context contains an input that satisfies the input schema. Authors may leave
-        it empty; then there is no example.
+        """True if the context contains an input that satisfies the input schema. Authors can leave
+        the input empty; then there is no example.
         """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
@@ -631,13 +631,13 @@ def _composed(
     output_schema: JSONObject | None, answer: Answer, solution: _Solution
 ) -> tuple[JSON, JSONObject]:
     """Return (schema, solution) as they are stored. The schema describes a Solution with this
-    output, and does not depend on the tools that are here.
+    output, and does not depend on the tools of this bridge.
     """
     schema = solution_schema([], output_schema)
     properties = cast("JSONObject", schema["properties"])
     is_any = output_schema is None and answer != "solve"
     if is_any:
-        # Without a schema, an output from calls or from a person may be anything.
+        # Without a schema, an output from calls or from a person can be anything.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
@@ -655,7 +655,7 @@ def _composed(
         return schema, solution.to_json()
 
     if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
-        # Wrap an output that may be null, as a mind has to do.
+        # Wrap an output that can be null, because a mind must also wrap it.
         solution = dataclasses.replace(solution, output={"value": solution.output})
 
     return schema, solution.to_json()
@@ -671,7 +671,7 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
 
 
 def _wrapped_schema(schema: JSONObject | None) -> JSONObject | None:
-    """Return the schema inside the wrapper of a nullable output, or None if the schema is no
+    """Return the schema inside the wrapper of a nullable output, or None if the schema is not a
     wrapper, or cannot be unwrapped.
     """
     if schema is None or schema.get("additionalProperties") is not False:
