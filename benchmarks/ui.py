@@ -5,8 +5,9 @@
 A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure
 is the time until the document is complete (`load`). Then the list is open while another process
 finishes 50 runs a second in the same store; the figure is the time in which the browser could not
-have answered a key (95th percentile of the delay of a timer, and the longest). Targets are bounds
-in seconds: there is no peer that shows the same.
+have answered a key (95th percentile of the delay of a timer, and the longest). Every other page is
+requested without a browser: a figure is the best of three times until the whole text is there, and
+its size. Targets are bounds: there is no peer that shows the same.
 """
 
 from __future__ import annotations
@@ -24,14 +25,35 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 
 from ideabridge.bridge import Bridge, Configuration
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.serve import link_to
 
 RUNS = 5000
 CALLS = 10_000
 RATE = 50
 SECONDS = 10.0
 MOST_SECONDS = 1.0
+MOST_PAGE_SECONDS = 0.1
+MOST_PAGE_KILOBYTES = 100
+PAGES = (
+    "home",
+    "runs",
+    "runs/direct",
+    "approvals",
+    "ideas",
+    "ideas?show=saved",
+    "modules",
+    "modules/tools",
+    "servers/add",
+    "servers/import",
+    "connect",
+    "playground",
+    "write",
+    "admin",
+)
 MOST_DELAY = 0.1
 """Seconds: people notice a longer delay of an answer to a key."""
 
@@ -127,6 +149,29 @@ def row(what: str, seconds: float, target: float) -> dict[str, Any]:
     }
 
 
+def page_rows(path: Path, url: str) -> list[dict[str, Any]]:
+    """The rows of pages that are requested without a browser, by the owner."""
+    rows: list[dict[str, Any]] = []
+    with Store.open(path) as store:
+        link = link_to(url, store.owner_links)
+    with httpx.Client(base_url=url, follow_redirects=True, timeout=60) as http:
+        http.get(link)
+        for page in PAGES:
+            times: list[float] = []
+            size = 0
+            for _ in range(3):
+                began = time.perf_counter()
+                answer = http.get(page)
+                times.append(time.perf_counter() - began)
+                answer.raise_for_status()
+                size = len(answer.content)
+
+            rows.append(row(f"{page}, s", min(times), MOST_PAGE_SECONDS))
+            rows.append(row(f"{page}, kB", size / 1000, MOST_PAGE_KILOBYTES))
+
+    return rows
+
+
 def measure(chromium: str) -> list[dict[str, Any]]:
     """The rows."""
     from playwright.sync_api import sync_playwright
@@ -183,6 +228,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             )
             rows.append(row(f"{what}, longest, s", delays[-1] / 1000, MOST_DELAY))
             browser.close()
+            rows += page_rows(path, url)
 
     return rows
 

@@ -5,6 +5,7 @@ python -m tests.ui.pictures FOLDER
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +15,9 @@ import httpx
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from tests.ui.serving import CHROMIUM, ask, client, link_to, seal, send, served
+from tests.ui.test_servers import SERVERS, configured
 from tests.ui.test_shown import key_of
+from tests.waiting import wait_until
 
 WIDTHS: Final = {"desktop": 1280, "phone": 390}
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
@@ -50,6 +53,32 @@ LARGEST: Final = {
     "orders": "†state.orders",
     "_outputPath": "largest",
 }
+
+
+SERVERS_OF_IT: Final = {
+    "servers": "modules",
+    "server": "modules/own",
+    "server-off": "modules/later",
+    "server-failing": "modules/broken",
+    "server-tool": "modules/own/tools/save",
+    "server-log": "modules/own/log",
+    "server-add": "servers/add",
+    "server-import": "servers/import?host=cursor",
+    "connect": "connect",
+    "user": "admin/users/ann",
+}
+"""The pages about servers and assistants of a machine that is `equipped`."""
+
+
+def equip(folder: Path) -> None:
+    """Give the person of a page a configuration with servers, and Cursor with others."""
+    configured(folder, SERVERS)
+    cursor = folder / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    env = {"API_TOKEN": "ghp_ofapicture1234567DDDD"}
+    github = {"command": "npx", "args": ["-y", "github-server"], "env": env}
+    entries = {"github": github, "own": {"command": "other"}}
+    cursor.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
 
 
 def _find_largest(customer: str) -> list[dict[str, str]]:
@@ -112,8 +141,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         "tool": "ideas/largest_order",
         "publish": f"ideas/publish?ref={done}",
         "write": "write",
-        "servers": "modules",
-        "server": "modules/tools",
+        **SERVERS_OF_IT,
         "playground": "playground",
         "admin": "admin",
         "doctor": "admin/doctor",
@@ -151,12 +179,16 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        project = Path(temporary) / "shop"
-        project.mkdir()
-        with served(project) as url:
+        home = Path(temporary) / "home"
+        project = home / "shop"
+        project.mkdir(parents=True)
+        with served(home, "--project", str(project)) as url:
             photograph(browser, url, EMPTY, folder)
+            equip(home)
             with client(url) as http:
                 pages = use(http)
+                send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
+                wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
             photograph(browser, url, pages, folder)
         browser.close()
 

@@ -114,6 +114,9 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
             assert why in answer.text
             assert TOKEN not in answer.text
 
+        missing = add(http, name="gone", start="no-such-program --now")
+        assert "no-such-program is not found on this machine" in missing.text
+        send(http, "/ui/servers/change", name="gone", action="remove")
         add(http, name="own", start=START)
         assert "already has a server" in add(http, name="own", start=START).text
 
@@ -255,6 +258,9 @@ def test_a_form_of_another_site_or_session_changes_no_server(site: str, file: Pa
             assert http.get(f"/ui/{path}").status_code == 405
 
         # Who has no session reads no file of this machine either.
-        assert reader.get("/ui/servers/import").status_code == 400
+        for path in ("servers/import", "servers/add"):
+            answer = reader.get(f"/ui/{path}")
+            assert answer.status_code == 400
+            assert file.name not in answer.text
 
     assert file.read_text(encoding="utf-8") == COMMENTED

@@ -86,6 +86,17 @@ def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> Non
     expect(page.get_by_text("No line matches.")).to_be_visible()
 
 
+def test_damaged_notes_about_changes_hide_no_server(tmp_path: Path, site: str) -> None:
+    notes = tmp_path / ".local" / "share" / "ideabridge" / "backups" / "edits.json"
+    notes.parent.mkdir(parents=True, exist_ok=True)
+    notes.write_text("[{", encoding="utf-8")
+    with client(site) as http:
+        for path in ("modules", "connect", "home"):
+            answer = http.get(f"/ui/{path}")
+            assert answer.status_code == 200, path
+            assert "is damaged" in answer.text, path
+
+
 def test_unknown_tools_and_servers_are_refused(site: str) -> None:
     with client(site) as http:
         for path in ("own/tools/nothing", "nothing", "nothing/log", "nothing/tools/where"):

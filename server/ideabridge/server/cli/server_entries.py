@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -275,14 +274,12 @@ def _place(text: str, file: EntryFile) -> str:
 
 
 def _say_unfound(entry: JSONObject) -> None:
-    """Report a command that cannot be found here."""
-    command_word = entry.get("command")
-    if not isinstance(command_word, str) or "$" in command_word:
-        return
-    if shutil.which(os.path.expanduser(command_word)) is None:  # noqa: PTH111 - there may be no home
-        _tell(
-            f"  {command_word} is not found on this machine, so the server cannot start", "yellow"
-        )
+    """Report a command that is not found here."""
+    from ideabridge.server.hosts.entries import missing_program
+
+    word = missing_program(entry)
+    if word is not None:
+        _tell(f"  {word} is not found on this machine, so the server cannot start", "yellow")
 
 
 @app.command("remove")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -274,6 +275,17 @@ def switched(entry: JSONObject, *, on: bool) -> JSONObject:
 def secrets_named_in(entry: JSON) -> list[str]:
     """Return the names of the stored secrets that an entry names, each once."""
     return list(dict.fromkeys(_SECRET.findall(encode_text(entry))))
+
+
+def missing_program(entry: JSONObject) -> str | None:
+    """Return the command of an entry if no such program is found on this machine, otherwise
+    None.
+    """
+    word = entry.get("command")
+    if not isinstance(word, str) or "$" in word:
+        return None
+    program = os.path.expanduser(word)  # noqa: PTH111 - there may be no home
+    return None if shutil.which(program) is not None else word
 
 
 def started_by(entry: JSONObject) -> str:

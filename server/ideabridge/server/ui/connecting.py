@@ -102,6 +102,13 @@ class ClientEntries:
                 state = "unreadable"
                 problem = str(error)
 
+        can_undo = False
+        try:
+            can_undo = _written(host, file) is not None
+        except HostFileError as error:
+            # The notes about changes are damaged.
+            problem = problem or str(error)
+
         return ClientEntry(
             name=host.name,
             title=host.title,
@@ -111,7 +118,7 @@ class ClientEntries:
             is_here=is_here,
             state=state,
             problem=problem,
-            can_undo=_written(host, file) is not None,
+            can_undo=can_undo,
         )
 
     def write(self, host: Host) -> str:

@@ -17,6 +17,7 @@ from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLo
 from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
+from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import PREFIX, Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
@@ -107,13 +108,18 @@ class ModulePages:
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
         change: LatestChange | None = None
+        problems = [*self._site.unused_files(visitor)]
         if visitor.manages and visitor.may_change:
-            change = await anyio.to_thread.run_sync(latest_change, self._bridge.configuration)
+            try:
+                change = await anyio.to_thread.run_sync(latest_change, self._bridge.configuration)
+            except HostFileError as error:
+                # Damaged notes about changes must not hide the servers.
+                problems.append(str(error))
 
         return self._site.page(
             request,
             "modules.html",
-            unused_files=self._site.unused_files(visitor),
+            unused_files=problems,
             rows=rows,
             own=len(self._tools(OWN, visitor)),
             own_name=OWN,

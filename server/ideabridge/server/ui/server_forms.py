@@ -43,6 +43,7 @@ from ideabridge.server.hosts.entries import (
     header_of,
     is_on,
     is_server_address,
+    missing_program,
     plan_addition,
     program_entry,
     read_entry_file,
@@ -74,6 +75,10 @@ _COMMAND: Final = "page"
 _IMPORTS: Final = "servers import "
 
 _Result = TypeVar("_Result")
+
+
+class NoSessionError(IdeabridgeError):
+    """A visitor without a session reads the page, and adds nothing."""
 
 
 class NoServersFileError(IdeabridgeError):
@@ -135,8 +140,11 @@ class ServerForms:
     # -- adding ------------------------------------------------------------------------------------
 
     async def show_add(self, request: Request) -> Response:
-        """Show the form for a new server."""
-        expect_manager(visitor_of(request))
+        """Show the form for a new server, which names a file of this machine."""
+        visitor = visitor_of(request)
+        expect_manager(visitor)
+        if not visitor.may_change:
+            raise NoSessionError("a server is added in a session: see how one begins above")
         return self._form(request, Typed())
 
     def _form(self, request: Request, typed: Typed, why: str = "") -> Response:
@@ -179,22 +187,27 @@ class ServerForms:
         if addition.in_plain_text:
             places = ", ".join(addition.in_plain_text)
             lines.append(f"{places}: in plain text in that file, but never shown.")
+        missing = missing_program(addition.entry)
+        if missing is not None:
+            lines.append(f"{missing} is not found on this machine, so the server cannot start.")
         return "\n".join(lines)
 
     # -- enabling, disabling, removing -------------------------------------------------------------
 
     async def change(self, request: Request) -> Response:
         """Enable, disable or remove a server."""
-        told = await self._changed(partial(self._change, visitor_of(request), form_of(request)))
-        return self._site.back(request, f"{PREFIX}/modules", told)
-
-    def _change(self, visitor: Visitor, form: FormFields) -> str:
+        visitor = visitor_of(request)
         expect_manager(visitor)
+        form = form_of(request)
         name = form.get("name")
-        action = form.get("action")
-        file = self._read_file()
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
+
+        told = await self._changed(partial(self._change, name, form.get("action")))
+        return self._site.back(request, f"{PREFIX}/modules", told)
+
+    def _change(self, name: str, action: str) -> str:
+        file = self._read_file()
         if name not in file.servers:
             raise EntryError(
                 f"{name} is not in {file.path}: change it with `ideabridge servers {action}`"
