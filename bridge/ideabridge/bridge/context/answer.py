@@ -1,9 +1,9 @@
 """Answer: reads a Solution while it streams in, and returns each call as soon as its JSON object is
 complete.
 
-The pieces may have any size and may be cut anywhere. The scanner only finds the ends of values, one
+The pieces can have any size and can be cut anywhere. The scanner only finds the ends of values, one
 token at a time; each value is then decoded separately. The cost is linear in the length of the
-answer. Integers may have any size. A Markdown fence or prose around the object is ignored.
+answer. Integers can have any size. A Markdown fence or prose around the object is ignored.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class AnswerReader:
     def _token(self, text: str, position: int, char: str) -> int:
         match self._state:
             case _State.OPENED:
-                # Prose may contain braces: only `{"` and `{}` open an object.
+                # Prose can contain braces: only `{"` and `{}` open an object.
                 if char not in '"}':
                     self._state = _State.BEFORE
                     return position

@@ -1,13 +1,11 @@
-"""Assumptions: presents the values that a replay used although their explanations differ, as text
-to read and as choices to make.
+"""Assumptions: presents the values that a replay used even though their explanations differ, as
+text to read and as choices to make.
 
-The description of a tool names the values that are open (`evidence_sentence`), an answer names what
-it assumed (`assumption_lines`), and a person who is asked can choose another value
-(`with_choices`).
+A tool's description names the values that are open (`evidence_sentence`), an answer names what it
+assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).
 
 `settle` returns an assumption as JSON; see `Settled.assumed`. It names the value that was used and
-at most three others. A long value is shortened there: people see its first part, but cannot choose
-it.
+at most three others. A long value is shortened: people see its first part, but cannot choose it.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ _AT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value that a literal has or may have.
+    """A value that a literal has or might have.
 
     Attributes:
         source: the explanation that gives it.
@@ -84,7 +82,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A literal whose value was not determined, or a call that may not belong in the run.
+    """A literal whose value was not determined, or a call that might not belong in the run.
 
     Attributes:
         at: the place of the literal: `calls.3.max_count`, `output.title`, `calls.2`. In a
@@ -257,8 +255,8 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
 
 
 def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Describe a place in a plan in users' words, such as `path of read_file`. The number of the
-    call is added if there are several.
+    """Describe a place in a plan in users' words, such as `path of read_file`. If there are several
+    calls, the number of the call is added.
     """
     if keys[:1] == ("output",):
         return _of_whole(keys[1:], "the output")
@@ -277,7 +275,7 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: StoredLiteral) -> bool:
-    """Return whether the explanations of a value may differ, or whether the value is selected by a
+    """Return whether the explanations of a value can differ, or whether the value is selected by a
     position that few runs confirm.
     """
     if len(literal.by) != 1 or literal.cut or literal.why is not None:

@@ -1,5 +1,5 @@
-"""Body: encodes a part of a Request, such as a message or a schema, in canonical JSON, and combines
-the encoded parts of a whole Request.
+"""Body: encodes the parts of a Request, such as a message or a schema, in canonical JSON, and
+combines them into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
 of a Request are the same as in the previous one, so each part is encoded only once, and the next
@@ -41,8 +41,8 @@ class EncodedRequest:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what it shows, or None if no limits were recorded.
-        last: the previous Request of its run. If this Request begins with all messages of that one,
-            those messages are not hashed again.
+        last: the previous Request of its run. If this Request begins with all messages of the
+            previous one, those messages are not hashed again.
 
     Attributes:
         messages, schema, shown: the arguments of the same names.

@@ -6,8 +6,8 @@ only knows what this module defines: a call, or the output, may have a `Computat
 `Computation` names the references that it reads. Once their values exist, it computes the literals
 and says what it assumed. `context/plan_literals.py` reads the computations of a plan.
 
-Whatever may make an answer wrong is *assumed*, such as explanations that differ, a position, or
-words of a mind. Everything else is *noted*, such as a new kind of value or a search that reached
+Whatever might make an answer wrong is *assumed*, such as explanations that differ, a position, or a
+mind's own words. Everything else is *noted*, such as a new kind of value or a search that reached
 its limit. A note is a reason to ask before a change, unless it is mild.
 """
 
@@ -28,12 +28,12 @@ class Doubts:
 
     Attributes:
         assumed: assumptions as in `Settled.assumed`; and `{"at": "calls.PLACE", "why"}` for each
-            call that may have been a decision.
+            call that might have been a decision.
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
             anything else that is uncertain but hardly ever wrong. A note that is not mild is a
             reason to ask before a change.
         approved: the assumptions that someone was asked about and approved, in the form of
-            `assumed`. The member `approved` says who approved them. They may still be wrong.
+            `assumed`. The member `approved` says who approved them. They might still be wrong.
         strict: whether a person is also asked before a call that only reads.
 
     With instances, each entry has its `instance`.
@@ -125,7 +125,7 @@ class Computed:
 
     Attributes:
         values: the values of the literals, keyed by their paths relative to the call or the output.
-        doubts: what is uncertain about them.
+        doubts: the uncertainties about them.
         problem: the reason why a literal has no value, or None if each literal has one.
         skipped: the reason why the call is not made, or None if it is made. Only plans of earlier
             versions decide this.
@@ -149,8 +149,8 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The references, as strings, that `compute` reads in addition to those of the call. They
-        may have no value.
+        """The references, as strings, that `compute` reads in addition to those of the call. A
+        reference can be without a value.
         """
         ...
 
@@ -203,7 +203,7 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     if () in values:
         return values[()]
 
-    # Each array and object is copied only once, however many of its members change.
+    # Each array and object is copied only once, no matter how many of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value

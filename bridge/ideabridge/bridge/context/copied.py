@@ -2,8 +2,8 @@
 `Computation`.
 
 A call that only reads runs with the value of the cheapest explanation, and the run reports the
-assumption. Before a call that may change something, a person is asked, whatever the approval policy
-allows.
+assumption. Before a call that might change something, a person is asked, no matter what the
+approval policy allows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRIED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """The information that a plan records about its values besides their explanations.
+    """The information that a plan records about its values in addition to their explanations.
 
     Attributes:
         seen: profiles of the values that earlier runs read, keyed by reference; see
@@ -59,9 +59,9 @@ class CallFacts:
 
     Attributes:
         place: the place of the call.
-        watched: references that the call does not read, although the author of the call had seen
+        watched: references that the call does not read even though the author of the call had seen
             their values.
-        may_decide: whether the call may have been made because of a result that it does not read.
+        may_decide: whether the call might have been made because of a result that it does not read.
         is_idle: whether nothing reads the result of the call.
     """
 
@@ -90,9 +90,7 @@ class CopiedLiterals:
 
     @property
     def needs(self) -> Collection[str]:
-        """No references, because the explanations of a literal do not depend on any particular
-        value.
-        """
+        """No references, because a literal's explanations do not depend on any particular value."""
         return ()
 
     @property
@@ -184,7 +182,7 @@ class CopiedLiterals:
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
                     # A value that the plan passes on is a different number each time. A value that
-                    # the plan does not read may have decided something.
+                    # the plan does not read might have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -200,7 +198,7 @@ class CopiedLiterals:
 
 
 class CopiedInOutput(CopiedLiterals):
-    """The copied literals of an output.
+    """The copied literals in an output.
 
     Only the values that the literals are computed from are compared with what runs have read. All
     other values of an output are references that someone wrote.
@@ -227,7 +225,7 @@ class CopiedInCall(CopiedLiterals):
 
     @property
     def shared_reason(self) -> str | None:
-        """The reason to ask about a call that may have been a decision."""
+        """The reason to ask about a call that might have been a decision."""
         return DECISION if self.call.may_decide else None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
@@ -240,19 +238,19 @@ class CopiedInCall(CopiedLiterals):
 
         novelties = self.novelties(read, [*values, *self.references], self.call.watched)
         doubts.notes += novelties
-        # An idle call affects nothing, so it does not matter here whether it belongs in the run.
+        # An idle call affects nothing, so it does not matter whether it belongs in the run.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
         if not is_idle:
             self._doubt_watched(novelties, doubts)
             if self.call.may_decide:
-                # If only one input took this branch, the answer for other inputs may be wrong.
+                # If only one input took this branch, the answer for other inputs might be wrong.
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
 
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
         """Return notes on the words that a mind wrote around a copied value, if only one run shows
-        them. They may depend on the data of that run, even if the copied value is the same again.
+        them. They might depend on the data of that run, even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []

@@ -3,7 +3,7 @@ calls. Only such journals need this module.
 
 Their plans differ in four ways:
 
-- They may contain explanations of removed kinds; see `context/removed.py`.
+- They can contain explanations of removed kinds; see `context/removed.py`.
 - A literal at `calls.PLACE._when` contains tests that decide whether the call is made or skipped.
 - If an explanation has no value, the next one of any kind is used.
 - Before a call that changes something, a person is asked about every undetermined value.

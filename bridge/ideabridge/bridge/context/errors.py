@@ -6,7 +6,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A message of a context is malformed. The error text says where, what was found and what was
+    """A message in a context is malformed. The error text says where, what was found and what was
     expected.
     """
 

@@ -5,7 +5,7 @@ Theory of operation. A run writes literals into its calls: `read(path="a.txt")` 
 `list` returned `a.txt`. One run cannot show why a literal has its value, so a published plan keeps
 every explanation that fits, and orders them by `Explanation.cost`. When the plan runs with new
 data, `settle` evaluates all of them. If they agree, the value is determined. If they differ,
-`settle` uses the cheapest one that has a value, and `Settled.assumed` says so.
+`settle` uses the cheapest one that has a value, and records this in `Settled.assumed`.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -49,7 +49,7 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_as
 
 Read: TypeAlias = "Callable[[str], JSON | Missing]"
-"""Returns the value of a reference, given as a string, or MISSING."""
+"""A function that returns the value of a reference, given as a string, or MISSING."""
 
 ITEMS: Final = 20_000
 """The maximum number of items of one list that an explanation searches."""
@@ -106,7 +106,7 @@ class Explanation:
 
     @property
     def cost(self) -> int:
-        """The cost. Of two explanations, the cheaper one is used first."""
+        """The cost. Cheaper explanations are used first."""
         raise NotImplementedError
 
     @property
@@ -127,7 +127,7 @@ class Explanation:
     @property
     def family(self) -> str:
         """The kind of this explanation, regardless of what it reads. If an explanation has no
-        value, only another one of the same kind may replace it.
+        value, only another one of the same kind can replace it.
         """
         return type(self).__name__
 
@@ -219,7 +219,7 @@ class PathTo(Explanation):
 
     @property
     def has_positions(self) -> bool:
-        """True if any key of the path may be a position in a list."""
+        """True if a key of the path might be a position in a list."""
         return bool(self._numbers)
 
     @property
@@ -257,7 +257,7 @@ class PathTo(Explanation):
         return read(self.reference)
 
     def positions(self, read: Read) -> bool:
-        """Return whether any key of the path is a position in a list of more than one item."""
+        """Return whether a key of the path is a position in a list of more than one item."""
         return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
@@ -566,7 +566,7 @@ class Explained:
         at: its place: ("calls", place, key...) or ("output", key...).
         by: the explanations, cheapest first. Never empty.
         runs: the number of runs with different data that agree with all explanations.
-        cut: whether the search reached a limit, so that an explanation may be missing.
+        cut: whether the search reached a limit, so that an explanation might be missing.
         why: another reason why the value is never determined, such as `recorded text`.
         given: the reference to an optional parameter. If the caller passes it, the literal gets its
             value, and nothing is assumed.
@@ -694,7 +694,7 @@ UNPROVED: Final = "its evidence is not in the document"
 """The reason why a literal of an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""The reason why a literal is not determined before three runs agree: its author may have copied
+"""The reason why a literal is not determined before three runs agree: its author might have copied
 the part from the earlier text.
 """
 
@@ -709,12 +709,12 @@ class Settled:
 
     Attributes:
         value: the value, or MISSING if no explanation has one.
-        assumed: the reasons why the value may be wrong, or None if there are none: `{"at", "taken",
-            "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other
-            values. An entry without a value stands for an explanation that has none. A long value
-            is truncated, and marked by `"shortened": true` next to it.
-        note: the reason why the value is not determined, if this reason alone does not make it
-            doubtful; see `NOTED`.
+        assumed: the reasons why the value might be wrong, or None if there are none: `{"at",
+            "taken", "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three
+            other values. An entry without a value stands for an explanation that has none. A long
+            value is truncated, and marked by `"shortened": true` next to it.
+        note: the reason why the value is not determined, if this reason by itself does not make the
+            value doubtful; see `NOTED`.
     """
 
     value: JSON | Missing

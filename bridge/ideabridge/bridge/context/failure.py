@@ -1,4 +1,4 @@
-"""Failures: reads the errors of a Solution as documents."""
+"""Failures: reads the errors of a Solution as typed documents."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Failure:
 
     Attributes:
         message: what failed, and what was expected.
-        kind: the kind of failure, such as `denied`, or "" if it is no special one.
-        sent: what the tool sent although its call failed, or None if it sent nothing.
+        kind: the kind of failure, such as `denied`, or "" if the failure has no particular kind.
+        sent: what the tool sent even though its call failed, or None if it sent nothing.
     """
 
     message: str
@@ -36,7 +36,7 @@ class ErrorEntry:
     Attributes:
         call: the call as it was written, or None if the error belongs to no call.
         place: the place of the call in the run.
-        in_solution: its place in the Solution if that is another one.
+        in_solution: the call's place in the Solution, if it differs from `place`.
         error: see `read_failure`.
     """
 

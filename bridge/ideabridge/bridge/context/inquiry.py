@@ -20,8 +20,8 @@ _ANSWER_BYTES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question of a module, as a form. Its message and schema come from the module
-    and are untrusted.
+    """One question from a module, as a form. The message and the schema come from the module and
+    are not trusted.
 
     Attributes:
         module: the name of the module.
@@ -51,7 +51,7 @@ class AnswerError(IdeabridgeError):
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """Return the answer that a person filled in, if it fits the form of a module.
+    """Return the answer that a person filled in, if it fits a module's form.
 
     Raises:
         AnswerError: the answer does not fit.
@@ -86,7 +86,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
 
 
 class Asker(Protocol):
-    """Passes the questions of a module on to the caller."""
+    """Passes a module's questions on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Ask a question, and wait for the answer without a time-out. This raises no error, but it
@@ -99,5 +99,5 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that nobody was asked: its text, and the reason."""
+        """Report a question that was passed to nobody: its text, and the reason."""
         ...

@@ -3,10 +3,10 @@
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
 `{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means
 the same as `{"type": K, K: value}`, and, if K is not a built-in type, as `{"type": "data", "kind":
-K, "data": value}`. An error may be `{"type": "error", "call", "error"}`. `read_message` turns every
-spelling into one `Message`.
+K, "data": value}`. An error can be written as `{"type": "error", "call", "error"}`. `read_message`
+turns every spelling into one `Message`.
 
-Before a Request is sent, the `Handler` of each message may change the messages (a typed message
+Before a Request is sent, the `Handler` of each message can change the messages (a typed message
 becomes text), the model settings, and the schema: properties before `calls`, the tools, the output
 schema. A change applies to this Request only; the next Request handles every message again. Users
 can register handlers for types of their own or replace the built-in ones.
@@ -80,7 +80,7 @@ class _Failure:
 
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error, which may also be direct members of the message about the error."""
+"""The members of an error, which can also be direct members of the message about the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Message:
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
             or `call`: a call of an earlier Solution, for later Requests.
         value: the text of a text message, otherwise the typed value.
-        kind: the kind of `data`, which may be the name of a registered type. For other messages,
+        kind: the kind of `data`, which can be the name of a registered type. For other messages,
             the same as `type`.
         instance: `_instance`, or "" if there is none.
         schema, description: the members of the same names.
@@ -108,8 +108,8 @@ class Message:
 
     @property
     def members(self) -> JSONObject:
-        """The members of its value, which are empty if the value is not an object. An input or a
-        state always is one.
+        """The members of its value, which are empty if the value is not an object. The value of an
+        input or a state is always an object.
         """
         return object_or_empty(self.value)
 
@@ -304,7 +304,7 @@ class ContextParts:
 
     Attributes:
         before: the messages of the context. In a run, only those before its calls.
-        calls: the messages of the calls of the run. There may be thousands.
+        calls: the messages about the run's calls. There can be thousands.
         after: the messages after the calls.
     """
 
@@ -322,7 +322,7 @@ class ContextParts:
         """Return the paths in merged data that calls have added, which are the paths of the data
         messages after the first call.
         """
-        # A context that was written by hand may contain calls among its own messages.
+        # A context that was written by hand can contain calls among its own messages.
         first = next(
             (number for number, message in enumerate(self.before) if message.type == "call"),
             len(self.before),
@@ -360,7 +360,7 @@ class Draft:
         has_shortened: set by a handler that has shortened a value that its text refers to.
         place: the number of the message that is being handled.
         called: the number of the first message after the calls that are already handled.
-        tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add
+        tools: the offered tools. A handler can remove, replace (with `dataclasses.replace`) or add
             tools. A tool without code is latent.
         output_schema: JSON Schema of the output, or None for text. In a run of a plan, which asks
             no mind, `tools` and `output_schema` have no effect.
@@ -380,7 +380,7 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """True if any value is not shown to the mind in full."""
+        """True if at least one value is not shown to the mind in full."""
         return self.showing.is_shortened or self.has_shortened
 
     @property
@@ -395,8 +395,9 @@ class Draft:
 
 
 Handler: TypeAlias = Callable[[Message, Draft], None]
-"""Handles one message. It must be a pure function of its arguments, so that equal contexts lead to
-equal Requests."""
+"""A function that handles one message. It must be a pure function of its arguments, so that equal
+contexts lead to equal Requests.
+"""
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
@@ -501,7 +502,7 @@ def _standing_line(entry: _Standing) -> str:
 
 def handle_error(message: Message, draft: Draft) -> None:
     """Show an error: its message, and the call with its place in its Solution and in the run. Large
-    parts are replaced by references.
+    parts are replaced with references.
     """
     shortened = shorten_literal(message.value)
     entry = object_or_empty(shortened)
@@ -540,7 +541,7 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 def handle_correction(message: Message, draft: Draft) -> None:
     """Show a correction by a person: what was proposed, what ran instead, who changed it and why. A
-    correction may also say what was left out of a Solution.
+    correction can also say what was left out of a Solution.
     """
     if "left_out" in message.members:
         left_out = message.members["left_out"]
@@ -590,7 +591,7 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
-    """Return the values of `call` messages. In a context that was written by hand these may be
+    """Return the values of `call` messages. In a context that was written by hand, these can be
     anything, so only objects count.
     """
     return [message.members for message in messages if message.type == "call" and message.members]
@@ -725,7 +726,7 @@ class Handlers:
             for document in messages
             if document.type in ("state", "data")
         }
-        # A user's own handler may show a kind of data in another way, or not at all.
+        # A user's own handler can show a kind of data in another way, or not at all.
         added = {
             place: paths
             for place, paths in context.added_by_calls().items()

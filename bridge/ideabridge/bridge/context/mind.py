@@ -27,7 +27,7 @@ class Usage:
         output_tokens: tokens of the answer, including tokens for thinking.
         cost: in US dollars, or None if the price is unknown.
         model: the model that answered, by the name that its provider uses.
-        partial: whether the answer may have used more than this, because it was stopped or broke
+        partial: whether the answer might have used more than this, because it was stopped or broke
             off, or because its provider does not report usage.
     """
 
@@ -77,9 +77,9 @@ class MindError(IdeabridgeError):
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can report its usage at any time. A mind's `answer` may return one. The runner
-    reads the usage when it stops the answer, either because the rest is unusable or because the
-    run was cancelled.
+    """An answer that can report its usage at any time. A mind's `answer` can return such an object.
+    The runner reads the usage when it stops the answer, either because the rest is unusable or
+    because the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -99,12 +99,12 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that states how much of the results of calls it should be shown."""
+    """A mind that states how much of the results of calls it wants to be shown."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
         """The limits `value` and `request` of `Shown`, in bytes, as far as the mind states them. A
-        run may override them.
+        run can override them.
         """
         ...
 
@@ -126,7 +126,7 @@ class Mind(Protocol):
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """Return the Solution of a Request, in pieces of any size, and the usage once it is known.
+        """Return the Solution for a Request, in pieces of any size, and the usage once it is known.
         The model reads the Request's `texts` and `schema`. The Request's `model` contains the
         settings that handlers chose.
         """

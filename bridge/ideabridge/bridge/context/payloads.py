@@ -1,7 +1,7 @@
 """Payloads: finds and replaces the base64 of images, sounds and files, and the texts of resources,
 in content blocks inside values.
 
-Whoever reads a value as text, whether a person or a mind, learns nothing from base64.
+A person or a mind who reads a value as text learns nothing from base64.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def with_payload(block: JSONObject, payload: str) -> JSONObject:
 
 
 def write_payload(block: JSONObject, payload: str) -> None:
-    """Replace the base64 or the text of a block by another text."""
+    """Replace the base64 or the text of a block with another text."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         if key in holder:

@@ -1,16 +1,16 @@
-"""Plan literals: finds which literals of a published plan are computed when it runs.
+"""Plan literals: finds which literals in a published plan are computed when it runs.
 
-A plan made from a run may contain literals that the run copied (`context/explanations.py`). Such a
+A plan made from a run can contain literals that the run copied (`context/explanations.py`). Such a
 plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
 [REFERENCE...]}, "decisions": [place...], "strict": bool}`:
 
 - `values`: before a call is proposed, each of its literals gets the value that its explanations
   yield for the new data.
 - `seen`: profiles of what earlier runs read at a reference. Anything new about a value is noted.
-- `watch`: references that a call does not read, although its author had seen their values. These
+- `watch`: references that a call does not read even though its author had seen their values. These
   values are compared with `seen`.
-- `decisions`: the places of calls that may have been made because of a result that
-  they do not read.
+- `decisions`: the places of calls that might have been made because of a result that they do not
+  read.
 - `strict`: ask a person before any undetermined value is used.
 """
 

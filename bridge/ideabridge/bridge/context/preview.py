@@ -33,7 +33,7 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 def line_of(value: JSON) -> str:
     """Return the JSON of a value for minds, on one line, with spaces after commas and colons."""
-    # Starting the encoder is slow, and a state may contain many strings and numbers.
+    # Starting the encoder is slow, and a state can contain many strings and numbers.
     kind = type(value)
     if kind is str:
         return encode_basestring(cast("str", value))
@@ -51,7 +51,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """The number of characters that may still be shown, in total and of one string."""
+    """How many more characters can be shown, in total and of one string."""
 
     __slots__ = ("left", "text")
 
@@ -126,7 +126,7 @@ def reference_to(
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
     """Return the value if it is small. Otherwise return its parts, with references in place of
-    large ones. The result is at most a few times as large as `small`.
+    large parts. The result is at most a few times as large as `small`.
 
     Args:
         value: any JSON value.

@@ -55,11 +55,12 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # The calls of this tool wait for other calls only because of the data that they read.
+    # Calls to this tool wait for other calls only because of the data that they read.
     reaches=(),
 )
-"""The reading tool. Like every parameter that is a reference, `reference` is replaced by the
-value."""
+"""The reading tool. Like every parameter that is a reference, `reference` is replaced with the
+value.
+"""
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
 """The tool under each of its names. The second name is used if a user's tool is called `read`."""
@@ -70,11 +71,11 @@ _AROUND: Final = 100
 """Number of characters that are shown on each side of a match."""
 
 _ENVELOPE: Final = 200
-"""The room, in bytes of JSON, for everything in a result besides the part and the reference."""
+"""The space, in bytes of JSON, for everything in a result except the part and the reference."""
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return whether a tool is the one that this file defines. Another tool may have one of its
+    """Return whether a tool is the one that this file defines. Another tool can have one of its
     names.
     """
     # Names are compared first, because comparing whole tools is slow and this runs several times

@@ -1,4 +1,4 @@
-"""References: `†kind.path`, replaced by a value when the call runs.
+"""References: reads `†kind.path`, which is replaced with a value when the call runs.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
 value that exists. `a && b` is the last one, provided that all exist. `&&` binds tighter. Every
@@ -38,7 +38,8 @@ _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
 """The maximum number of characters of a short reference. Many short references stay cached after
-parsing, because a plan may contain thousands."""
+parsing, because a plan can contain thousands.
+"""
 
 Path = tuple[str, ...]
 """The keys from a document's root. An array index is a string of decimal digits."""
@@ -91,7 +92,7 @@ class Expression:
 
     @property
     def uses_item(self) -> bool:
-        """True if any operand is `†item`."""
+        """True if an operand is `†item`."""
         return _ITEM in self.text and any(operand.kind == "item" for operand in self.operands())
 
 
@@ -148,7 +149,7 @@ def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
 
     Args:
         value: any JSON value. Keys of objects are never references.
-        change: returns the value that replaces a reference. The reference may be malformed.
+        change: returns the value that replaces a reference. The reference can be malformed.
     """
     return map_strings(value, lambda text: change(text) if is_reference(text) else text)
 
@@ -513,7 +514,7 @@ def _compile_text(
 
 
 def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
-    """Replace the holes by values. References inside these values are not replaced."""
+    """Replace the holes with values. References inside these values are not replaced."""
     if isinstance(compiled, Hole):
         return resolve(compiled.expression)
     if isinstance(compiled, list):

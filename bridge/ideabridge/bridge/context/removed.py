@@ -6,7 +6,7 @@ parts of texts, dates, arithmetic, extremes, whole columns of lists, joined text
 tests. A program now expresses these directly. Two tasks still need the old forms, which only this
 module knows:
 
-- Folding an old journal under the rules of its time: `read_earlier_explained` reads its literals.
+- Folding an old journal under the rules of that time: `read_earlier_explained` reads its literals.
 - Migrating a stored plan: `store/removed_kinds.py` inserts a call of `compute` with the expression
   from `python_of`.
 
@@ -386,8 +386,9 @@ def _written(moment: datetime, form: str) -> str:
 # -- as Python -------------------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
-"""Returns, for a reference, the name that the expression uses for its document (`†input`,
-`†results.3`)."""
+"""A function that returns, for a reference, the name that the expression uses for its document
+(`†input`, `†results.3`).
+"""
 
 
 def python_of(raw: JSON, name: Name) -> str:

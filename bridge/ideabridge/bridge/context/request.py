@@ -1,4 +1,4 @@
-"""Request: the question that a run puts to a mind."""
+"""Request: the question that a run asks a mind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USUAL: Final = 4
 """The approximate number of bytes of one token of English or JSON."""
 
 _MOST: Final = 8
-"""A number of bytes per token that hardly any text exceeds on average."""
+"""A number of bytes per token that the average of hardly any text exceeds."""
 
 _TITLE: Final = 60
 

@@ -1,7 +1,7 @@
 """Seen: records which kinds of values a published plan has read so far, and finds what is new about
 a value.
 
-No number of runs can prove that a task treats all kinds of values alike: it may transfer only
+No number of runs can prove that a task treats all kinds of values alike: it might transfer only
 positive amounts, or stop at an empty list. A plan therefore keeps a profile of each value that it
 reads, and a replay names whatever no run has seen before.
 
@@ -9,7 +9,7 @@ A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, m
 {"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
 "always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It
 contains only the types that were seen. `plain` names the conversions that have changed no text so
-far: a copy of `ann` may just as well be the text in lower case.
+far: a copy of `ann` might just as well be the text in lower case.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
     "strip": (str.strip, "spaces around it"),
     "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
 }
-"""The conversions that may have been applied to a copied string, each with a description of what it
-changes.
+"""The conversions that might have been applied to a copied string, each with a description of what
+it changes.
 """
 
 
@@ -78,7 +78,7 @@ class Novelty:
             the range of the numbers seen.
         lone: whether the runs had only one number, which does not make a range.
         notation: whether the novelty matters only for a literal that was copied from the value,
-            because a conversion of the copy may have changed nothing so far.
+            because a conversion of the copy might have changed nothing so far.
     """
 
     text: str
@@ -107,7 +107,7 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     kind = _KIND_OF[json_type(inner)]
     facts = read_whole(_Facts, before.get(kind))
     if facts is None:
-        # The first value decides what may hold for all of them.
+        # The first value decides what can hold for all values.
         present = _present(object_or_empty(inner))
         facts = _Facts(plain=tuple(_STEPS), always=tuple(present))
 

@@ -34,8 +34,9 @@ _LISTED: Final = 50
 """Number of the last calls that are always listed."""
 
 _PREVIEWS: Final = 8
-"""The previews in states may take up `Shown.request` divided by this number, or 2 KB if that is
-more."""
+"""The previews in states can take up `Shown.request` divided by this number, or 2 KB if that is
+more.
+"""
 
 _TWICE: Final = 64
 """Results smaller than this, in bytes, are shown with their call even if data also contains
@@ -340,7 +341,7 @@ class Showing:
 
     Attributes:
         unlisted: the calls that have no line: early calls whose results are not shown.
-        is_shortened: whether any result is not shown in full.
+        is_shortened: whether at least one result is not shown in full.
         line: writes the JSON of a value in one line.
     """
 
@@ -409,7 +410,7 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # For data that is not a result, it is unknown which call added it.
+            # For data that is not a result, it is not known which call added it.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -556,7 +557,7 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # A context that was written by hand may contain any text here.
+            # In a context that was written by hand, this can be any text.
             continue
         yield operands[0]
 

@@ -263,7 +263,7 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these may be written, which is checked before anything
+    If the schema declares properties, only these can be written, which is checked before anything
     runs. Every write is checked against the schema without `required`. When the run ends, the whole
     state is checked with `required`.
 
@@ -289,7 +289,7 @@ class StateSchema:
             self._growing = Validator({}, what="the state")
 
     def allow(self, path: Path) -> None:
-        """Check that `path` (below `†state`) may be written.
+        """Check that writing to `path` (below `†state`) is allowed.
 
         Raises:
             ClosedStateError: the schema declares other properties; the message names them.

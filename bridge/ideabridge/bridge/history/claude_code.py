@@ -3,7 +3,7 @@
 A line is an object with a `type`. Lines of type `assistant` contain the blocks of a model's answer
 in `message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user`
 contain the text of the person, or `tool_result` blocks with the `tool_use_id` of their calls;
-`mcpMeta`, next to them, contains the structured content. An answer may take several lines, one for
+`mcpMeta`, next to them, contains the structured content. An answer can take several lines, one for
 each block. A result that is too large for the model is in a separate file, in the folder
 `tool-results` next to the log. The calls of a subagent form a separate conversation: they have
 `isSidechain` and an `agentId`, and newer versions write them to a separate log.
@@ -70,7 +70,7 @@ _REJECTED: Final = re.compile(
 """The error of a call that never ran, because a person or a rule did not allow it."""
 
 _INTERRUPTED: Final = "The user doesn't want to take this action right now."
-"""The beginning of the error of a call that a person interrupted. The call may have run."""
+"""The beginning of the error of a call that a person interrupted. The call might have run."""
 
 _CUT: Final = re.compile(
     r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ "
@@ -214,8 +214,8 @@ class _Log:
         return bool(results)
 
     def _ended_by(self, line: JSONObject, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call that a result in a line certainly belongs to, or None if there is none
-        without a result.
+        """Return the call that a result in a line certainly belongs to, or None if every call
+        already has a result.
         """
         maker = line.get("sourceToolAssistantUUID", line.get("parentUuid"))
         for call in self._calls.of(call_id):

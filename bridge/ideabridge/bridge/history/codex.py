@@ -4,10 +4,10 @@ A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an even
 `mcp_tool_call_end` with the invocation and the whole result; newer versions write an event
 `item_completed` with an item `McpToolCall` instead. What the model saw is logged as
 `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
-`mcp__SERVER`) and its `function_call_output`, whose text may be truncated. The events contain the
+`mcp__SERVER`) and its `function_call_output`, whose text can be truncated. The events contain the
 whole result and the true names, so they take precedence. The items show the order of the calls, and
-are all that older versions log about a call. Calls that a script makes in code mode have events
-only.
+are all that older versions log about a call. Calls that a script makes in code mode only have
+events.
 
 A fork begins with a copy of the log of its original, with new times. The copy ends where the fork's
 own `session_meta` is repeated, or where a turn begins whose id, which contains a time, is not older
@@ -263,7 +263,7 @@ class _Log:
         arguments = end.invocation.arguments
         began = _began(time, end.duration)
         ended = self._new(call_id, named.module, tool, arguments, line, began)
-        # The name in an item may be truncated. In that case, only the event names the server.
+        # The name in an item can be truncated. In that case, only the event names the server.
         self._others.take_back(call_id)
         call = self._listed(ended, time)
         if call is None:
@@ -274,7 +274,7 @@ class _Log:
         state = self._states[id(call)]
         state.has_event = True
         call.doubt = ended.doubt
-        # The event has the original names and result. In the model's item they may be changed or
+        # The event has the original names and result. In the model's item they can be changed or
         # truncated.
         call.tool = tool
         call.arguments = arguments
@@ -301,7 +301,7 @@ class _Log:
         if not waiting or self._states[id(waiting[-1])].has_output:
             return None
 
-        # The last item may have a truncated name, or arguments that cannot be read.
+        # The last item might have a truncated name, or arguments that cannot be read.
         last = waiting[-1]
         is_likely = last.arguments in ({}, ended.arguments) or not is_numbered(last.id)
         return last if is_likely and not may_be_another(last, self._conversation) else None
@@ -366,7 +366,7 @@ class _Log:
 
         call = self._new(call_id, tool.module, tool.name, arguments, line, time)
         for earlier in self._calls.of(call_id):
-            # The event may come before the item.
+            # The event can come before the item.
             state = self._states[id(earlier)]
             if not state.listed and is_same(earlier, call):
                 state.listed = True
@@ -463,7 +463,7 @@ class _Turns:
         self._first_calls: list[int] = []
 
     def begin(self, kind: str, calls: int) -> None:
-        # Newer versions log what a person wrote in two ways.
+        # Newer versions log each of the person's messages twice, in two forms.
         self._kind = self._kind or kind
         if kind == self._kind:
             self._first_calls.append(calls)

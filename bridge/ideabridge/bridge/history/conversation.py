@@ -1,4 +1,4 @@
-"""Conversation: reads the MCP calls of one conversation with a host from its log.
+"""Conversation: reads the MCP calls in one conversation with a host from the host's log.
 
 Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
 and change often, so a line that is not understood is only counted, and never stops the import.
@@ -44,8 +44,8 @@ MAX_CALLS: Final = 10_000
 """Maximum number of calls imported from one conversation."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
-"""Limit on the lines with calls and results that are held in memory for one conversation, in
-bytes.
+"""Maximum size, in bytes, of the lines with calls and results that are held in memory for one
+conversation.
 """
 
 MAX_FILES: Final = 20_000
@@ -55,10 +55,12 @@ TOO_LARGE: Final = "the conversation is too large"
 """The reason why a result over `MAX_HELD` is missing."""
 
 _AHEAD: Final = 86_400.0
-"""Maximum time, in seconds, by which the clock of a host may be ahead."""
+"""Maximum time, in seconds, by which a host's clock can be ahead."""
 
 _WRITING: Final = 600.0
-"""Time, in seconds after the last change of a log, during which its last line may be unfinished."""
+"""Time, in seconds after the last change to a log, during which its last line might be
+unfinished.
+"""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -86,7 +88,7 @@ class HistoryCall:
         arguments: the arguments.
         line: the line of the log with the call, from 1.
         time: the time when it was made, in seconds since 1970, or None if the log does not say.
-        prompt: the request of the person before it.
+        prompt: the person's request before it.
         answer: the host's id of the model's answer that made the call, or "" if the log does not
             contain it.
         copied: True if the host has copied the call from another conversation, perhaps with another
@@ -96,8 +98,8 @@ class HistoryCall:
         result: the value, in the form of a module's result (`ResultReader.value`).
         error: the reason why the call failed, or None if it did not fail.
         missing: the reason why the result is not what the tool returned (it is absent, or the host
-            has truncated it), or None if it is.
-        doubt: the reason why its arguments or its result may have been changed, or "".
+            has truncated it), or None if it is what the tool returned.
+        doubt: the reason why its arguments or its result might have been changed, or "".
         rejected: True if a person did not allow the call, so that it never ran.
     """
 
@@ -178,7 +180,7 @@ _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
 
 
 def is_numbered(call_id: str) -> bool:
-    """Return whether a model may have given another call the same id."""
+    """Return whether a model might have given another call the same id."""
     return _NUMBERED.search(call_id) is not None
 
 
@@ -247,8 +249,8 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 
 
 class EarlyResults:
-    """The last results whose calls were not in the log before them. Hosts write from several
-    places at once, so the line with a call may come after the line with its result.
+    """The last results whose calls were not in the log before them. Hosts write from several places
+    at once, so the line with a call can come after the line with its result.
     """
 
     def __init__(self) -> None:
@@ -273,8 +275,8 @@ _EARLY: Final = 32
 
 
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
-    """Return whether a result with the id of a call may belong to another call: models may repeat
-    the id, and a line after the call that may contain a call with this id was not read.
+    """Return whether a result with the id of a call might belong to another call: models can repeat
+    an id, and an unread line after the call might contain another call with this id.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
@@ -293,8 +295,8 @@ class Conversation:
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
         repaired: the number of damaged lines from which records were read.
-        last_unread: the number of the last line that could not be read completely, or may have been
-            misread; 0 if there is none.
+        last_unread: the number of the last line that could not be read completely, or might have
+            been misread; 0 if there is no such line.
     """
 
     host: str
@@ -318,7 +320,7 @@ class Conversation:
         self.last_unread = self.lines
 
     def sort(self) -> None:
-        """Sort the calls by their times. Hosts may write lines late."""
+        """Sort the calls by their times, because hosts can write lines late."""
         time = 0.0
         times: list[float] = []
         for call in self.calls:
@@ -405,14 +407,14 @@ class Names:
         if not server.startswith(_PLUGIN):
             return None
 
-        # Both names may contain `_`, so the longest name of a configured module is chosen.
+        # Both names can contain `_`, so the longest name of a configured module is chosen.
         words = server.removeprefix(_PLUGIN).split("_")
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
         """Return the tool that `SERVER__TOOL`, or these names with another separator, mean. Hosts
-        replace some characters in server names with `_`, and server names may contain the
+        replace some characters in server names with `_`, and server names can contain the
         separator, so the longest name of a configured module counts.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
@@ -459,8 +461,8 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result, as a call of a module returns it: the structured content,
-    or else the text, or else the list of blocks. It is null if there is no content.
+    """Return the value of an MCP result in the form that a call to a module returns: the structured
+    content, or else the text, or else the list of blocks. It is null if there is no content.
     """
     if structured is not None:
         return structured
@@ -532,7 +534,7 @@ class LogLine:
         number: its number, from 1.
         content: the object.
         size: its length in bytes.
-        doubt: the reason why its strings may differ from those that the host wrote, or "".
+        doubt: the reason why its strings might differ from those that the host wrote, or "".
     """
 
     number: int
@@ -569,7 +571,7 @@ COMPRESSED: Final = ".zst"
 
 def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
     """Find the logs whose names match a pattern such as `rollout-*.jsonl`, compressed or not, in
-    folders and, if `deep` is set, their subfolders. A root may be a link, but links below it are
+    folders and, if `deep` is set, their subfolders. A root can be a link, but links below it are
     not followed.
     """
     logs: list[tuple[float, Path]] = []
@@ -696,7 +698,7 @@ def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
 
 
 def _is_written(log: Path) -> bool:
-    """Return whether the host may currently be writing the last line of a log."""
+    """Return whether the host might currently be writing the last line of a log."""
     try:
         return time.time() - log.stat().st_mtime < _WRITING
     except OSError:
@@ -718,7 +720,7 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
-    """Return the next line of a log, or nothing at its end. A compressed log may be damaged; the
+    """Return the next line of a log, or nothing at its end. A compressed log can be damaged; the
     lines before the damage have been read.
     """
     zstd = zstd_library()
@@ -736,7 +738,7 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
 
 def _is_new(line: JSONObject, seen: set[bytes]) -> bool:
     """Return whether a line has not been seen before, and add it to the seen lines. Lines without a
-    time may be the same by chance.
+    time can be the same by chance.
     """
     if "timestamp" not in line:
         return True
@@ -759,7 +761,7 @@ def decoded(data: bytes) -> JSON:
         return None
     try:
         if _SURROGATE.search(data):
-            # A host that truncates a string may leave half of a surrogate pair.
+            # A host that truncates a string can leave half of a surrogate pair.
             value = cast("JSON", json.loads(data))
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return decode_trusted(data)

@@ -43,7 +43,7 @@ _NEVER_RAN_TEXT: Final = re.compile(
     r"The user rejected this tool call|Permission to run this tool was denied"
     r"|Permission denied and could not request permission from user"
 )
-"""Matches the beginning of the errors of such calls, which may have no code."""
+"""Matches the beginning of the errors of such calls, which do not always have a code."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -167,7 +167,9 @@ def _end(
 
 
 def _value_of(result: JSONObject) -> JSON:
-    """Return the longer text of a result. The other one may have been shortened for the model."""
+    """Return the longer text of a result. The other text might have been shortened for the
+    model.
+    """
     content = result.get("content")
     detailed = result.get("detailedContent")
     if isinstance(detailed, str) and len(detailed) > len(str(content)):

@@ -4,7 +4,7 @@ Each project has a folder there, with a folder `chats`. A line of a log is a mes
 `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`, `args`,
 `status`, `timestamp` and `result`. A message is written again when it changes, and the last version
 counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set": {"messages"}}`
-replaces the messages, whose results may be shortened then, so earlier results stay. Versions of
+replaces the messages. The results in them can be shortened, so earlier results stay. Versions of
 2025 wrote one JSON document with all `messages`.
 
 The texts of a result of an MCP server are marked as `<untrusted_context>`; structured content is
@@ -128,7 +128,7 @@ class _Log:
         removed = set(ids[first:])
         self._messages = dict.fromkeys(ids[:first])
 
-        # A call stays known, because a later line may contain its result.
+        # A call stays known, because a later line might contain its result.
         removed_calls = {id(call) for (owner, _), call in self._calls.items() if owner in removed}
         main = self._main
         calls = [call for call in main.calls if id(call) in removed_calls]

@@ -70,7 +70,7 @@ class HostLogs:
 
     Args:
         host: one of `HISTORIES`.
-        store: contains the imported runs, and what is remembered of the logs.
+        store: contains the imported runs, and what is remembered about the logs.
         modules: the names of the modules whose calls are imported.
         caller: the owner of the runs.
         renamed: the module for each name in the logs, for servers that have another name in the

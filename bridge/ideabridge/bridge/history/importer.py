@@ -1,8 +1,8 @@
-"""Import: imports the conversations in a host's logs, and stores each stretch of calls as a run
+"""Importer: imports the conversations in a host's logs, and stores each stretch of calls as a run
 that has ended.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
-A stretch whose last call is too recent may still continue, so it is left for the next import.
+A stretch whose last call is too recent might still continue, so it is left for the next import.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return the reason why a stretch may still continue, or "" if it cannot."""
+        """Return the reason why a stretch might still continue, or "" if it cannot."""
         last = stretch.last
         if last is None:
             return ""
@@ -259,7 +259,7 @@ class HistoryImport:
         )
 
     def _prompt(self, stretch: Stretch) -> str:
-        """Return the request of the person, or "" if it contains a secret."""
+        """Return the person's request, or "" if it contains a secret."""
         try:
             self._screen.check({"prompt": stretch.prompt})
         except SecretGivenError:

@@ -49,7 +49,7 @@ _PARTS: Final = """
     ORDER BY message.time_created, message.id, part.id
 """
 """The parts of a session, and their authors. A part that is too long is null. The message of a part
-may be missing or damaged.
+can be missing or damaged.
 """
 
 
@@ -100,7 +100,7 @@ class _Session:
                 elif data.get("type") == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
-            # The database is locked, for example. Nothing of it is damaged.
+            # The database is locked, for example. No part of it is damaged.
             raise
         except sqlite3.DatabaseError:
             conversation.skip("after the damage of the database")

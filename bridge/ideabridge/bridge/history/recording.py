@@ -199,8 +199,8 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
-    """Return whether a call was made after another had ended. Several lines may have the same time,
-    and lines may be written late.
+    """Return whether a call was made after another had ended. Several lines can have the same time,
+    and lines can be written late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:

@@ -26,7 +26,7 @@ _MOST: Final = 64 * 1024 * 1024
 
 _GRANULARITY: Final = 2_000_000_000
 """Resolution of the time of a change, in nanoseconds, on the least exact file systems. A log that
-has just changed may change again without a new time.
+has just changed can change again without a new time.
 """
 
 Stamp: TypeAlias = tuple[int, ...]
@@ -38,8 +38,8 @@ second.
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return the stamp of a log, or None if it cannot be read, or has just changed. Changes of a
-    database may be in the file beside it.
+    """Return the stamp of a log, or None if it cannot be read, or has just changed. Changes to a
+    database can be in the file beside it.
     """
     try:
         states = [log.stat(follow_symlinks=False)]

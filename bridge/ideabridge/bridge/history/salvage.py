@@ -1,8 +1,9 @@
 """Salvage: finds the records in a damaged line of a log.
 
-Hosts write logs without locks, and may be killed while they write. So a line may contain zero
-bytes, two records without a line break between them, or a truncated record, directly followed by
-the next one. It may also contain a record that was written into the middle of another one.
+Hosts write logs without locks, and can be killed while they write. So a line can contain zero
+bytes, two records without a line break between them, or a truncated record that is directly
+followed by the next one. A line can also contain a record that was written into the middle of
+another one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 from ideabridge.tools.errors import IdeabridgeError
 
 _ATTEMPTS: Final = 1000
-"""Maximum number of places of a line at which a record is looked for."""
+"""Maximum number of places in a line at which a record is looked for."""
 
 _BEGINNING: Final = re.compile(
     r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'

@@ -57,7 +57,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 @dataclass(frozen=True, slots=True)
 class ValueSource:
     """The origin of a value: the input (`place` is None), or the result of the call at that place
-    of the plan.
+    in the plan.
     """
 
     place: int | None
@@ -95,7 +95,7 @@ class AlignedRun:
 
     @cached_property
     def recorded(self) -> dict[int, int]:
-        """Maps places of the plan to call numbers of the run. Contains only the calls that the run
+        """Maps places in the plan to call numbers in the run. Contains only the calls that the run
         made.
         """
         return {place: call.index for place, call in enumerate(self.calls) if call.is_made}
@@ -256,7 +256,7 @@ class AlignedRun:
         return ValueSource(place, operand.full[len(target) :])
 
     def sources_of(self, expression: Expression) -> list[ValueSource]:
-        """Return every source that an expression may read."""
+        """Return every source that an expression might read."""
         sources = map(self.source_of, expression.operands())
         return [source for source in sources if source is not None]
 
@@ -286,7 +286,7 @@ def has_field_names(value: JSONObject) -> bool:
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
     """Return whether a path leads through a key that looks like data, not like the name of a field.
 
-    Keys that a schema declares are fields. Any other key may be data if it does not look like an
+    Keys that a schema declares are fields. Any other key might be data if it does not look like an
     identifier, or if all values of its object are numbers, or all are objects of the same form.
     """
     schema = _schema_of(aligned, source.place)

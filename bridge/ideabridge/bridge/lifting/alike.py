@@ -1,6 +1,6 @@
 """Alike: finds other runs of a task, and aligns their calls with those of the lifted run.
 
-Only the calls that lead to a change or to the output are compared, because a mind may look around
+Only the calls that lead to a change or to the output are compared, because a mind might look around
 in one run but not in the other. Two runs that differ in these calls have different shapes. In that
 case the other run is not evidence for this tool, but it can become a tool of its own.
 """
@@ -34,8 +34,8 @@ _PAGE: Final = 100
 """Number of runs that are read from the store at a time."""
 
 _EXAMINED: Final = 5
-"""Maximum number of runs with the same tools that are read to find runs of the same shape to
-offer.
+"""Maximum number of runs with the same tools that are read in order to offer runs of the same
+shape.
 """
 
 _EVENTS: Final = 2_000
@@ -94,7 +94,7 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # The lifted run may be compared with several runs, so its explanations are computed only
+        # The lifted run can be compared with several runs, so its explanations are computed only
         # once.
         explain_run(mine)
 
@@ -178,7 +178,7 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Describe where the data flow of the runs differs, as far as both wrote references."""
+    """Describe where the data flow of the runs differs, as far as both runs contain references."""
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
@@ -202,8 +202,8 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
-    """Return why the other run's value at a place cannot come from the source that my reference
-    reads, or None if it can.
+    """Return why the other run's value at a place cannot come from the source that the lifted run's
+    reference reads, or None if it can.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -218,7 +218,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return sources without their list positions, because each run may choose other positions."""
+    """Return sources without their list positions, because each run can choose other positions."""
     fields: list[ValueSource] = []
     for source in sources:
         path = tuple("*" if key.isdecimal() else key for key in source.path)
@@ -230,8 +230,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run wrote a literal at a place, and that literal differs from what
-    my source contains in that run.
+    """Return whether the other run wrote a literal at a place that differs from the value that the
+    lifted run's source has in the other run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
@@ -249,7 +249,7 @@ def _has_other_literal(
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return up to five of the caller's latest runs that made the same calls with other data. About
     500 calls are read at most. The runs count as evidence only if a person names them, because an
-    unrelated task may have the same shape.
+    unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

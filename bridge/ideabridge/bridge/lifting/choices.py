@@ -19,7 +19,7 @@ MIND: Final = "mind"
 
 KEEP: Final = "keep"
 """The choice to use the same literal for every input, so that it is not a parameter. For a call
-that may have been a decision (`calls.2`), it means that the call is always made.
+that might have been a decision (`calls.2`), it means that the call is always made.
 """
 
 

@@ -1,6 +1,4 @@
-"""Consistency: checks that a plan does what a run did if its calls return the results that the run
-recorded.
-"""
+"""Consistency: checks that a plan does what a run did, given the results that the run recorded."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
     """Return the members that decide about the values of a plan. Well-formed members that only make
-    the plan ask are left out.
+    the plan ask questions are left out.
     """
     if explained is None:
         return None
@@ -208,7 +206,9 @@ class _Comparison:
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as the run did. Return None, or the reason why this is impossible."""
+        """Answer a call in the same way as the run. Return None, or the reason why this is
+        impossible.
+        """
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))
@@ -226,7 +226,7 @@ class _Comparison:
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
-            # Other calls may read the messages that this call added, as well as its result.
+            # Other calls can read the messages that this call added, as well as its result.
             self._machine.receive(MessageAdded(index, added.message))
 
         self._machine.receive(

@@ -119,8 +119,8 @@ class PlanDraft:
         """Parts of the input and of results that were seen before a call was made, but that nothing
         reads. The keys are the places of the calls.
 
-        Such a part may be the reason why the call was made. The first call after a value watches
-        its parts, and so does each later call that may change something.
+        Such a part might be the reason why the call was made. The first call after a value watches
+        its parts, and so does each later call that might change something.
         """
         if not self.lifted.requests:
             # The author of a plan wrote it for any input, before there were results to see.
@@ -263,7 +263,7 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the runs with other data that the plan reproduces, and a reason for
+        """Return the ids of the runs with other data that the plan reproduces, and the reason for
         each run that it does not reproduce.
         """
         return self._confirmations
@@ -300,7 +300,7 @@ class _LaterCalls:
         return self._calls[place].step
 
     def after(self, step: int) -> Iterator[int]:
-        """Yield the first call that was chosen after a Request, then each later call that may
+        """Yield the first call that was chosen after a Request, then each later call that might
         change something.
         """
         first = next(self._chosen_after(step, self._order), None)
@@ -525,7 +525,7 @@ class _Making:
 
     def _explain_fixed(self, leaf: Leaf) -> None:
         """Leave a constant as it is, and record its other explanations, so that an answer can say
-        that the constant may be wrong.
+        that the constant might be wrong.
         """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
         if explanations is None:
@@ -620,9 +620,9 @@ class _Making:
         """Return the path to the number that the run returns, such as the id of a new issue, or
         None unless exactly one call produced it. The number may also be a string of digits.
 
-        Results of read-only calls do not count: an equal number there, such as a page number, may
-        be a coincidence. Nor do Booleans: they are equal by chance in half of all cases, so they
-        may be a mind's judgement.
+        Results of read-only calls do not count: an equal number in such a result, such as a page
+        number, can be a coincidence. Booleans do not count either: they are equal by chance in half
+        of all cases, so they can be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -635,7 +635,7 @@ class _Making:
         return sources[0] if len(sources) == 1 else None
 
     def _is_of_change(self, path: PathTo) -> bool:
-        """Return whether a path reads a whole result, or part of a result whose call may have
+        """Return whether a path reads a whole result, or part of a result whose call might have
         changed something.
         """
         match path.path:
@@ -654,7 +654,7 @@ class _Making:
             explanations = self._lifted.explanations_by_path.get(leaf.path)
             if explanations is None:
                 continue
-            # Keep the other explanations: they show when the default may be wrong.
+            # Keep the other explanations: they show when the default might be wrong.
             others = [
                 explanation
                 for explanation in explanations.by
@@ -666,7 +666,7 @@ class _Making:
 
     def _name_literals(self, references: Mapping[Path, str]) -> None:
         """Insert parameter names into the explanations that read earlier literals, and record which
-        parameters may replace followed literals.
+        parameters can replace followed literals.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
@@ -756,8 +756,8 @@ def _is_number(value: JSON) -> bool:
 
 
 def _copied_part(explanations: Found) -> str | None:
-    """Return why an unexplained literal may be wrong for other data: part of it appeared in an
-    earlier text. Return None if no part did, or if two runs had the same value.
+    """Return why an unexplained literal might be wrong for other data: part of it appeared in an
+    earlier text. Return None if no part appeared, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

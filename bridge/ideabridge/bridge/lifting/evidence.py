@@ -4,8 +4,8 @@ copied.
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
 the run used, and `view` the data that the explanations read. A view larger than `VIEW` bytes is
-stored as null. Records are never changed or removed. `learn` computes what is known from all of
-them, so their order does not matter.
+stored as null. Records are never changed or removed. `learn` computes from all records what is
+known, so their order does not matter.
 
 Records of kind `assistant` and records without a view teach nothing. `record_of` makes the record
 of a replay, which contains only values that a person confirmed or that were determined. Only
@@ -75,7 +75,7 @@ CONTRADICTED: Final = "a run had a value that no explanation gives"
 
 @dataclass(frozen=True)
 class Record:
-    """The evidence of one run.
+    """The evidence from one run.
 
     Attributes:
         run: the id of the run.
@@ -306,7 +306,8 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     ]
     seen = object_or_empty((published.plan or {}).get("seen"))
     profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
-    # Store a named run even if it shows nothing new, because the published explanations rest on it.
+    # Store a named run even if it shows nothing new, because the published explanations are based
+    # on it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
@@ -336,8 +337,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     """Return the record of a replay of a published plan.
 
     A value counts if a person decided on its call, or if it was determined. A value that nobody saw
-    does not count. Neither does a value that fills a parameter, because the caller may have passed
-    it.
+    does not count. A value that fills a parameter does not count either, because the caller might
+    have passed it.
 
     Args:
         store: the store that contains the run.
@@ -365,7 +366,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # Another call may have overwritten a member of the state, so its source is not certain.
+        # Another call might have overwritten a member of the state, so its source is not certain.
         return None
 
     deciders = _deciders(replay.function.run)
@@ -416,8 +417,8 @@ def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the list of items that a replayed call ran over, or MISSING if no parameter is an
-    item. The call's own `_each` is no help, because it is the list in the plan.
+    """Return the list of items that a replayed call ran for, or MISSING if none of its parameters
+    is `†item`. The call's own `_each` cannot be used, because it is the list in the plan.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):

@@ -1,4 +1,4 @@
-"""Explaining: finds the explanations of every literal of a lifted run that fit all named runs.
+"""Explaining: finds, for every literal in a lifted run, the explanations that fit all named runs.
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
 Requests. Only these, and earlier literals, can explain a literal of the call. The calls are
@@ -13,7 +13,7 @@ grows. For each call:
    `contradicted`.
 4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), that is
    noted.
-5. A literal that nothing explains enters the index itself, because later literals may repeat it.
+5. A literal that nothing explains enters the index itself, because later literals can repeat it.
 
 The output comes last, because its author had seen everything.
 
@@ -207,8 +207,8 @@ class _Explaining:
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that its explanations do not account for, and where that part
-        appeared earlier. Return None if there is no such part.
+        """Return a part of a literal that its explanations do not account for, and the place where
+        that part appeared earlier. Return None if there is no such part.
 
         A part that the user named does not count, because it is a parameter. The literals of a plan
         have no such parts, because its author wrote it for any input.

@@ -1,5 +1,5 @@
-"""Function: an idea as a function from an input to an output, read from the journal of the
-run that made it.
+"""Function: reads an idea as a function from an input to an output, from the journal of the run
+that made it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Function:
         output: the output of the Solution, without the wrapper that a mind writes.
         instances: the initial states, by instance.
         tools: the tools that the idea called and that `tool` messages in its context define.
-        faults: reasons why the idea cannot be a plan, as far as its context and output show.
+        faults: the reasons why the idea cannot be a plan, as far as its context and output show
+            them.
     """
 
     stored: StoredIdea
@@ -216,8 +217,8 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Describe the parts of a run's context that influence the results of its calls, but that a
-    plan cannot contain.
+    """Describe the parts of a run's context that influence the results of its calls but that a plan
+    cannot contain.
     """
     parts: list[str] = []
     states: set[str] = set()
@@ -285,7 +286,7 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
-"""Maximum number of values of one result that are examined."""
+"""Maximum number of values in one result that are examined."""
 
 _DEPTH = 40
 
@@ -407,7 +408,7 @@ class LeftOut:
         name: the name of its tool.
         why: the reason: `it failed`, `it was denied`.
         retried: True if it was proposed again, and the plan contains the repetition.
-        matters: True if it was not proposed again, although it was part of a plan, or ran and
+        matters: True if it was not proposed again even though it was part of a plan, or ran and
             failed.
     """
 
@@ -544,7 +545,7 @@ class _FailedCalls:
 
 def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     denied = progress.error is not None and progress.error.get("kind") == "denied"
-    # A mind saw that this call ran and failed, and may have made later calls because of it.
+    # A mind saw that this call ran and failed, and might have made later calls because of it.
     ran = any(item.started for item in progress.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
     if progress.status in _NOT_RUN:
@@ -592,8 +593,8 @@ def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_error(text: str, history: Sequence[Progress]) -> JSON:
-    """Replace a reference to a failed call (`†data.error.PLACE`) by the value that it read, because
-    a plan does not contain that call. Return every other reference unchanged.
+    """Replace a reference to a failed call (`†data.error.PLACE`) with the value that it read,
+    because a plan does not contain that call. Return every other reference unchanged.
     """
     if not text.startswith(_ERRORS):
         return text
@@ -617,7 +618,7 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 
 
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
-    """Replace the references to results of reading calls, which a plan does not contain, by
+    """Replace the references to results of reading calls, which a plan does not contain, with
     references to the values that these calls read. If a call read only part of a value, such as
     some lines of a text, that part becomes a literal.
     """

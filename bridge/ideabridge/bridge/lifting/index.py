@@ -2,7 +2,7 @@
 
 A search goes through the calls of a run in the order in which they were written. `Values.add` adds
 each document (the input, a result, an earlier literal) once the author of the next call had seen
-it, so everything in the index may explain the next literal. Each document is read once. A string or
+it, so everything in the index can explain the next literal. Each document is read once. A string or
 number is stored with its place: the list or object that contains it, and its key there. A `Node`,
 which knows the whole path to a value, is created only for the few places that a search examines.
 
@@ -45,7 +45,7 @@ _DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""Number of members of an object that are examined to tell whether its keys are data."""
+"""Number of members of an object that are examined to find out whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")
@@ -158,7 +158,7 @@ class Values:
 
     Attributes:
         whole: False if not every value was indexed.
-        input_texts: up to 100 strings of the input that have at least three characters.
+        input_texts: up to 100 strings in the input that have at least three characters.
         texts: the strings that are not JSON, for searches inside them.
         documents: the added documents, keyed by the reference that reads each.
     """
@@ -260,17 +260,17 @@ class Values:
             if not isinstance(key, tuple):
                 yield _node(place, value, value)
                 continue
-            # Different values may have the same key.
+            # Different values can have the same key.
             actual = _value_at(place)
             if same(actual, value):
                 yield _node(place, actual, actual)
 
     def is_cut(self, value: JSON) -> bool:
-        """Return whether a value may occur in more places than `equal` returns."""
+        """Return whether a value might occur in more places than `equal` returns."""
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether any indexed string or number may begin with these marks and this whole
+        """Return whether an indexed string or number might begin with these marks and this whole
         word.
         """
         if beginning in self._beginnings:
@@ -313,7 +313,7 @@ def _scalar_key(value: JSON) -> tuple[bool, JSON]:
 
 def _key_of(value: JSON) -> object:
     """Return a string or number itself, or a tuple for any other value. Equal values have equal
-    tuples, but different values may, too.
+    tuples, but different values can also have equal tuples.
     """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))

@@ -24,7 +24,7 @@ class Leaf:
         path: its path in the plan: `calls.0.max_count`, `output.title`.
         at: the path as keys, as in `Explained.at`.
         value: its value in the run, or None for a reference.
-        reference: the reference that the plan has here, or None for a literal.
+        reference: the reference that the plan has at this place, or None for a literal.
         demanded: True if the tool's schema allows no other value.
         schema: the part of the tool's schema that describes the leaf, or None if there is none.
     """
@@ -48,8 +48,8 @@ class Leaf:
 
     @property
     def above(self) -> list[Path]:
-        """The paths, as keys, from the call or output down to the leaf: of the call or output, of
-        each value that contains the leaf, and of the leaf itself.
+        """The paths, as keys, of everything from the call or output down to the leaf: the call or
+        output, each value that contains the leaf, and the leaf itself.
         """
         root = len(self.at) - len(self.keys)
         return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
@@ -77,7 +77,8 @@ def path_of(at: Path) -> str:
 
 
 Whole: TypeAlias = "Callable[[Path, JSON], bool]"
-"""Takes a path in the plan and a list or object there; returns whether the value is a single leaf.
+"""A function that takes a path in the plan and the list or object at it, and returns whether this
+value is a single leaf.
 """
 
 

@@ -8,8 +8,8 @@ keeps every explanation (`context/explanations.py`).
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and
    its output.
 2. `arranged` (lifted.py) puts the calls of all Requests into one list, sorted by data dependency,
-   and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
-   Requests may have effects or write to the same path.
+   and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls from different
+   Requests might have effects or write to the same path.
 3. `aligned_run` (alike.py) reads each other run of the same task that a person names.
 4. `explain_run` (explaining.py) goes through the calls in the order in which they were written. It
    lists the leaves (leaves.py): every part of the parameters and of the output. It looks up each
@@ -17,8 +17,8 @@ keeps every explanation (`context/explanations.py`).
    before its Request, and the literals before it. The other runs remove the explanations that they
    contradict. If no explanation accounts for a part of a literal, that part is searched for inside
    longer texts (inside.py).
-5. A literal of a call that only its constant explains becomes an optional parameter with a default;
-   one that is followed becomes an optional parameter without one (parameters.py).
+5. A literal in a call that only its constant explains becomes an optional parameter with a default;
+   a literal that is followed becomes an optional parameter without a default (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
 Invariants. With the recorded results, the plan makes the recorded calls and returns the recorded

@@ -40,11 +40,13 @@ MOST_CALLS: Final = 10_000
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""The reason why a string in the output is never determined if only its constant explains it."""
+"""The reason why a string in the output is never determined if its constant is its only
+explanation.
+"""
 
 JUDGED: Final = "recorded value"
-"""The corresponding reason for a number, a Boolean, or another value that a mind may have judged or
-counted.
+"""The corresponding reason for a number, a Boolean, or another value that a mind might have judged
+or counted.
 """
 
 
@@ -65,7 +67,7 @@ class Lifted:
         leaves: every part of the calls and the output.
         explanations_by_path: the explanations of each literal that fit all runs, cheapest first,
             keyed by the literal's path.
-        literals: the literals that may explain later literals, by path; see `literal_of`.
+        literals: the literals that can explain later literals, by path; see `literal_of`.
     """
 
     function: Function
@@ -131,7 +133,7 @@ class Lifted:
         )
 
     def _is_at_data_key(self, explanation: Explanation) -> bool:
-        """Return whether an explanation is a path with a key that may be data."""
+        """Return whether an explanation is a path with a key that might be data."""
         if not isinstance(explanation, PathTo):
             return False
         if self.literal_of(explanation.reference) is not None:
@@ -164,7 +166,7 @@ class Lifted:
         """The places of calls that were made after some results had been seen, but that read none
         of them.
 
-        Such a call may have been made because of a result. A result without a value, such as that
+        Such a call might have been made because of a result. A result without a value, such as that
         of a tool that only sends, cannot be the reason. If another run is named, a call that looks
         at what an earlier call changed counts as reading that call. The places are computed once,
         after `explain_run`.
@@ -192,7 +194,7 @@ class Lifted:
 
     def _looks_at_change(self, place: int) -> bool:
         """Return whether a call is read-only and takes values only from sources that earlier calls
-        of its module, which may have changed something, also used.
+        to its module, which might have changed something, also used.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -205,8 +207,8 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """Return, for each module and source reference, the Request of the first call of that
-        module that may have changed something and took a value from that source.
+        """Return, for each module and source reference, the Request of the first call to that
+        module that might have changed something and took a value from that source.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):

@@ -1,10 +1,11 @@
 """Naming: names parameters and tools after what a run did.
 
-A parameter is named after the tool parameter that it fills. If several would have the same name,
-each gets a prefix from the first of these that distinguishes it: the object around it
-(`from_city`), the key from which its value was copied (`owner_id`), its tool (`write_file_path`),
-the file or folder that it names (`notes_folder`) or that its call names (`notes_content`). If
-nothing distinguishes them, they are numbered: in words (`first_city`) up to ten, then in digits.
+A parameter is named after the tool parameter that it fills. If several parameters would have the
+same name, each gets a prefix from the first of the following that distinguishes it: the object
+around it (`from_city`), the key from which its value was copied (`owner_id`), its tool
+(`write_file_path`), the file or folder that it names (`notes_folder`) or that its call names
+(`notes_content`). If nothing distinguishes them, they are numbered: in words (`first_city`) up to
+ten, then in digits.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) ->
 
     Args:
         filled: the values that the parameters fill.
-        reserved: names that no parameter may have.
+        reserved: names that a parameter must not have.
     """
     names: dict[int, str] = {}
     names_in_use = set(reserved)
@@ -313,7 +314,7 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
         taken: names that it must not have.
 
     Returns:
-        Words joined by `_`, of at most 48 characters. The result may still need `safe_name`.
+        Words joined by `_`, of at most 48 characters. The result might still need `safe_name`.
     """
     names = [words for words in map(_words_of_tool, dict.fromkeys(tools)) if words]
     if not names:
@@ -396,7 +397,7 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
 
 def first_sentence(task: str) -> str:
     """Return the first sentence of a task, on one line. Return an empty string if it is longer than
-    300 characters, because a truncated sentence may have another meaning.
+    300 characters, because a truncated sentence can have another meaning.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

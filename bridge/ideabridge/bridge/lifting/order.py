@@ -32,7 +32,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""Maximum number of calls with effects from one Request that the plan may run at once. If there are
+"""Maximum number of calls with effects from one Request that the plan can run at once. If there are
 more, each waits for the previous one.
 """
 
@@ -181,7 +181,7 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
 def keep_order(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Preserve the order of calls from different Requests where they may have effects or write to
+    """Preserve the order of calls from different Requests where they might have effects or write to
     the same path. Adds `_after` to the entries of `written`, and `_id` where needed.
 
     Args:
@@ -352,7 +352,7 @@ class _Ids:
 
     def _free(self, own: str) -> str:
         name = own
-        # Every Request may use the same id, so start the search after the last number tried.
+        # Every Request can use the same id, so start the search after the last number tried.
         number = self._numbers.get(own, 2)
         while name in self._ids_in_use:
             name = f"{own}_{number}"

@@ -2,7 +2,7 @@
 
 A literal of a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the parameter that it fills, with the recorded value as its default. So a
-call of the tool without arguments repeats the run, and every constant is visible and can be
+call to the tool without arguments repeats the run, and every constant is visible and can be
 changed. Equal literals with the same name become one parameter. If a run has more than 1,000 such
 values, those beyond 1,000 stay as they are, unless the publisher turns them into parameters.
 
@@ -91,7 +91,7 @@ _COPIED: Final = (
     "maxItems",
     "uniqueItems",
 )
-"""The keywords that a parameter copies from a tool's schema. Other keywords may refer to parts of
+"""The keywords that a parameter copies from a tool's schema. Other keywords can refer to parts of
 that schema that are not copied.
 """
 

@@ -4,10 +4,10 @@ the questions that they leave open.
 A draft is plain if each value of its calls is a reference that its author wrote, a value of the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
 before; if no failed call was left out; if nothing in it is a mind's own words; and if no call that
-changes something selects a value only by list position. Three or more copied calls of one tool may
-have been a loop, and so may a list that was put together from earlier values. References that the
-author of a plan wrote are trusted, because they were written for any input. A value that the user
-named in the task is a parameter, wherever else it appears.
+changes something selects a value only by list position. Three or more copied calls to one tool
+might have been a loop, and so might a list that was put together from earlier values. References
+that the author of a plan wrote are trusted, because they were written for any input. A value that
+the user named in the task is a parameter, no matter where else it appears.
 
 The open points are for the author of a program: they say what to settle, and prove nothing.
 """
@@ -68,7 +68,7 @@ OpenKind: TypeAlias = Literal[
 """
 
 REPEATED: Final = 3
-"""If one tool is called at least this many times, its calls may have been a loop."""
+"""If one tool is called at least this many times, its calls might have been a loop."""
 
 LONG_TEXT: Final = 40
 """A string with more characters than this counts as a mind's own words, even without a space."""
@@ -289,7 +289,7 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 
 
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield values that differ between the runs although nothing explains them.
+    """Yield values that differ between the runs even though nothing explains them.
 
     A value that was written before any result was seen is a parameter: it differs because callers
     want different things.
@@ -406,5 +406,5 @@ def _is_after_results(draft: PlanDraft, place: int) -> bool:
 
 
 def _is_own_words(value: JSON) -> bool:
-    """Return whether a value is a string of over 40 characters or of several words."""
+    """Return whether a value is a string of more than 40 characters or of several words."""
     return isinstance(value, str) and (len(value) > LONG_TEXT or len(value.split()) > 1)

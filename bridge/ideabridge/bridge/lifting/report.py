@@ -75,7 +75,7 @@ class ToolReport:
         left_open: the reason why the run cannot be a plan, or None if it can.
         rows: the table.
         reproduces: the runs whose output a program reproduces, or None for a plan.
-        copied: lines about values that a program contains and that may be data.
+        copied: lines about values that a program contains and that might be data.
         unreached: lines about calls of a program that no recorded run made.
         calls: the calls of a plan.
         left_out: the failed calls that a plan leaves out.

@@ -54,7 +54,7 @@ class ReportRow:
         otherwise: the value that is used if the caller leaves it out: `required`, `may be left
             out`, `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
-        is_certain: False if the value may be wrong for other data.
+        is_certain: False if the value might be wrong for other data.
         description: the description of the parameter.
     """
 
@@ -116,7 +116,7 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
 
 def publication_notes(publication: Publication) -> list[str]:
     """Return the notes on a published plan, one line each. They name uncertainties that hardly ever
-    make an answer wrong: limits of the search, keys that may be data, calls that may have been
+    make an answer wrong: limits of the search, keys that might be data, calls that might have been
     decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan or {}
@@ -167,8 +167,8 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """Return the parameter that fills a literal, even if something else may explain it, or None if
-    there is none.
+    """Return the parameter that fills a literal, even if something else might explain the literal,
+    or None if there is no such parameter.
     """
     match literal.by[0]:
         case PathTo(path=("input", name)):
@@ -185,8 +185,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return words that say where a copied value comes from when the data differ, and what else may
-    explain it.
+    """Return words that say where a copied value comes from when the data differs, and what else
+    might explain it.
 
     Args:
         literal: the value with its explanations.

@@ -8,7 +8,7 @@ where it occurs into explanations:
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
 - for a string: one value that it contains, with constant text around it.
 
-Other things that a mind may have done (arithmetic, parts of texts, the largest item, a loop) are
+Other things that a mind might have done (arithmetic, parts of texts, the largest item, a loop) are
 not explanations, because a program expresses them better. `fitting` keeps the explanations that
 also give the values that other runs recorded.
 
@@ -16,7 +16,7 @@ Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). 
 the source whose name is most like the parameter's comes first, then the source with the fewest
 keys, then the one in the latest document. The constant is always one of the explanations. If the
 value is not distinctive (a small number, a Boolean, a short string), other explanations come after
-the constant, because an equal value may be a coincidence, unless the field has the name of the
+the constant, because an equal value can be a coincidence, unless the field has the name of the
 parameter.
 
 Limits. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
@@ -82,7 +82,7 @@ class Found:
 
     Attributes:
         by: the explanations, best first; never empty.
-        cut: True if there may be more.
+        cut: True if there might be more explanations.
         contradicted: True if the runs have different values, and no explanation fits all of them.
         runs: the number of runs that the explanations fit.
         inside: a part of the literal that no explanation accounts for, but that appeared in an
@@ -151,8 +151,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value occurs everywhere, so only a field with the parameter's name may come
-                # before the constant.
+                # Such a value occurs everywhere, so only a field with the parameter's name is
+                # allowed before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -192,7 +192,7 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the amount to add to the cost of a place, because a common value may be there by
+        """Return the amount to add to the cost of a place, because a common value can be there by
         chance.
         """
         if not is_common(self._value) or self._is_named(node):
@@ -291,7 +291,7 @@ class _Search:
     def _pieces(self, text: str) -> list[_Piece]:
         """Return the longest non-overlapping parts of a text that are values."""
         spans = dict(_spans(text, self._values.begins))
-        # A value of the input may also match part of a word.
+        # A value in the input can also match part of a word.
         for input_text in self._values.input_texts:
             start = text.find(input_text)
             if start >= 0:
@@ -369,8 +369,8 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each position where a value may begin in a text, with the positions where it may end,
-    farthest first.
+    """Yield each position where a value might begin in a text, with the positions where it might
+    end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
     `/tmp/x`, `#5`.
@@ -490,7 +490,7 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation may select a list item by position. For particular data,
+    """Return whether an explanation can select a list item by position. For particular data,
     `positions` says whether it does.
 
     A run is evidence for a position only if there was a choice: several items, or several matches.

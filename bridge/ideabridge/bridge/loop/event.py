@@ -547,7 +547,7 @@ class CallFinished(OfCall):
     - `RunEnded` ends every call of the run, and `SolutionCancelled` those of the Solution that have
       not started.
     - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
-    or its group is decided) ends with the event that lets the machine determine this.
+      or its group is decided) ends with the event that lets the machine determine this.
     """
 
     name: ClassVar[str] = "call_finished"

@@ -1,13 +1,13 @@
-"""Awaiting: finds the calls of a program whose results are never awaited.
+"""Awaiting: finds the calls in a program whose results are never awaited.
 
-A call starts where it is made, and `await` returns its result. A program may therefore make calls
+A call starts where it is made, and `await` returns its result. A program can therefore make calls
 first and await them later, one by one or with `asyncio.gather`. This file finds calls that are
 certainly never awaited: the value of the call is thrown away, or it is used where only the result
 can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The interpreter's type checker sees some
 of these, but does not say what to write instead.
 
-A call that may be awaited elsewhere is not reported: one that is passed on, returned by a plain
-function, stored in a list, or held by a variable that is also used in other ways.
+A call that might be awaited elsewhere is not reported: a call that is passed on, returned by a
+plain function, stored in a list, or held by a variable that is also used in other ways.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Unawaited:
 def unawaited(
     tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
 ) -> list[Unawaited]:
-    """Return the calls of a program that make no sense without `await`.
+    """Return the calls in a program that make no sense without `await`.
 
     Args:
         tree: the program.
@@ -158,7 +158,7 @@ class _Program:
         """Return the modules with tools, keyed by their names in the program, and the functions
         that are imported from them.
 
-        A name that is also bound elsewhere is left out, because it may mean something else.
+        A name that is also bound elsewhere is left out, because it might mean something else.
         """
         modules: dict[str, str] = {}
         functions: set[str] = set()
@@ -299,8 +299,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Return whether a called function may await its arguments: a function of `asyncio`, or one
-        that the program defines.
+        """Return whether a called function might await its arguments: a function from `asyncio`, or
+        one that the program defines.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):

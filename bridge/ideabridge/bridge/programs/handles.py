@@ -1,15 +1,15 @@
 """Handles: gives a program objects in place of large results.
 
 A result over `LARGE` bytes stays in this process, because passing it to the interpreter takes long,
-and it may not fit into a program's memory. The program receives a `Handle` instead. It can read a
-part with `await tools.read(handle, path)`, pass the handle as a parameter, or return it. As a
-parameter or an output, a handle becomes a reference to the result (`†results.0.rows`), which the
-machine resolves like any reference of a plan. The journal therefore does not store the value twice,
-and a resumed program gets the same handles.
+and it might not fit into a program's memory. The program receives a `Handle` instead. The program
+can read a part with `await tools.read(handle, path)`, pass the handle as a parameter, or return it.
+As a parameter or an output, a handle becomes a reference to the result (`†results.0.rows`), which
+the machine resolves like any reference of a plan. The journal therefore does not store the value
+twice, and a resumed program gets the same handles.
 
 A handle is an object of this process, and the interpreter refers to it by an id within the session.
 Results of tools are JSON, so no result can be a handle or imitate one. A class of the same name in
-a program is a different class. A session has handles of its own results only.
+a program is a different class. A session has handles only for its own results.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000,
         bytes=5200000)
@@ -171,7 +171,7 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value of a program in the form that calls use: strings are escaped, and `refer`
+    """Return a value from a program in the form that calls use: strings are escaped, and `refer`
     replaces each handle.
 
     `refer` is None if there are no handles. `what` names the value in errors. Raises the same
@@ -196,7 +196,7 @@ _OBJECT: Final = re.compile(
     r"|<re\.Match object; .*>|dict_(keys|values|items)\(.*\)|range\(-?\d+, -?\d+(, -?\d+)?\)",
     re.DOTALL,
 )
-"""Matches the string that the interpreter makes of an object that is not JSON."""
+"""Matches the string that the interpreter makes from an object that is not JSON."""
 
 
 def _without_objects(value: JSON, what: str) -> JSON:
@@ -219,8 +219,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference in place of the null that `_without` left. Only this call uses `value`, so it
-    may be changed.
+    """Put a reference in place of the null that `_without` left. Only this call uses `value`, so
+    changing it is safe.
     """
     if not path:
         return reference

@@ -1,4 +1,4 @@
-"""ProgramNames: the names of modules, tools and parameters in programs.
+"""ProgramNames: maps the names of modules, tools and parameters to their names in programs.
 
 A program imports one Python module for each MCP server (`import git`), as well as `tools` (the
 tools of this process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A
@@ -89,8 +89,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """Return the identifier of a parameter. It may be in any script, because it can be confused
-    only with another parameter of the same tool.
+    """Return the identifier of a parameter. It can be in any script, because it could only be
+    confused with another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
     # Some Unicode letters and digits are not allowed in identifiers.
@@ -117,7 +117,7 @@ def _mapped(
 
         text = base
         while text in reserved or text in real_names:
-            # Each number is tried only once, however many names become equal.
+            # Each number is tried only once, no matter how many names become equal.
             numbers[base] = numbers.get(base, 1) + 1
             text = f"{base.removesuffix('_')}_{numbers[base]}"
 
@@ -130,7 +130,7 @@ class ProgramNames:
     """The names of tools in programs.
 
     Args:
-        tools: the tools that programs may call. Clean rooms are left out, because `ask` calls them.
+        tools: the tools that programs can call. Clean rooms are left out, because `ask` calls them.
 
     Attributes:
         tools: the tools, keyed by module and function.
@@ -201,7 +201,7 @@ class ProgramNames:
         return names
 
     def used_by(self, program: str) -> JSONObject:
-        """Return the names that a program may use, in the form that `of` reads: the names in its
+        """Return the names that a program might use, in the form that `of` reads: the names in its
         imports and the names after a dot, even inside strings. A variable that has the name of a
         tool does not count.
 
@@ -459,8 +459,8 @@ def _module_of(tool: Tool) -> str:
 
 def _function_of(tool: Tool) -> str:
     """Return the real name of a function: the name of the idea, or the name of the tool in its
-    module. A tool that passes its calls on keeps its own name, whatever the name of the tool that
-    answers them.
+    module. A tool that passes its calls on keeps its own name, no matter what the tool that answers
+    them is called.
     """
     if tool.is_changed:
         # A prefix that avoids a collision is not part of the name.

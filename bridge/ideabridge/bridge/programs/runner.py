@@ -54,8 +54,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""Number of times that the worker of a program may die at the same place before the program is
-given up.
+"""Number of times that a program's worker can die at the same place before the program is given
+up.
 """
 
 _MESSAGE: Final = 2_000
@@ -125,7 +125,7 @@ class ProgramRunner:
         runner: receives its calls and its output.
         sandbox: the workers.
         group: the task group of its sessions.
-        caller: the owner of the run, who takes turns with other callers for a worker.
+        caller: the owner of the run. Callers take turns to get a worker.
     """
 
     def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup, caller: str) -> None:
@@ -151,7 +151,7 @@ class ProgramRunner:
 
     @property
     def computes(self) -> bool:
-        """True if the program may take a step without a result."""
+        """True if the program might take a step without a result."""
         return self._session is not None and not self._waits
 
     def drive(self) -> None:

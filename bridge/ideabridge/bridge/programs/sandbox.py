@@ -71,18 +71,18 @@ PRINTED: Final = 64 * 1024
 """Maximum number of characters of printed text that are kept."""
 
 TURN_SECONDS: Final = 5.0
-"""Maximum time, in seconds, for which a program may compute between two waits."""
+"""Maximum time, in seconds, for which a program can compute between two waits."""
 
 MEMORY: Final = 256 * 1024 * 1024
 """Maximum memory of a program, in bytes."""
 
 RECURSION: Final = 500
 READS: Final = 20_000
-"""Maximum number of parts of results that a program may read."""
+"""Maximum number of parts of results that a program can read."""
 
 _CHECK_SECONDS: Final = 2.0
-"""Maximum time, in seconds, that checking a program may take, including what it computes before its
-first call.
+"""Maximum time, in seconds, that checking a program can take, including what the program computes
+before its first call.
 """
 
 _WORKERS: Final = 16
@@ -226,7 +226,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class AbsentServers:
-    """The reasons why a module that a program imports may be missing.
+    """The reasons why a module that a program imports might be missing.
 
     Attributes:
         servers: sentences that say why configured servers are not up, keyed by the names that
@@ -271,7 +271,8 @@ def interpreter() -> str:
 class Sandbox:
     """The worker processes that run programs. The first one starts with the first program.
 
-    `absent` returns the reasons why modules may be missing for a caller, for errors about imports.
+    `absent` returns the reasons why modules might be missing for a caller, for errors about
+    imports.
     """
 
     def __init__(
@@ -291,9 +292,9 @@ class Sandbox:
         self._changed = asyncio.Event()
 
     async def enter(self, session: ProgramSession) -> None:
-        """Wait until a session may take a worker, or is closed.
+        """Wait until a session can take a worker, or is closed.
 
-        A program may wait for a call that another program answers. If every worker is taken, a
+        A program can wait for a call that another program answers. If every worker is taken, a
         waiting session therefore gives up its worker, and runs again later. It does so only after
         it has waited for as long as running again takes, so giving up a worker at most doubles the
         work.
@@ -323,7 +324,7 @@ class Sandbox:
         self.note_change()
 
     def note_change(self) -> None:
-        """Record that a session is waiting or was closed, so that another one may get its
+        """Record that a session is waiting or was closed, so that another session can get its
         worker.
         """
         self._changed.set()
@@ -369,7 +370,7 @@ class Sandbox:
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
         # The result of a check depends only on the text, the stubs of the imported modules, and the
-        # names that the error about an import may list.
+        # names that the error about an import can list.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
         stubs = tuple(
@@ -761,8 +762,8 @@ def _never_fits(message: str, functions: Collection[str]) -> bool:
 
     expected = match[2]
     argument = match[3]
-    # These may fit: a float may be a whole number, a string may be one of the listed strings, and
-    # an object or array may contain parts of any type.
+    # These might fit: a float can be a whole number, a string can be one of the listed strings, and
+    # an object or array can contain parts of any type.
     plain = set(expected.split(" | ")) <= _PLAIN
     return argument.startswith("Literal[") or (plain and argument.partition("[")[0] in _FOUND)
 
@@ -773,7 +774,7 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 def _stored_keys(program: str) -> set[str] | None:
     """Return the keys that a program sets, or None if this Python cannot parse the program. A
-    program may add members to an object of a result, and read them afterwards.
+    program can add members to an object in a result, and read them afterwards.
     """
     tree = parsed(program)
     if tree is None:
@@ -844,14 +845,14 @@ class ProgramSession:
         setting: the modules, names and values available to the program.
         on_steps: called in the event loop with the next steps.
         refer: returns the reference that replaces a handle in calls and outputs.
-        calls: maximum number of calls that the program may make.
+        calls: maximum number of calls that the program can make.
         on_park: called when another session needs the worker of this session while it waits; it
             closes the session. None if the session keeps its worker.
 
     Attributes:
-        computes: whether the program may take a step without `answer`.
+        computes: whether the program might take a step without `answer`.
         on_park: see the argument.
-        ripens: the time, by `time.monotonic`, from which a waiting session may give up its worker.
+        ripens: the time, by `time.monotonic`, from which a waiting session can give up its worker.
             None while it is not waiting.
     """
 
@@ -950,7 +951,7 @@ class ProgramSession:
     # -- in the thread -----------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
-        # Each step wakes the event loop, which may just have found the queue empty.
+        # Each step wakes the event loop, which might just have found the queue empty.
         self._steps.append(step)
         self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -963,7 +964,7 @@ class ProgramSession:
             step = Failed("crashed", f"{type(error).__name__}: {error}")
         if not self._closed:
             with contextlib.suppress(RuntimeError):
-                # The event loop may already be closed.
+                # The event loop might already be closed.
                 self._put(step)
 
     def _interpret(self) -> Step:

@@ -2,7 +2,7 @@
 "input": {...}}`.
 
 Such a call is answered by a separate run (a room), which begins as a plan that is a program. The
-run of the plan includes the tools that its programs may call, so the room uses the definitions in
+run of the plan includes the tools that its programs can call, so the room uses the definitions in
 the journal of that run, no matter what servers list later. The program text is part of the plan
 itself, so the result of a tool never becomes a program.
 """
@@ -53,8 +53,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
-    """Return whether a call refers to `run_program`. A call without `_module` does not if another
-    tool has that name.
+    """Return whether a call refers to `run_program`. A call without `_module` does not refer to it
+    if another tool has that name.
     """
     if call.tool != RUN_PROGRAM.name:
         return False
@@ -110,7 +110,7 @@ async def expect_sound(
     Args:
         sandbox: checks it.
         program: the text of the program.
-        names: the names of the tools that it may call.
+        names: the names of the tools that it can call.
         arguments: its input.
         place: the place of its call in the plan, for error messages.
         caller: who runs it.
@@ -127,7 +127,7 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs may call these tools. It counts as read-only
+    """Return `run_program` for a plan whose programs can call these tools. It counts as read-only
     if all of them are, and it reaches every module that they reach.
     """
     called = list(tools)
@@ -152,7 +152,7 @@ def _program_of(call: WrittenCall, catalogue: Catalogue) -> str | None:
 
 def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, WrittenCall]]:
     """Yield the calls of a plan with their places. For each program, also yield the tools that it
-    may call, as calls without parameters.
+    can call, as calls without parameters.
     """
     names: ProgramNames | None = None
     for place, call in enumerate(written_calls(calls)):

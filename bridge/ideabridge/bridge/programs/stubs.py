@@ -1,9 +1,9 @@
 """Stubs: derives the signatures of tools as Python types from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
-schema that is too rich for Python's types becomes `Any`. A stub may accept too much, because the
-values are validated against the schema itself when the call is made. Parameters accept any mapping
-or sequence, so that a typed result can be passed on.
+schema that is too rich for Python's types becomes `Any`. A stub is allowed to accept too much,
+because the values are validated against the schema itself when the call is made. Parameters accept
+any mapping or sequence, so that a typed result can be passed on.
 
 Schemas come from servers, so every size here is limited, and strings from a schema enter a stub
 only as literals.
@@ -32,7 +32,7 @@ FIELDS: Final = 60
 """Maximum number of fields in a typed object."""
 
 SCHEMAS: Final = 500
-"""Maximum number of schemas that are read for one tool. Any further one becomes `Any`."""
+"""Maximum number of schemas that are read for one tool. Any further schema becomes `Any`."""
 
 SIGNATURE: Final = 1_000
 """Maximum number of characters in a signature."""
@@ -92,7 +92,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # A function may be called `list`, so that `list[str]` would mean something else.
+    # A function can be called `list`, so that `list[str]` would mean something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
     }
@@ -146,8 +146,8 @@ def function_signature(
 
 
 def first_line_of(text: str) -> str:
-    """Return the first line of a description that contains any text, without unprintable
-    characters. It may be empty.
+    """Return the first line of a description that contains text, without unprintable characters.
+    The result can be empty.
     """
     line = next(
         (text_line.strip() for text_line in text[:10_000].splitlines() if text_line.strip()), ""
@@ -344,7 +344,7 @@ def _default(schema: JSON, kind: str) -> str:
 
 
 def _is_open(schema: JSONObject) -> bool:
-    """Return whether a call may have parameters that `properties` does not name."""
+    """Return whether a call can have parameters that `properties` does not name."""
     return any(
         key in schema
         for key in (
@@ -368,7 +368,7 @@ class _Types:
     Args:
         form: what the types are for.
         renamed: the names of Python types that are imported under another name.
-        taken: names that no class may have.
+        taken: names that a class must not have.
     """
 
     def __init__(
@@ -403,7 +403,7 @@ class _Types:
             schema: the schema.
             root: the schema that its references are looked up in.
             name: the name to use if the type becomes a class.
-            depth: the number of further levels that the type may have.
+            depth: the number of further levels that the type can have.
             inner: whether this is the type of a part of a value.
         """
         self._left -= 1

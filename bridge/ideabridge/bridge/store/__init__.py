@@ -1,1 +1,1 @@
-"""The store of ideas, publications and runs."""
+"""Store: ideas, publications and runs."""

@@ -1,4 +1,4 @@
-"""CallPlaces: the calls that run or wait at a module, if the module's limit applies to all
+"""CallPlaces: stores the calls that run or wait at a module, if the module's limit applies to all
 processes together.
 """
 
@@ -15,7 +15,7 @@ _CALLS: Final = "calls "
 """Prefix of the settings key under which a module's calls are stored. The module follows."""
 
 CALLS: Final = "calls"
-"""Topic of the notifications that a call of a module has ended."""
+"""The topic of notifications that a call to a module has ended."""
 
 
 class CallPlace(NamedTuple):
@@ -68,7 +68,7 @@ class CallPlaces:
         self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Record a heartbeat for calls of a process. Return those of them that are still listed."""
+        """Record a heartbeat for a process's calls. Return those that are still listed."""
 
         def beaten(places: list[CallPlace]) -> list[CallPlace]:
             return [

@@ -69,8 +69,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Remove from a publication the ids of the runs that its plan was made from, for someone who
-    may not see these runs.
+    """Remove from a publication the ids of the runs that its plan was made from, for someone who is
+    not allowed to see these runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

@@ -21,7 +21,7 @@ ChangeStatus = Literal["followed", "withheld"]
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change of a configuration that a running process noticed.
+    """One change to a configuration that a running process noticed.
 
     Attributes:
         at: the time when the process noticed it, in seconds since 1970.
@@ -30,7 +30,7 @@ class LoggedChange:
         status: `followed` if the change took effect, `withheld` if it did not.
         lines: what changed, or why the change did not take effect, in lines for people.
         trusted_by: the user who trusted the project's file, or "" if no project file is used.
-        trusted_at: the time of that, in seconds since 1970, or None.
+        trusted_at: the time when the user trusted it, in seconds since 1970, or None.
     """
 
     at: float

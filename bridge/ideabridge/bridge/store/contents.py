@@ -1,4 +1,4 @@
-"""Contents: messages, schemas and lists of messages, each stored once by content.
+"""Contents: stores messages, schemas and lists of messages, each once by content.
 
 A context is stored as a JSON array of entries. A positive entry is the number of a message; a
 negative entry is the negated number of a list of entries, stored the same way. A fixed function of
@@ -16,7 +16,7 @@ size. The row stores the hash of the whole text, and the view `whole_contents` s
 itself. JSON never begins with `~`, and pieces are shorter than texts that are cut, so no row can be
 mistaken for another kind.
 
-Events of journals refer to contents too. Parts that many runs repeat (definitions of tools,
+Events in journals refer to contents, too. Parts that many runs repeat (definitions of tools,
 settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
 out of the event, and its column `parts` refers to them.
 """
@@ -37,7 +37,7 @@ from ideabridge.bridge.store.ropes import LONG, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
-"""Maximum number of entries of a context that is not cut."""
+"""Maximum number of entries in a context that is not cut."""
 
 LONGEST: Final = 128
 """Maximum number of entries in a stretch, which is then cut in any case."""

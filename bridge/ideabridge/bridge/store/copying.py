@@ -4,7 +4,7 @@ direction.
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last
 row. Each attempt clears all other tables of the target and copies them again. At the end, the
-target is compared with the source: the number of rows of each table, and the id of each idea,
+target is compared with the source: the number of rows in each table, and the id of each idea,
 recomputed from the content that the target returns. The indexes of words, tools and shapes are
 rebuilt.
 
@@ -89,7 +89,7 @@ _CHANGED: Final = (
     _table("users", "name role state created issuer subject"),
     _table("user_tokens", 'id "user" hash label created expires revoked used profile'),
 )
-"""Tables whose rows may change, sorted so that each row refers only to rows copied before it."""
+"""Tables whose rows can change, sorted so that each row refers only to rows copied before it."""
 
 _TABLES: Final = (*_ADDED, *_CHANGED)
 
@@ -108,8 +108,8 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, as it is when the copy begins. Others may use it in the meantime.
-        target: an empty store, or an unfinished copy of the same source. Nobody else may use it in
+        source: the store to copy, as it is when the copy begins. Others can use it in the meantime.
+        target: an empty store, or an unfinished copy of the same source. Nobody else must use it in
             the meantime.
         report: called with the name of each table before it is copied.
 

@@ -25,10 +25,10 @@ class DayOfUse:
     Attributes:
         day: the day.
         runs: runs that began on this day, without rooms.
-        failed_runs: those of them that failed, stalled or reached a limit.
+        failed_runs: the number of these runs that failed, stalled or reached a limit.
         direct_calls: direct calls of exposed tools.
-        failed_direct_calls: those of them that ended in an error, were denied, or whose outcome is
-            unknown.
+        failed_direct_calls: the number of these calls that ended in an error, were denied, or have
+            an unknown outcome.
         input_tokens: tokens that minds read, as they report them.
         output_tokens: tokens that minds wrote, as they report them.
     """
@@ -61,8 +61,8 @@ class UsedTool:
 
 
 class DailyUse:
-    """Counts what was used, by day and by tool. Each method reads all rows of the days that it
-    covers.
+    """Counts the use of the store, by day and by tool. Each method reads all rows of the days that
+    it covers.
     """
 
     def __init__(self, database: Database) -> None:
@@ -172,7 +172,7 @@ class DailyUse:
 
 
 class _Counts:
-    """The numbers of things that happened on each day, and of those that failed.
+    """How many things happened on each day, and how many of them failed.
 
     Attributes:
         all: the number of all things, by day; 0 for a day that is not in it.

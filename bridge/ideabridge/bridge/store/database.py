@@ -62,7 +62,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 def check_store_place(place: str) -> None:
     """Raise `StorePlaceError` if the location of a store is neither a file nor a PostgreSQL
-    database. The message contains nothing of an address, which may have a password.
+    database. The message contains no part of an address, because an address can contain a password.
     """
     expected = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
     if place == ":memory:":
@@ -146,14 +146,16 @@ class WordIndex(ABC):
     def best(
         self, table: str, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
-        """Return `(row, score)` for the rows that contain all words, or any of them, best first."""
+        """Return `(row, score)` for the rows that contain all words, or at least one of them, best
+        first.
+        """
 
     @abstractmethod
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Return `(row, 0.0)` for the newest rows that contain all words, or any of them. With
-        `begins`, the words are matched as prefixes.
+        """Return `(row, 0.0)` for the newest rows that contain all words, or at least one of them.
+        With `begins`, the words are matched as prefixes.
         """
 
     def begin_rebuild(self) -> None:
@@ -171,7 +173,7 @@ class WordIndex(ABC):
 
 
 class Upkeep(ABC):
-    """The administration of a database: its version and size, backups, and vacuuming."""
+    """Database maintenance: version, size, backups and vacuuming."""
 
     @abstractmethod
     def engine(self) -> str:
@@ -242,7 +244,7 @@ class Database(ABC):
         guard: the lock for reads: `with database.guard:`.
         words: the full-text index.
         notifier: notifies other processes.
-        upkeep: the administration of the database: size, backups, vacuuming.
+        upkeep: maintenance of the database: size, backups, vacuuming.
     """
 
     path: str
@@ -278,8 +280,8 @@ class Database(ABC):
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        """Run one INSERT as `change` does. Return the number of the new row, from the column `key`,
-        or None if nothing was inserted.
+        """Run one INSERT in the same way as `change`. Return the number of the new row, from the
+        column `key`, or None if nothing was inserted.
         """
 
     @abstractmethod
@@ -299,8 +301,8 @@ class Database(ABC):
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """Return the largest row number of a table. It is certain that no row with a smaller number
-        will appear later.
+        """Return the largest row number in a table. No row with a smaller number will appear
+        later.
         """
 
     @abstractmethod
@@ -413,9 +415,9 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written something. To be cheap to
-        poll, it does not wait: while a thread of this process writes, it returns the last known
-        number.
+        """Return a number that changes when another process has written something. So that polling
+        is cheap, this does not wait: while a thread in this process writes, the last known number
+        is returned.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ less than a millisecond.
 """
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Approximate limit, in bytes of memory, on all cached values together."""
+"""Approximate limit, in bytes of memory, for all cached values together."""
 
 
 class Decoded:

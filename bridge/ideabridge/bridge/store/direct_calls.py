@@ -1,4 +1,4 @@
-"""DirectCallTable: the calls of exposed tools by clients, without a run."""
+"""DirectCallTable: stores the calls that clients make to exposed tools, without a run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MAX_ROWS: Final = 200_000
-"""Maximum number of stored calls of all callers. The oldest are deleted first."""
+"""Maximum number of stored calls from all callers. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
 """Time, in seconds, for which a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
-"""How a direct call ended. asked: it became a run that waits for approval. unknown: it may have
+"""How a direct call ended. asked: it became a run that waits for approval. unknown: it might have
 taken effect.
 """
 
@@ -65,7 +65,7 @@ _PLACES: Final = ", ".join("?" * (len(DirectCall._fields) - 1))
 
 
 class DirectCallTable:
-    """The table `direct_calls`: the calls of exposed tools by clients, without a run."""
+    """The table `direct_calls`: the calls that clients make to exposed tools, without a run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -94,11 +94,10 @@ class DirectCallTable:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[DirectCall]:
-        """Return the direct calls of a caller, latest first; `after` is the `next` of the previous
-        page.
+        """Return a caller's direct calls, latest first; `after` is the `next` of the previous page.
 
         Raises:
-            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
+            CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
         """
         check_limit(limit)
         if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):

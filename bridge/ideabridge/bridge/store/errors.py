@@ -8,8 +8,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """Base of all errors of the store. It is raised directly only for a database failure that has
-    no class of its own.
+    """The base class of all store errors. It is raised directly only for a database failure that
+    has no class of its own.
     """
 
 
@@ -30,7 +30,7 @@ class StoreAccessError(StoreError):
 
 
 class StorePlaceError(StoreError):
-    """The text that says where the store is names neither a file nor a PostgreSQL database."""
+    """The location of a store names neither a file nor a PostgreSQL database."""
 
 
 class StoreFullError(StoreError):
@@ -42,7 +42,7 @@ class StoreBusyError(StoreError):
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
-"""Errors that may go away by themselves, so that the write is worth another attempt."""
+"""Errors that might go away by themselves, so that the write is worth another attempt."""
 
 
 class StoreGoneError(StoreError):
@@ -108,7 +108,7 @@ class QueryError(StoreError):
 
 
 class FilterError(StoreError):
-    """A filter of a list or search is invalid."""
+    """A filter for a list or search is invalid."""
 
 
 class PublicationNameError(StoreError):
@@ -126,7 +126,7 @@ class UnknownPublicationError(StoreError):
 
 
 class NotInProfileError(UnknownPublicationError):
-    """The publication exists, but the profile of the caller does not have it."""
+    """The publication exists, but the caller's profile does not contain it."""
 
 
 class NameTakenError(StoreError):

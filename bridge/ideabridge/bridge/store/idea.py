@@ -53,7 +53,7 @@ class Idea:
       "solution": solution})`
 
     The keys are in exactly this order, and `shown` is left out if it is None. So anybody can
-    recompute both from an exported document. They are computed once, on first access.
+    recompute both ids from an exported document. The ids are computed once, on first access.
     """
 
     context: list[JSON]
@@ -175,8 +175,8 @@ def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
 
     The input schema comes from the first `input` message without an instance: its declared schema,
     or otherwise a permissive schema for its value. It is None if the idea takes no input. The
-    output schema is `SolutionSchema.own_output`. If a mind answered and the output may be null, it
-    is wrapped as `{"value": ...}`.
+    output schema is `SolutionSchema.own_output`. If a mind answered and the output can be null, the
+    output is wrapped as `{"value": ...}`.
     """
     return _input_schema(idea.context), SolutionSchema.read(idea.schema).own_output
 
@@ -186,7 +186,7 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # An imported context may contain messages of unknown types. They are not inputs.
+            # An imported context can contain messages of unknown types. They are not inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema
@@ -218,7 +218,7 @@ def seen_type(value: JSON) -> JSONObject:
 # What the store returns: records, hits and pages.
 
 Answer = Literal["recorded", "plan", "program", "solve", "auto"]
-"""How a call of a published idea is answered."""
+"""How a call to a published idea is answered."""
 
 ANSWERS: Final = ("recorded", "plan", "program", "solve", "auto")
 
@@ -282,8 +282,8 @@ class NewPublication:
             one; see `read_published`.
         recorded: the `input` and `output` of its run, which `answer="recorded"` uses; and `solve`
             (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
-        owner: the owner. The owner and the callers that it is shared with can see it. None if
-            everybody can.
+        owner: the owner. The owner and the callers that the version is shared with can see it. None
+            if everybody can.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
+"""Ideas: saves, reads, lists, tags and finds ideas, and filters lists and searches.
 
 `Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (other runs and steps that
 made the same idea). Lists are ordered by time of saving, then by row; the cursor of a page is
@@ -97,8 +97,8 @@ class IdeaFilter:
     """Conditions that an idea must all meet. None means no condition.
 
     Attributes:
-        tool: a tool that any step of its run calls.
-        module: a server that any step of its run calls a tool of.
+        tool: a tool that a step of its run calls.
+        module: a server whose tools a step of its run calls.
         since, until: the time when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         outcome: how its run ended: `done`, `failed`, ...
@@ -305,9 +305,9 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller may see. Values from results of another
-        caller's run are left out; then the content no longer has the idea's id, and `meta.left_out`
-        lists the missing values.
+        """Read an idea, with the metadata that the caller is allowed to see. Values from results of
+        another caller's run are left out; then the content no longer has the idea's id, and
+        `meta.left_out` lists the missing values.
 
         Args:
             ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or
@@ -315,8 +315,8 @@ class Ideas:
             caller: who asks.
 
         Raises:
-            UnknownIdeaError: no such idea; the message suggests similar names, or lists the
-                existing versions.
+            UnknownIdeaError: the idea does not exist; the message suggests similar names, or lists
+                the existing versions.
             AmbiguousIdeaError: several ids begin with the prefix.
         """
         with self._database.snapshot():
@@ -367,8 +367,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and not sees_run_of(caller, owner[0]):
-            # The caller may see the idea because of one of its own runs, so it must not learn of
-            # this run.
+            # The caller might see the idea because of one of its own runs, so it must not learn
+            # about this run.
             return None
 
         row = self._database.execute(
@@ -383,7 +383,7 @@ class Ideas:
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
         """Return the error that `get` raises for an idea that does not exist, or that the caller
-        may not know about.
+        must not know about.
         """
         name = ref
         with contextlib.suppress(UnknownPublicationError):
@@ -407,8 +407,8 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """Return the idea in a row, with the metadata that the caller may see, and without results
-        of other callers' runs. Call this inside a guard or transaction.
+        """Return the idea in a row, with the metadata that the caller is allowed to see, and
+        without results of other callers' runs. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
@@ -426,14 +426,14 @@ class Ideas:
         )
         stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
         if not self._made(number, stored.meta, caller):
-            # The idea is published to the caller, who may not see results of private runs.
+            # The idea is published to the caller, who must not see results of private runs.
             stored = copy_without_results(stored, self.start_of(number))
 
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
     def shows_results(self, number: int, caller: Viewer) -> bool:
-        """Return whether a caller may see the results in the idea of a row. Call this inside a
-        guard or transaction.
+        """Return whether a caller is allowed to see the results in the idea of a row. Call this
+        inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?",  # noqa: S608
@@ -442,8 +442,8 @@ class Ideas:
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether a caller may see all of an idea: a run of the caller made it, or it was
-        imported and the caller manages the store.
+        """Return whether a caller is allowed to see all of an idea: a run of the caller made it, or
+        it was imported and the caller manages the store.
         """
         if caller is SEES_ALL:
             return True
@@ -534,7 +534,7 @@ class Ideas:
         previous page; `chosen` filters the list.
 
         Raises:
-            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
+            CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
             FilterError: the filter contains an invalid time.
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
@@ -643,7 +643,7 @@ class Ideas:
         return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """Return the runs that saved the idea with this full id. Imported ideas may name runs of
+        """Return the runs that saved the idea with this full id. Imported ideas can name runs of
         other stores.
         """
         with self._database.guard:
@@ -796,8 +796,8 @@ class Ideas:
         return cast("list[Place]", rows)
 
     def _records(self, numbers: list[int], caller: Viewer) -> list[IdeaRecord]:
-        """Return the records of rows, in the given order, with the names and metadata that the
-        caller may see.
+        """Return the records of rows, in the same order, with the names and metadata that the
+        caller is allowed to see.
         """
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608

@@ -1,4 +1,4 @@
-"""Journal: runs, and the append-only log of their events."""
+"""Journal: stores runs, and the append-only log of their events."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PastEvents:
 
     Attributes:
         events: the events.
-        times: the times when they happened, in seconds since 1970, or None if nobody knows.
+        times: the times when they happened, in seconds since 1970, or None if these are not known.
     """
 
     events: Sequence[JSONObject]
@@ -210,8 +210,8 @@ class Journal:
 
         last = base + after
         while True:
-            # Read an event and its parts in one snapshot, because a pruning may delete both in the
-            # meantime.
+            # Read an event and its parts in one snapshot, because a pruning could delete both in
+            # the meantime.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? "
@@ -470,8 +470,8 @@ class Journal:
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """Return the run with an id, or None. Code that drives runs uses this; `find` looks up the
-        runs that a caller asks for.
+        """Return the run with an id, or None. This is for code that drives runs; `find` looks up
+        the runs that a caller asks for.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
@@ -517,7 +517,7 @@ class Journal:
 
         Raises:
             CursorError: the limit is out of bounds.
-            FilterError: a time of the filter cannot be read.
+            FilterError: a time in the filter cannot be read.
             UnknownRunError: `after` is not a run of this caller.
         """
         check_limit(limit)
@@ -598,7 +598,7 @@ class Journal:
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                # Do not read the whole event, because an edited call may have megabytes.
+                # Do not read the whole event, because an edited call can have megabytes.
                 "SELECT runs.id, runs.title, runs.caller, events.at, "
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "

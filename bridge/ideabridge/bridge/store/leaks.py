@@ -1,7 +1,7 @@
 """Leaks: finds secrets in documents that leave the store.
 
 Secrets are recognised by their form anywhere in a document, because issuers give many tokens a
-recognisable form. A secret without such a form is found only if it is configured here.
+recognisable form. A secret without such a form is found only if it is in the configuration.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         SecretInIdeaError: the message says where each secret is and of which kind, but does not
             contain it.
     """
-    # A key that may itself be a secret is not named, so two places may share a name.
+    # A key that might itself be a secret is not named, so two places can share a name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)
@@ -92,7 +92,7 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
 
 def _texts(document: JSON) -> Iterator[tuple[str, str]]:
     """Yield `(place, text)` for each string and key in a document, in order. `place` never contains
-    a key that may be a secret.
+    a key that might be a secret.
     """
     stack: list[tuple[str, JSON]] = [("", document)]
     while stack:

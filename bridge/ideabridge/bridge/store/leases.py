@@ -1,4 +1,4 @@
-"""Leases: records which driver may write to the journal of a run, and until when."""
+"""Leases: records which driver is allowed to write to the journal of a run, and until when."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Notifier:
-    """Notifies all processes that listen, including this one. This base class is for SQLite files.
-    It reaches no process, so other processes must poll.
+    """Notifies all processes that listen, including this one. This base class is for SQLite files,
+    and reaches no process, so other processes must poll.
     """
 
     @property
@@ -25,7 +25,7 @@ class Notifier:
 
         Args:
             take: called with each notification, and with "" when listening begins, because earlier
-                ones may have been missed.
+                notifications might have been missed.
             lost: called when the connection is lost.
 
         Returns:

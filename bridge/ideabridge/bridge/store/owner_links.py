@@ -1,4 +1,4 @@
-"""OwnerLinks: links that sign the owner in to the page."""
+"""OwnerLinks: creates and checks links that sign the owner in to the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page: one page of a list of the store."""
+"""Page: one page of a list in the store."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ FORMAT: Final = 2
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
 """Which parts of a document must be unchanged. `whole`: everything; the digest is checked. `idea`:
-context, schema and solution; the ids are checked. `nothing`: the document may have been edited; its
+context, schema and solution; the ids are checked. `nothing`: the document can have been edited; its
 ids are recomputed.
 """
 
@@ -109,7 +109,7 @@ def _hash(description: str) -> JSONObject:
 
 
 _COPY: Final = ("original", "left_out")
-"""The metadata that a document contains next to the triple, because these members say what the
+"""The metadata that a document contains next to the triple, because these members name what the
 triple lacks.
 """
 
@@ -255,9 +255,9 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """Return the members of a document's publication that are needed to publish it. Its
-        statements about checks of the plan become claims, and its description ends with a sentence
-        that says that it was imported.
+        """Return the members of a document's publication that are needed to publish it. The
+        document's statements about checks of the plan become claims, and the description ends with
+        a sentence that says that the publication was imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.
@@ -360,7 +360,7 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema does not restrict the content of these members, and they may be large, so an error
+    # The schema does not restrict the content of these members, and they can be large, so an error
     # is found faster without them.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):

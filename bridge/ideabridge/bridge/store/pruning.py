@@ -1,4 +1,4 @@
-"""Pruning: delete old runs and ideas while other processes use the store (`docs/store.md`).
+"""Pruning: deletes old runs and ideas while other processes use the store (`docs/store.md`).
 
 1. `Families` groups what must be kept or deleted together: a run, the rooms that answered its
    calls, its forks, and their ideas. An idea that no run of this store made is a family of its own,
@@ -123,7 +123,7 @@ class Families:
                 self._keep(key, UNFINISHED)
 
         # SQLite continues numbering from the newest row. If the newest row were deleted, its number
-        # would be reused, while other processes may still remember it.
+        # would be reused, while other processes might still remember it.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -144,8 +144,9 @@ def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
     """Yield `(member, reason)` for everything that publications and tags need. For an idea, this is
-    the run from which it was lifted and the runs that confirmed it. If there are none, it is the
-    latest run that ended with the idea, otherwise any of its runs, otherwise the idea itself.
+    the run from which it was lifted and the runs that confirmed it. If there are no such runs, it
+    is the latest run that ended with the idea, otherwise any of its runs, otherwise the idea
+    itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
@@ -288,7 +289,7 @@ class Sweep:
     """Deletes the contents that no idea and no event references, while other processes save ideas
     and journal events.
 
-    An idea or event saved in the meantime may reference a row that nothing else references.
+    An idea or event saved in the meantime can reference a row that nothing else references.
     Therefore each transaction that deletes first examines the ideas saved since the previous one,
     and the events of all runs that are new or had not ended when the sweep began. It also
     invalidates the row numbers that other processes remember (`Contents`).
@@ -391,7 +392,7 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another pruning process may already have deleted some.
+            # Another pruning process might already have deleted some.
             rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
@@ -576,7 +577,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family may be deleted, because nothing has started to need it. Call this
+        """Return whether a family can be deleted, because nothing has started to need it. Call this
         inside the transaction that deletes it.
         """
         runs = encode_text([*family.runs()])
@@ -698,7 +699,7 @@ class Pruning:
             events = ((before + 1) << 32, (after << 32) - 1)
             while self._has_events(events):
                 with database.exclusive():
-                    # A run may have been committed since the runs were read.
+                    # A run might have been committed since the runs were read.
                     deleted = database.execute(
                         "DELETE FROM events WHERE id IN (SELECT id FROM events "
                         "WHERE id BETWEEN ? AND ? "
@@ -790,8 +791,8 @@ class Due:
     """The plan for the next round of retention.
 
     Attributes:
-        runs: an upper bound on the number of runs to delete. Some of them may be published, tagged
-            or part of a younger family.
+        runs: an upper bound on the number of runs to delete. Some of them might be published,
+            tagged or part of a younger family.
         at: the time of the next round, in seconds since 1970; 0 means the time when a server next
             checks.
         deletes: whether the next round deletes. The first round that finds runs only announces

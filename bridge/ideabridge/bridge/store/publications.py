@@ -55,8 +55,9 @@ _SEEN: Final = (
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
     "AND (p.version >= shares.since OR p.version = names.version))))"
 )
-"""SQL condition that a caller (the third parameter) may see a version. It is true for every version
-if the caller is NULL. Sharing a name shares the version that it refers to and all later ones.
+"""The SQL condition under which a caller (the third parameter) can see a version. It is true for
+every version if the caller is NULL. Sharing a name shares the version that it refers to and all
+later ones.
 """
 
 _CATALOGUE: Final = "catalogue"
@@ -131,7 +132,7 @@ class _Text:
 
 
 class _StoredPublication(Publication):
-    """A publication whose `recorded`, which may be large, is decoded on first access."""
+    """A publication whose `recorded`, which can be large, is decoded on first access."""
 
     __slots__ = ("_stored",)
     _stored: JSON | _Text
@@ -173,8 +174,8 @@ class Evidence(NamedTuple):
 
 
 AdmitsIdea = Callable[[str, str, int], bool]
-"""Returns whether a profile has a version of an idea. Its arguments are the name of the profile, and
-the name and the version of the idea.
+"""A function that returns whether a profile has a version of an idea. Its arguments are the name of
+the profile, and the name and the version of the idea.
 """
 
 
@@ -265,7 +266,8 @@ class Publications:
         """Return the owner of a new version. For an existing name, this is its current owner.
 
         Raises:
-            NameTakenError: the publisher may not publish under this name, or may not share it.
+            NameTakenError: the publisher is not allowed to publish under this name, or not allowed
+                to share it.
         """
         name = new.name
         publisher = new.owner or ""
@@ -287,7 +289,8 @@ class Publications:
             return owner or None
 
         if not replaces and publisher not in ("", LOCAL):
-            # Plans and hosts may still call a withdrawn name, and must not get another user's idea.
+            # Plans and hosts might still call a withdrawn name, and must not get another user's
+            # idea.
             last = self._database.execute(
                 "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
             ).fetchone()
@@ -376,7 +379,7 @@ class Publications:
         version: int,
         learn: Callable[[Publication, list[JSONObject]], Evidence | None],
     ) -> Publication:
-        """In one transaction, add a record of evidence and what it teaches to a version.
+        """Add a record of evidence, and what it teaches, to a version, in one transaction.
 
         Args:
             name: the name; it need not be published at present.
@@ -522,8 +525,8 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return those of these rows whose ideas were made by a run of the caller or are published
-        to it.
+        """Return those rows whose ideas were made by a run of the caller or are published to the
+        caller.
 
         Args:
             numbers: rows of ideas.
@@ -587,7 +590,7 @@ class Publications:
     def versions(
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
-        """Return the versions of a name that a caller may see, latest first, each with its
+        """Return the versions of a name that a caller can see, latest first, each with its
         `learned`. The name need not be published at present.
 
         Args:
@@ -690,8 +693,8 @@ class Publications:
         """Return the publication that NAME or NAME@VERSION refers to; see `get` for `caller`.
 
         Raises:
-            UnknownPublicationError: `ref` is neither of these, or does not exist; the message
-                suggests similar names.
+            UnknownPublicationError: `ref` has neither form, or does not exist; the message suggests
+                similar names.
         """
         return self.get(*read_named(ref), caller=caller)
 
@@ -774,7 +777,7 @@ class Publications:
         are published to it. With `by_hand`, only those whose ideas no run has made.
 
         Raises:
-            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
+            CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
         """
         with self._database.guard:
             check_limit(limit)
@@ -820,7 +823,7 @@ class Publications:
             return self._widened(
                 limit,
                 caller,
-                # The inner query sorts only the names, because plans may be large.
+                # The inner query sorts only the names, because plans can be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
                 f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
@@ -884,7 +887,9 @@ class Publications:
             )
 
     def count(self, *, caller: Viewer) -> int:
-        """Return the number of published names. With `caller`, only those that it may see count."""
+        """Return the number of published names. With `caller`, only those that the caller can see
+        count.
+        """
         if caller is not SEES_ALL and profile_of(caller) is not None:
             return len(self.names_by_use(caller))
         with self._database.guard:

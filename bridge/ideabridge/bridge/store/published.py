@@ -1,4 +1,4 @@
-"""Published: types through which the code reads the documents of a version of a published name.
+"""Published: the types with which code reads the documents of a version of a published name.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions of earlier releases stay readable.
@@ -68,7 +68,7 @@ class PublishedGuide:
 
     Attributes:
         context: the messages, with an empty input.
-        tools: the tools that the run may call, each as `[module or null, name]`, without those that
+        tools: the tools that the run can call, each as `[module or null, name]`, without those that
             the context defines.
         output_schema: the schema of the output, or None for text.
         by_instance: whether the output is a map of outputs, keyed by instance.
@@ -85,10 +85,11 @@ class PublishedGuide:
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
     """The parts of a published plan (`Publication.plan`) that a call carries out. `PlanOrigin` says
-    how it was made, `context/plan_literals.py` how it finds values that a run copied.
+    how the plan was made, and `context/plan_literals.py` says how it finds values that a run
+    copied.
 
     Attributes:
-        calls: the calls. Those of a program name only the tools that the program may call.
+        calls: the calls. Those of a program only name the tools that the program can call.
         output: the output with its references, or null if the answer is the state.
         instances: the initial states, keyed by instance.
         output_schema: the schema of the output if it differs from the tool's: with instances, the

@@ -1,4 +1,6 @@
-"""RunQueue: the runs that wait for a worker, which are rows of the table of runs (`Journal`)."""
+"""RunQueue: queues the runs that wait for a worker, which are rows in the table of runs
+(`Journal`).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class QueuedRun:
     Attributes:
         run: its id.
         caller: the owner of the run.
-        needs: the names of the modules that it may call; `*` means any.
+        needs: the names of the modules that it can call; `*` means any.
         has_begun: whether a process has already worked on it.
     """
 

@@ -52,7 +52,7 @@ _KEPT_AS_WRITTEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPlan:
-    """A plan without removed kinds, and the data that belong to it.
+    """A plan without removed kinds, and the data that belongs to it.
 
     Attributes:
         plan: the plan.

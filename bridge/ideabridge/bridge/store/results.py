@@ -3,7 +3,7 @@
 The context of the first Request comes from its author. Each later context also contains what was
 added since then: the state that calls wrote, the results of calls, the output of programs, errors,
 corrections, and messages that activities returned. Someone who exports or shares an idea does not
-intend to disclose this material, which may be the content of private files and mailboxes. It is
+intend to disclose this material, which can be the content of private files and mailboxes. It is
 left out unless a person asks for it, and the document lists what is missing.
 
 The Solution stays, because it is the essence of the idea. A mind that has seen results copies from
@@ -164,7 +164,7 @@ class _OwnContext:
             try:
                 message = read_message(raw)
             except MessageError:
-                # An imported context may have messages of unknown types.
+                # An imported context can have messages of unknown types.
                 message = Message("user", "text", raw, "text")
                 remains = raw if is_authors else MISSING
             else:
@@ -350,7 +350,8 @@ class Copies:
 
     Args:
         results: the values that are left out.
-        public: values that everybody may see. A literal that also occurs in them is not secret.
+        public: values that everybody is allowed to see. A literal that also occurs in them is not
+            secret.
     """
 
     def __init__(self, results: Sequence[JSON], public: Sequence[JSON]) -> None:
@@ -404,7 +405,7 @@ class Copies:
 
         if text in self._whole:
             return True
-        # A literal may also contain a result in the middle of other words.
+        # A literal can also contain a result in the middle of other words.
         return any(copied in text and copied not in self._public for copied in self._texts)
 
 

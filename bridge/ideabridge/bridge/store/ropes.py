@@ -28,7 +28,9 @@ byte. The first class contains the comma, the second the digits 1 and 9.
 """
 
 _WINDOW: Final = 24
-"""Number of bytes before a position that the checksum covers which decides whether to cut there."""
+"""Number of bytes before a position that are covered by the checksum that decides whether to cut at
+this position.
+"""
 
 _ONE_IN: Final = 8
 """The average number of candidates for each cut, which is a power of 2."""

@@ -26,7 +26,7 @@ class StoredSummary:
 
     Attributes:
         idea: the id of the last idea of a run that has ended.
-        errors: the number of errors of the last Solution of a run that has ended.
+        errors: the number of errors in the last Solution of a run that has ended.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
         needs: the modules that a run needs while it waits for a worker.
@@ -86,7 +86,8 @@ class RunRecord:
         epoch: the current fencing epoch; 0 if the lease was never acquired.
         lease_s: how long, in seconds, the lease lasts without a heartbeat.
         lease_until: the time when the lease ends, in seconds since 1970 by the driver's clock.
-            Clocks differ, so it is shown, and compared for equality, but never with another clock.
+            Clocks differ, so this time is shown, and compared for equality, but never compared with
+            another clock.
         created: the time when it was created.
         updated: the time when its status last changed.
         last_event: the sequence number of its last event, or 0 if it has no events.

@@ -35,7 +35,7 @@ MAX_TEXT: Final = 4000
 """Maximum number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""Maximum number of words of a query that are used."""
+"""Maximum number of words in a query that are used."""
 
 SCORED: Final = 6000
 """Approximate maximum number of matches that are scored for a query. Rarer words are scored
@@ -299,7 +299,7 @@ class Search:
                     return
 
                 mark = self._database.counter(INDEXED)
-                # Other processes may index more than a batch in the meantime, so use growing
+                # Other processes can index more than a batch in the meantime, so use growing
                 # batches to catch up.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)

@@ -1,4 +1,4 @@
-"""SessionTable: sessions of direct calls that are in progress."""
+"""SessionTable: stores sessions of direct calls that are in progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SessionRow(NamedTuple):
         caller: who makes the calls.
         client: name and version of the client; "" if it sent none.
         session: the hash of the connection; "" if the transport has no connections, in which case
-            the session may mix several conversations.
+            the session might mix several conversations.
         began: the time when its first call arrived, in seconds since 1970.
         last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.

@@ -156,7 +156,7 @@ def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
         return Need(tool, call.module)
 
     if tool not in modules:
-        # A plan may name a tool as `module.tool`.
+        # A plan can name a tool as `module.tool`.
         for name, owner in modules.items():
             if tool in (f"{owner}.{name}", f"{owner}/{name}"):
                 return Need(name, owner)
@@ -172,9 +172,9 @@ def modules_of(schema: JSON) -> dict[str, str]:
 
 
 # -- calls of the saved ideas ----------------------------------------------------------------------
-#  `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that
-# any step of its run calls, and for each of its tags. The rows include the time, so that reading a
-# page can start at its position in the index.
+# `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that a
+# step of its run calls, and for each of its tags. The rows include the time, so that reading a page
+# can start at its position in the index.
 
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
@@ -268,8 +268,8 @@ class CallIndex:
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:
-        """Index all steps of a run, new and already indexed, under the use keys that any of them
-        has.
+        """Index all steps of a run, new and already indexed, under the use keys of all these steps
+        together.
         """
         uses = set[str]().union(*(step.uses for step in steps))
         others = self._database.execute(

@@ -91,16 +91,16 @@ class Store:
     """A store. All methods are synchronous, and fast enough for the event loop unless their
     docstrings say otherwise.
 
-    Every method of the store and of its parts may also raise `StoreBusyError` (another process held
+    Every method of the store and of its parts can also raise `StoreBusyError` (another process held
     the lock for too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
     `StoreClosedError`, all of them `StoreError`s.
 
     Attributes:
         ideas: the saved ideas.
         runs: runs and their events.
-        leases: the leases of runs: which driver may write, and until when.
+        leases: the leases of runs: which driver is allowed to write, and until when.
         queue: the runs that wait for a worker.
-        call_places: the calls of modules whose limit applies to all processes together.
+        call_places: the calls to modules whose limit applies to all processes together.
         publications: the ideas that are published under a name.
         settings: the settings: values by key.
         requests: requests from other processes to the driver of a run.
@@ -158,7 +158,7 @@ class Store:
             durability: `normal` if writes survive a crash of the process, `full` if they also
                 survive a power failure.
             busy_timeout_s: how long, in seconds, to wait for another process's lock.
-            is_unfinished: True if the store may be an unfinished copy, which `copy_to` will
+            is_unfinished: True if the store can be an unfinished copy, which `copy_to` will
                 continue.
 
         Raises:
@@ -187,7 +187,7 @@ class Store:
 
     def reader(self) -> JSONObject | None:
         """Return what `open_for_reading` needs to open this store in another process, or None if
-        the store is in memory. It is JSON, and may contain a password.
+        the store is in memory. It is JSON, and can contain a password.
         """
         return self._database.reader()
 
@@ -269,7 +269,7 @@ class Store:
 
         Args:
             target: an empty store, or an unfinished copy of this one, which is then continued.
-                Nobody else may use it.
+                Nobody else must use it.
             report: called with the name of what is copied or checked next.
 
         Raises:
@@ -294,8 +294,8 @@ class Store:
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
-        first. Nothing that is published or tagged is included, and no run that has not ended. This
-        reads every idea, so do not call it in the event loop.
+        first. The result includes nothing that is published or tagged, and no run that has not
+        ended. This reads every idea, so do not call it in the event loop.
 
         Args:
             before: the time before which the runs must have ended: a date, a time, or an age
@@ -330,8 +330,8 @@ class Store:
         """Return a transaction: `with store.transaction():` commits everything inside, or nothing.
         For `concurrent`, see `Database`.
 
-        A nested transaction that fails undoes only itself. Never await inside: other tasks of the
-        thread would write into the same transaction.
+        A nested transaction that fails undoes only itself. Never await inside the block: other
+        tasks of the thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
 
@@ -351,8 +351,8 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
                 found without it.
-            caller: who asks. The document contains nothing of others that is not shared with the
-                caller.
+            caller: who asks. The document contains nothing that belongs to others and is not shared
+                with the caller.
             results: True to include values that come from results of the run. Without them, the
                 document contains a different idea, lists what is `left_out`, and names the
                 `original`.
@@ -408,7 +408,7 @@ class Store:
             owner: the owner of a new name, or None for the owner of the store, who publishes to
                 everybody.
             annotations: the annotations of its plan according to this store's tools, or None if a
-                plan may have any effect. The document's own annotations are ignored. A recorded
+                plan might have any effect. The document's own annotations are ignored. A recorded
                 answer is always read-only.
             checks: which parts must be unchanged.
 

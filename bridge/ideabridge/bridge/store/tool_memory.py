@@ -1,4 +1,4 @@
-"""ToolMemory: the lists, definitions, result shapes and latest approvals of tools in the store."""
+"""ToolMemory: stores lists, definitions, result shapes and the latest approvals of tools."""
 
 from __future__ import annotations
 
@@ -279,8 +279,8 @@ class ToolMemory:
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)
 
     def approved(self, owner: str, server: str, tool: str) -> ApprovedCall | None:
-        """Return the call of a tool that a person approved last in an owner's runs, or None. Its
-        run may have been deleted.
+        """Return the call to a tool that a person approved last in an owner's runs, or None. The
+        call's run might have been deleted.
 
         Args:
             owner: the caller of the runs.
@@ -294,7 +294,7 @@ class ToolMemory:
         return ApprovedCall(run, call)
 
     def keep_approved(self, owner: str, server: str, tool: str, call: ApprovedCall) -> None:
-        """Store the call of a tool that a person approved last. For the other arguments, see
+        """Store the call to a tool that a person approved last. For the other arguments, see
         `approved`.
         """
         text = encode_text([call.run, call.call])

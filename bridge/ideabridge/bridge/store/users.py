@@ -1,8 +1,8 @@
-"""Users: the people who may use a server on this store over HTTP, and the tokens that authenticate
-them.
+"""Users: stores the people who are allowed to use a server on this store over HTTP, and the tokens
+that authenticate them.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
-refer to people by name, and nobody may inherit the data of another person.
+refer to people by name, and nobody must inherit another person's data.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ machine, ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""The one who looks something up: `SEES_ALL`, or a caller, who finds only what the caller owns and
-what is shared with the caller.
+"""Whoever looks something up: `SEES_ALL`, or a caller, who finds only what the caller owns and what
+is shared with the caller.
 """
 
 
@@ -90,11 +90,11 @@ _RECORD: Final = 'id, "user", label, created, expires, revoked, used, profile'
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One person who may use a server.
+    """One person who is allowed to use a server.
 
     Attributes:
         name: unique, and never reused.
-        role: an `admin` may replace what others share, and sees imported ideas that are not
+        role: an `admin` can replace what others share, and sees imported ideas that are not
             published.
         state: only `active` users are admitted.
         created: ISO 8601 in UTC.
@@ -174,7 +174,7 @@ def owner_of(caller: str) -> str:
 
 def sees_run_of(viewer: Viewer, caller: str) -> bool:
     """Return whether a viewer sees the runs of a caller: its own, and those that it began in
-    profiles. In a profile, nobody sees the runs of another profile or of none.
+    profiles. In a profile, nobody sees runs from another profile or runs without a profile.
     """
     return viewer in (SEES_ALL, caller, owner_of(caller))
 

@@ -134,7 +134,7 @@ def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _pinned_in(plan: JSONObject) -> list[JSON]:
-    """Return the pins without their descriptions, which may differ between machines."""
+    """Return the pins without their descriptions, which can differ between machines."""
     pins = map(object_or_empty, list_or_empty(plan["pins"]))
     return [{key: pin.get(key) for key in ("module", "tool", "digest")} for pin in pins]
 
@@ -152,8 +152,9 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """Return the differences between two ideas, one line each: schemas, plan with its constants and
-    the explanations of copied values, program, context.
+    """Return the differences between two ideas, one line for each difference: in the schemas, in
+    the plan (including its constants and the explanations of copied values), in the program and in
+    the context.
     """
     return [
         *_interface(old, new, _WIDEST),
@@ -221,7 +222,7 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
     """Yield a line for each member of an object, at any depth, that `new` removes or retypes. The
-    type of an input may become wider, and the type of an output narrower.
+    type of an input is allowed to become wider, and the type of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return

@@ -29,7 +29,7 @@ KEEPS_TRYING_SECONDS: Final = 60.0
 """Time, in seconds, for which a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Maximum time, in seconds, for which a write outside the writer may block the event loop while
+"""Maximum time, in seconds, for which a write outside the writer can block the event loop while
 another process writes.
 """
 
@@ -40,7 +40,7 @@ next `_SLOW_FOR` seconds.
 """
 
 _IN_A_ROW: Final = 3
-"""The number of slow commits in a row after which the thread takes over. A single commit may be
+"""The number of slow commits in a row after which the thread takes over. A single commit can be
 slow because another process uses the processor.
 """
 
@@ -67,7 +67,7 @@ class _Queued:
 
 class Writer:
     """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread. Jobs
-    may run in another thread.
+    can run in another thread.
 
     A job is repeated until it succeeds. Each attempt is a transaction, which is rolled back if it
     fails.
@@ -105,7 +105,7 @@ class Writer:
                 returns, or later.
             failed: called with the error of a queued job when it is no longer retried.
             key: jobs with the same key run in order.
-            is_large: True if the job may take long.
+            is_large: True if the job might take long.
 
         Returns:
             True if the job is committed.
@@ -162,7 +162,7 @@ class Writer:
                     raise
                 await self._wait_free(deadline)
                 if not isinstance(error, StoreBusyError):
-                    # The lock is free, but the disk may still refuse writes.
+                    # The lock is free, but the disk might still refuse writes.
                     await anyio.sleep(min(pause, left))
                     pause = min(2 * pause, _LONGEST_PAUSE)
 

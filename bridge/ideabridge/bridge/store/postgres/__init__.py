@@ -1,1 +1,1 @@
-"""A store in PostgreSQL, for several servers (`pip install ideabridge[postgres]`)."""
+"""PostgreSQL: a store for several servers (`pip install ideabridge[postgres]`)."""

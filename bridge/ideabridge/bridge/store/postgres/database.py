@@ -460,7 +460,7 @@ class PostgresDatabase(Database):
                 self._write.execute("ROLLBACK")
 
     def _was_committed(self, number: str) -> bool:
-        """Return whether a transaction was committed, although its connection was lost during the
+        """Return whether a transaction was committed even though its connection was lost during the
         commit.
 
         Raises:

@@ -1,10 +1,10 @@
-"""The schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and
+"""Schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and
 replacements for SQLite functions.
 
 Everything is in one PostgreSQL schema. Tables have the same columns as in SQLite, except for these
 differences:
 
-- Row numbers are identity columns, because several transactions insert at once. They may have gaps.
+- Row numbers are identity columns, because several transactions insert at once. They can have gaps.
 - `contents` is found by a unique index on the whole hash, so `content_keys` does not exist.
 - `idea_words` and `publication_words` are tables with a `tsvector`.
 - Only `publications` has a foreign key: the code that deletes rows also deletes the rows that refer
@@ -401,7 +401,7 @@ MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {
     6: (_CONFIGURATION_CHANGES,),
     7: ("ALTER TABLE runs ADD COLUMN client TEXT",),
 }
-"""The statements that migrate a store to the next version, keyed by its present version."""
+"""The statements that migrate a store to the next version, keyed by its current version."""
 
 KINDS: Final = 5
 """The first version in which no published plan has explanations of removed kinds."""

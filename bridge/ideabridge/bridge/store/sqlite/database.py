@@ -1,5 +1,5 @@
-"""SqliteDatabase: the SQLite file behind a store: opening, locking, transactions, and the
-conversion of errors.
+"""SqliteDatabase: opens and locks the SQLite file behind a store, runs transactions, and converts
+errors.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class SqliteDatabase(Database):
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process may have created the schema between the two reads, but it sets both in one
-        # transaction.
+        # Another process might have created the schema between the two reads, but it sets both in
+        # one transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
@@ -184,7 +184,7 @@ class SqliteDatabase(Database):
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # Another process may have created or migrated the schema in the meantime.
+            # Another process might have created or migrated the schema in the meantime.
             version = self._version()
             if version == schema.VERSION:
                 return
@@ -259,8 +259,8 @@ class SqliteDatabase(Database):
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
         """
-        # Only the event loop's thread has little patience, because transactions of other threads
-        # may take long.
+        # Only the event loop's thread has little patience, because transactions in other threads
+        # can take long.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
@@ -370,7 +370,7 @@ class SqliteDatabase(Database):
             with self.transaction():
                 return job()
         except PASSING:
-            # SQLite may have rolled back the whole transaction.
+            # SQLite might have rolled back the whole transaction.
             raise
         except Exception as error:
             if not self.connection.in_transaction:

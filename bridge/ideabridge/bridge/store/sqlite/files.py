@@ -40,8 +40,8 @@ def file_exists(path: Path) -> bool:
     """Return whether the file of a store exists.
 
     Raises:
-        StoreAccessError: the path cannot be that of a file: it is a folder, it leads through a file
-            or a folder that cannot be read, or it is too long.
+        StoreAccessError: the path cannot be the path of a file: it is a folder, it leads through a
+            file or a folder that cannot be read, or it is too long.
     """
     try:
         mode = path.stat().st_mode
@@ -56,8 +56,8 @@ def file_exists(path: Path) -> bool:
 
 
 def folder_to_create_in(path: Path) -> Path:
-    """Return the nearest folder above a path that exists: where a store is created that does not
-    exist, with the folders between.
+    """Return the nearest existing folder above a path. If the store at the path does not exist, it
+    is created below this folder.
     """
     return next(folder for folder in path.absolute().parents if folder.exists())
 
@@ -66,7 +66,7 @@ class StoreFiles:
     """The files of one store.
 
     Attributes:
-        path: the store's file, with symbolic links resolved, as SQLite does.
+        path: the store's file. Symbolic links are resolved, because SQLite also resolves them.
         next_look: the time when `look` is due, by the monotonic clock.
     """
 
@@ -92,7 +92,7 @@ class StoreFiles:
         """Create the file if it does not exist, check that it can be written, and make it and
         its log private.
 
-        An existing file is never opened here: closing any file descriptor of a file releases all
+        This method never opens an existing file: closing any file descriptor of a file releases all
         locks that the process holds on it, including those of another open store
         (https://sqlite.org/howtocorrupt.html, 2.2).
 
@@ -144,7 +144,7 @@ class StoreFiles:
 
     def look(self) -> str | None:
         """Check like `fault`, but always look at each file, because the modification time of a
-        folder may be coarse.
+        folder can be coarse.
         """
         self._seen = None
         self.next_look = 0.0
@@ -195,7 +195,7 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy all committed data into a new file (`write_file`). Others may write in the meantime.
+    """Copy all committed data into a new file (`write_file`). Others can write in the meantime.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.

@@ -78,7 +78,7 @@ _ABOUT_FILE: Final = frozenset(
         "user_version",
     }
 )
-"""Pragmas that may be read without an argument. SQLite's full-text search itself reads
+"""Pragmas that can be read without an argument. SQLite's full-text search itself reads
 `data_version`.
 """
 
@@ -143,7 +143,7 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a separate connection. Others may use the store in the
+    """Run one statement that reads, over a separate connection. Others can use the store in the
     meantime.
 
     At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
@@ -154,8 +154,8 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         parameters: the value of each `:name`.
 
     Raises:
-        QueryError: it is not a single read-only SQL statement, a parameter is missing or unused, or
-            it takes too long.
+        QueryError: the SQL is not a single read-only statement, a parameter is missing or unused,
+            or the query takes too long.
         StoreAccessError: the file cannot be read.
         StoreFormatError: it is not a store.
     """
@@ -186,7 +186,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
     if application != APPLICATION_ID:
         raise StoreFormatError(f"{path}: it is not a store of ideas")
-    # Text that another program wrote may not be UTF-8.
+    # Text that another program wrote is not necessarily UTF-8.
     connection.text_factory = _text
 
 

@@ -1,12 +1,12 @@
-"""The schema of the store: its tables, indexes and views (`docs/store.md`), and the migrations.
+"""Schema: the tables, indexes and views of a store (`docs/store.md`), and the migrations.
 
-sqlite-utils creates them. This module takes 0.1 s to import, and only a new store, or one of an
-earlier version, needs it.
+sqlite-utils creates the tables. This module takes 0.1 s to import, and only a new store, or one of
+an earlier version, needs it.
 
 To change a table or index, add a function at the end of `MIGRATIONS`. Never change an earlier
 function: a new store is created in the first version and then migrated like any other, so that all
 stores of one version have the same schema. Views hold no data, so each migration ends by creating
-the current views. A change of views alone needs a migration that does nothing.
+the current views. A change to views alone needs a migration that does nothing.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 still holds.
 
 The copy helps a person whose folder is cleaned, synchronised or moved while an assistant still runs
-a server on the store in it (`git clean -dfx`, a program for cloud folders, a mistaken `rm`). Then
-only the open connection still has the ideas and journals since the last backup, and without the
-copy they would be lost when the process ends.
+a server that uses the store in this folder (`git clean -dfx`, a program for cloud folders, a
+mistaken `rm`). Then only the open connection still has the ideas and journals since the last
+backup, and without the copy they would be lost when the process ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class FileWatch:
         self._files = files
         self._commits = 0
         self._advice = ""
-        """Set while the files are gone: where the contents were saved, and how to continue."""
+        """A text, set while the files are gone, that says where the contents were saved and how to
+        continue.
+        """
         self._unsaved = ""
         """The state of the files when saving the contents last failed."""
         self._saving = threading.Lock()
@@ -79,7 +81,7 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files may have disappeared and reappeared. Forget the saved copy, because it lacks
+        # The files might have disappeared and reappeared. Forget the saved copy, because it lacks
         # later commits.
         self._advice = ""
 
@@ -88,7 +90,7 @@ class FileWatch:
     ) -> StoreGoneError:
         """Return the error for files that are gone. The first call saves the contents that the
         connection still holds. If that fails, a later call tries again when the state of the files
-        has changed: for example, their folder may have come back without them.
+        has changed: for example, their folder might have come back without them.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):

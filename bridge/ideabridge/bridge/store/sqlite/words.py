@@ -72,7 +72,7 @@ class SqliteWords(WordIndex):
     def end_rebuild(self) -> None:
         execute = self._database.execute
         execute("DROP TABLE idea_words")
-        # The user may have created a view that reads this table. Without the pragma, such a view
+        # The user might have created a view that reads this table. Without the pragma, such a view
         # would prevent the renaming.
         execute("PRAGMA legacy_alter_table=ON")
         try:
