@@ -118,7 +118,7 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names: list[str] = []
-        # The last reading of each list is kept, because a module that is not connected now may be
+        # The last reading of each list is kept, because a module that is not connected now might be
         # back for the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
@@ -311,7 +311,7 @@ class Offerings:
             # error.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
-            # Nobody may be waiting for this list, and the other modules must continue.
+            # Perhaps nobody is waiting for this list, and the other modules must continue.
             logger.exception(
                 "the %s of server %s could not be read because of an error in ideabridge itself",
                 kind,
@@ -352,11 +352,11 @@ class Offerings:
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Subscribe to changes of a resource. Return its module, or None if no module has the
+        """Subscribe to changes to a resource. Return its module, or None if no module has the
         resource.
 
         Raises:
-            MCPError: the module refuses or cannot be reached, or it would report changes of another
+            MCPError: the module refuses or cannot be reached, or it would report changes to another
                 person's resource.
         """
         if self._names and uri_name(uri) is None:
@@ -371,7 +371,7 @@ class Offerings:
                 and module.has_token
             ):
                 refusal = (
-                    f"server {module.name!r} has a sign-in for each user, so changes of its "
+                    f"server {module.name!r} has a sign-in for each user, so changes to its "
                     "resources are not reported"
                 )
                 raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
@@ -406,7 +406,7 @@ class Offerings:
         """Read an idea as its exported document, or a resource of a module.
 
         Raises:
-            MCPError: there is no such resource, or its module refuses it.
+            MCPError: no resource has this URI, or its module refuses it.
         """
         uri = str(params.uri)
         if not self._names or uri_name(uri) is not None:
@@ -485,7 +485,7 @@ class Offerings:
 
     def _only_one(self, names: list[str]) -> Module | None:
         """Return the only one of these modules that has resources. Return None if several modules
-        have some, or may have some because one of them is not connected.
+        have some, or might have some because one of them is not connected.
         """
         modules = [self._bridge.modules[name] for name in names]
         candidates = [module for module in modules if module.has_resources]
@@ -500,7 +500,7 @@ class Offerings:
         """Return the context of an idea, or a module's prompt.
 
         Raises:
-            MCPError: there is no such prompt, or its module refuses it.
+            MCPError: no prompt has this name, or its module refuses it.
         """
         caller = caller_of(context)
         if not self._names or self._is_idea(params.name, caller):
@@ -582,7 +582,7 @@ class Offerings:
 
 
 def matches_template(template: str, uri: str) -> bool:
-    """Return whether a URI may come from a template (RFC 6570): the literal parts of the template
+    """Return whether a URI can come from a template (RFC 6570): the literal parts of the template
     occur in it in the same order.
     """
     first, *others = _PART.split(template)

@@ -14,7 +14,7 @@ Hosts rewrite schemas for their models. These forms survive in all hosts that we
 - An `enum` has a `type`, which the Gemini API requires.
 - An object with any properties has `additionalProperties`. Without it Codex shows its model an
   object without properties, and pydantic-ai does not let OpenAI's models send any.
-- There is no `$ref`, and there are no combining keywords at the top.
+- No schema contains `$ref`, or combining keywords at the top.
 
 Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
 """
@@ -75,10 +75,10 @@ _ANY: Final[list[JSON]] = [
     {"type": "boolean"},
     {"type": "null"},
 ]
-"""The `anyOf` of a value that may be any JSON value."""
+"""The `anyOf` for a value that can be any JSON value."""
 
 _WITH_REFERENCES: Final[list[JSON]] = [_OPEN, {"type": "array", "items": {}}, _TEXT]
-"""The `anyOf` of a value that may contain references to other values."""
+"""The `anyOf` for a value that can contain references to other values."""
 
 _WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
 _OBJECTS: Final[JSONObject] = {"type": "array", "items": _OPEN}
@@ -426,8 +426,9 @@ VIEW_RUN: Final = "view_run"
 show views."""
 
 OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
-"""Names that no idea and no module's tool may have. Each of these tools can be called, whether or
-not it is listed."""
+"""Names that no idea and no module's tool is allowed to have. Each of these tools can be called,
+whether or not it is listed.
+"""
 
 LISTED: Final = frozenset(_RARE)
 """The names that are listed by default."""
@@ -435,7 +436,7 @@ LISTED: Final = frozenset(_RARE)
 # -- arguments -------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
-    # `idea` may also be a document, and `program` may be false. Hosts pass both on if the list
+    # `idea` can also be a document, and `program` can be false. Hosts pass both on if the list
     # declares one type for each.
     "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
@@ -463,7 +464,7 @@ _VALIDATORS: Final = {
 
 
 async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
-    """Return the checked arguments of a call of an own tool.
+    """Return the checked arguments of a call to an own tool.
 
     Models often write objects and arrays as JSON strings, which are parsed here, and write null
     instead of omitting an argument.
@@ -500,7 +501,7 @@ Arguments: TypeAlias = dict[str, Any]
 
 
 class OwnHandlers:
-    """Answers the calls of own tools. `listed` is the list of tools that hosts see.
+    """Answers calls to own tools. `listed` is the list of tools that hosts see.
 
     Every failure of a handler is an `IdeabridgeError`, whose message becomes a tool error.
     """
@@ -524,11 +525,11 @@ class OwnHandlers:
 
     @staticmethod
     def starts_run(name: str, arguments: JSONObject) -> bool:
-        """Return whether a call of an own tool starts a run."""
+        """Return whether a call to an own tool starts a run."""
         return name == "run_plan" or (name == "solve" and "run" not in arguments)
 
     async def call(self, name: str, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
-        """Answer a call of an own tool.
+        """Answer a call to an own tool.
 
         Raises:
             IdeabridgeError: the call fails; the message states the reason.
@@ -617,7 +618,7 @@ class OwnHandlers:
         guidance = [] if guide is None else self._finding.guidance(guide, request.caller)
         if "task" not in arguments and not messages:
             raise ArgumentError(
-                "solve: context: it is empty; expected messages that say what to do, or a task"
+                "solve: context: is empty; expected messages that say what to do, or a task"
             )
 
         solve = partial(
@@ -671,7 +672,7 @@ class OwnHandlers:
             for key in ("paths", "cancel"):
                 if key in arguments:
                     raise UnknownPathError(
-                        f"{key}: needs `run`; without it check_run lists your latest runs"
+                        f"{key}: needs `run`; without `run`, check_run lists your latest runs"
                     )
 
             return await self._latest(request.caller)
@@ -692,7 +693,7 @@ class OwnHandlers:
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
         if paths:
-            # The very latest events may not be in the journal yet.
+            # The very latest events might not be in the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
 

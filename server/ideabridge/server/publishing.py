@@ -1,4 +1,4 @@
-"""Publishing: answers calls of `publish_idea`.
+"""Publishing: answers calls to `publish_idea`.
 
 Theory of operation. A run is published at once, as version 1. If its copied values leave something
 open, the answer contains `needs_program`: a Request for a program, addressed to the mind that saw
@@ -11,7 +11,7 @@ the run.
     the configured model                        the same, if the configuration says so
         (`program_mind`)
 
-Each program is judged by the recordings; see `publishing/rounds.py`. Judging may take longer than a
+Each program is judged by the recordings; see `publishing/rounds.py`. Judging can take longer than a
 host waits, so it continues after `wait_s`, and the same call made again gets the result.
 """
 
@@ -97,8 +97,8 @@ has fetched yet.
 
 
 def _written(idea: JSON) -> str | JSONObject:
-    """Return the idea that a call publishes: its name, or its document, which models may also write
-    as a JSON string.
+    """Return the idea that a call publishes: its name, or its document, which models sometimes
+    write as a JSON string.
 
     Raises:
         PublicationError: the argument is neither.
@@ -125,7 +125,7 @@ class ListedTools(Protocol):
     """The part of the list of tools that this module needs; see `ToolCatalogue`."""
 
     def is_exposed(self, name: str) -> bool:
-        """Return whether there is an exposed tool with this name."""
+        """Return whether an exposed tool has this name."""
         ...
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
@@ -234,7 +234,9 @@ class Publishing:
         """Raise an error if a publication cannot use this name."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
-            raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
+            raise PlanError(
+                f"name: {name!r} is already a tool of a connected server; choose another name"
+            )
 
     async def save(
         self, document: JSONObject, to: str | None, caller: str
@@ -409,7 +411,7 @@ class Publishing:
         request: ToolRequest,
         seconds: float,
     ) -> ToolAnswer:
-        """Judge a program that the host's model wrote, and publish it."""
+        """Judge a program that the host's model wrote, and publish it if the recordings accept it."""
         if publish_request.choices.take:
             raise PublicationError(
                 "choices: a program has no copied values to decide on; leave out take"
@@ -557,7 +559,7 @@ class Publishing:
         Args:
             publish_request: what to publish.
             run: the run in which the model writes the next program.
-            request: the call, which may be repeated for each program.
+            request: the call, which can be repeated for each program.
             seconds: the time to wait for each program.
             version: the version without a program, if this request has already published one.
 
@@ -596,7 +598,7 @@ class Publishing:
         return self._noted(self._version_answer(self._version(publish_request, version)), note)
 
     def _version(self, publish_request: PublishRequest, version: Publication | None) -> Publication:
-        """Return the version without a program, which another request may have published."""
+        """Return the version without a program, which another request might have published."""
         return version or self._bridge.store.publications.named(
             publish_request.name, caller=publish_request.caller
         )

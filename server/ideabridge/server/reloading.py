@@ -1,7 +1,7 @@
 """Reloading: lets a running server follow its configuration files and tool files.
 
 New content takes effect if it is valid and trusted. Otherwise the former content stays in force,
-and the problem is reported wherever a person or a model looks: in the answers of search_tools,
+and the problem is reported wherever a person or a model looks: in the answers from search_tools,
 run_plan and check_run, in the instructions for new clients, on the page, by `doctor`, and on
 standard error.
 """
@@ -118,8 +118,8 @@ class Reloading:
     async def _read_secret_states(
         self, configuration: Configuration
     ) -> dict[str, frozenset[SecretState]]:
-        """Return which stored secrets each server gets. If they cannot be read, nothing has changed
-        about them: servers that start then say why they cannot.
+        """Return which stored secrets each server gets. If they cannot be read, they count as
+        unchanged: servers that start then report the reason.
         """
         try:
             return await anyio.to_thread.run_sync(
@@ -130,7 +130,7 @@ class Reloading:
             return self._secret_states
 
     async def look(self) -> None:
-        """Read the files again, and apply those changes that can be applied."""
+        """Read the files again, and apply the changes that can be applied."""
         try:
             if self._after is not None:
                 await self._after.look()
@@ -164,7 +164,7 @@ class Reloading:
     async def _keep(
         self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
     ) -> None:
-        """Leave the configuration in force, and report the reason."""
+        """Keep the configuration that is in force, and report the reason."""
         lines = list(lines)
         if before.withheld != sentences:
             await self._bridge.reconfigure(before.model_copy(update={"withheld": sentences}))
@@ -241,7 +241,7 @@ class Reloading:
         self._tell([*faults.values(), *read.refused, *read.warnings])
 
     def _renewed(self, secrets: dict[str, frozenset[SecretState]]) -> list[str]:
-        """Return the servers whose stored secrets have other names or other values than before."""
+        """Return the servers whose stored secrets have different names or values than before."""
         before = self._secret_states
         return [name for name, states in secrets.items() if states != before.get(name, frozenset())]
 
@@ -321,7 +321,7 @@ class Reloading:
 
 
 def _is_withdrawn(untrusted: Untrusted) -> bool:
-    """Return whether a person has withdrawn the trust in a project file. Nothing of such a file
+    """Return whether a person has withdrawn the trust in a project file. Nothing from such a file
     stays in force.
     """
     return not (untrusted.was_trusted or untrusted.problems or untrusted.problem)
@@ -337,7 +337,7 @@ def _user() -> str:
 
 def _broken(error: IdeabridgeError) -> str:
     """Return a sentence for a model about files that cannot be used. It does not quote the files,
-    which may contain anything.
+    which can contain anything.
     """
     place = str(error).partition(": ")[0]
     return (

@@ -137,7 +137,7 @@ class IdeaResources:
         """Read an idea as its exported document.
 
         Raises:
-            MCPError: there is no such idea, or it is too large for one answer.
+            MCPError: no idea has this URI, or it is too large for one answer.
         """
         uri = str(params.uri)
         match = _URI.match(uri)
@@ -248,7 +248,7 @@ class IdeaPrompts:
         """Return the texts of an idea's context, followed by the input.
 
         Raises:
-            MCPError: there is no such prompt, or an argument is missing or unknown.
+            MCPError: no prompt has this name, or an argument is missing or unknown.
         """
         try:
             publication = self._bridge.store.publications.get(
@@ -275,7 +275,7 @@ class IdeaPrompts:
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:
-            # An imported idea may contain messages of types that are not registered here.
+            # An imported idea can contain messages of types that this process does not know.
             return []
         return [message for message in messages if message.type == "text"]
 

@@ -9,7 +9,7 @@ when the client repeats the request.
 
 The name in `save_as` is stored as a setting, so that the run is published even if this process
 dies. The setting also counts the attempts: if the process ended twice during a publication, that
-publication is set aside, because it may have been the cause.
+publication is set aside, because it might have been the cause.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ async def _with_progress(
     Args:
         run: the run that the request is about.
         request: the request that waits.
-        seconds: how long it waits at most.
+        seconds: how long it waits, at most.
         wait: the function that waits.
         connecting: returns the names of the servers that are connecting now.
     """
@@ -236,7 +236,7 @@ notifications has grown by the number of calls divided by this.
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The number of calls of a run that settled without starting, and the number of notifications
+    """The number of calls in a run that settled without starting, and the number of notifications
     sent since they were counted.
     """
 
@@ -333,7 +333,7 @@ class _Counter:
         return float(self._all_calls) if self._all_calls else None
 
     def _settled(self, run: Run) -> int:
-        # This counts only reported calls and calls that never started, because the run may be ahead
+        # This counts only reported calls and calls that never started, because the run can be ahead
         # of its watchers.
         return len(self._finished.get(run.id, ())) + self._never_started(run)
 
@@ -421,7 +421,7 @@ def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
 
 
 class Running:
-    """Carries out runs on behalf of requests. The task group must live as long as the server.
+    """Carries out runs on behalf of requests. The task group must exist as long as the server does.
 
     Attributes:
         search: an index of the tools of the bridge.
@@ -593,7 +593,7 @@ class Running:
 
     async def _cancel_if_deliberate(self, run: Run, request: ToolRequest) -> None:
         if await self.cancellations.is_deliberate(request.context):
-            # Another process may have taken over the run.
+            # Another process might have taken over the run.
             with suppress(InterruptedRunError):
                 await run.patiently(
                     lambda: run.cancel("the client cancelled the request that started it")
@@ -769,7 +769,7 @@ class Running:
 
     async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
         """Publish a run, counting the attempt before it begins. If the process ends during it, only
-        this count shows that the publication may be the cause.
+        this count shows that the publication might be the cause.
         """
         cause = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):

@@ -164,7 +164,7 @@ class ToolSearch:
         return [tools[number] for number in ranked[:limit]], len(ranked)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
-        """Return whether some tool matches every word, or False if there are no words."""
+        """Return whether any tool matches every word. Return False if there are no words."""
         if tools is not self._tools:
             self._index(tools)
         word_list = _words(words[:_MOST_CHARACTERS])

@@ -197,7 +197,7 @@ async def _opened(
 
 def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
     """Add tools to a bridge whose callers are hosts. If the toolbox were passed to `Bridge` itself,
-    calls of its tools would not ask for approval.
+    calls to its tools would not ask for approval.
     """
     if toolbox is not None:
         bridge.add_tools(toolbox)
@@ -225,7 +225,7 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables may be meant for other programs, so this is not an error.
+        # The variables might be meant for other programs, so this is not an error.
         _report(
             f"{named[0]} is set, but spans are not available: {error}; pip install "
             "'ideabridge[telemetry]'"
@@ -380,7 +380,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLink:
-    """The way in which the owner signs in to the page of a server.
+    """How the owner signs in to a server's page.
 
     Attributes:
         make: creates a URL that signs in whoever opens it as the owner. It works once, within ten
@@ -397,7 +397,7 @@ class WorkspaceSource:
     """The source of the workspaces of a server over HTTP.
 
     Attributes:
-        folder_of: returns the folder of a name. Raises `UnknownWorkspaceError`.
+        folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
         read: reads the configuration of a folder. Blocks.
         commands: returns the commands that a person can use to decide about runs in a folder.
     """
@@ -417,11 +417,11 @@ class HttpOptions:
         token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
             set.
         caller: the caller that the token identifies, or None for one of its own.
-        hosts: additional names of this server that `Host` headers may contain.
+        hosts: additional names of this server that `Host` headers can contain.
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
-        workspaces: the workspaces of the user of this machine, at /mcp/w/NAME, or None if there are
+        workspaces: the workspaces of this machine's user, at /mcp/w/NAME, or None if there are
             none.
         ready: a function that is called when clients can connect.
         read: reads the configuration again after its files have changed; see `serve_stdio`.
@@ -532,14 +532,14 @@ async def serve_http(
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The parts that all addresses of a server have in common.
+    """What all addresses of a server have in common.
 
     Attributes:
         http: see `serve_http`.
         url: the URL of `/mcp`.
-        credentials: decides who may use the server.
+        credentials: decides who is allowed to use the server.
         log_level: see `serve_http`.
-        observers: are told of each request.
+        observers: functions that receive each request.
         on_status: see `serve_http`.
     """
 

@@ -2,10 +2,11 @@
 published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
-direct calls of the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
-the call, and `ask` turns it into a run of one call, which waits for approval. If only a person may
-decide (`by`), each call that may change something becomes such a run. If the client repeats the
-call, it gets the same run until the result has been returned. Every direct call is recorded.
+direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny` refuses
+the call, and `ask` turns it into a run of one call, which waits for approval. If only a person is
+allowed to decide (`by`), each call that might change something becomes such a run. If the client
+repeats the call, it gets the same run until the result has been returned. Every direct call is
+recorded.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ class DirectCallError(IdeabridgeError):
 
 
 class UncertainCallError(IdeabridgeError):
-    """A direct call returned no result, but may have taken effect."""
+    """A direct call returned no result, but might have taken effect."""
 
 
 class _Rules:
-    """The verdicts of the rules in force on calls of one exposed tool.
+    """The verdicts of the rules in force on calls to one exposed tool.
 
     Attributes:
         approval: the rules.
@@ -121,7 +122,7 @@ class ExposedTool:
         self.is_hidden = (
             is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
         )
-        """True if only views may call it, and the views of its module are not passed on."""
+        """True if only views can call it, and the views of its module are not passed on."""
         tool_as_sent = tool
         if tool.module is not None and tool.wire is not None:
             tool_as_sent = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
@@ -157,8 +158,8 @@ class ExposedTool:
             DirectCallError: a rule denies the call, or the call cannot become a run of one call.
             ValueMismatchError: the arguments, or the result of an activity, do not
                 satisfy their schema.
-            UncertainCallError: the call returned no result, but may have taken effect.
-            IdeabridgeError: the activity, or the call at the module, failed; the class names the
+            UncertainCallError: the call returned no result, but might have taken effect.
+            IdeabridgeError: the activity, or the call to the module, failed; the class names the
                 cause.
         """
         omitted = {name: value for name, value in self._defaults.items() if name not in arguments}
@@ -219,7 +220,7 @@ class ExposedTool:
             owner = self._bridge.modules[tool.module or ""]
             tool = await owner.current(tool.name_in_module, request.progress)
 
-        # Rules use the name that the tool has in the offer, because its own name may occur in
+        # Rules use the name that the tool has in the offer, because its own name can occur in
         # several modules.
         offered = tool
         if tool.module is not None:
@@ -303,7 +304,7 @@ class ExposedTool:
 
         ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
-            # A person has replaced the call with a call of another tool.
+            # A person has replaced the call with a call to another tool.
             return {**self._running.answer_of(run, request), "isError": True}
 
         return await self._answer(ran, call.value)
@@ -325,7 +326,7 @@ class ExposedTool:
             )
         except IdeabridgeError:
             raise
-        except Exception as error:  # noqa: BLE001 - any exception of an activity fails only its call
+        except Exception as error:  # noqa: BLE001 - any exception from an activity fails only its call
             raise ActivityError(
                 f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
             ) from None
@@ -501,7 +502,7 @@ class DirectContext:
         await self.request.context.session.report_progress(progress, total, message)
 
     def add_message(self, message: JSONObject) -> None:
-        """Ignore the message: there is no next Request."""
+        """Ignore the message, because there is no next Request."""
 
     def choose(self, path: str) -> None:
         """Raise an error, because there are no output paths."""
@@ -614,8 +615,8 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            # A person may have been asked about a call of the program, even if the program assumes
-            # nothing.
+            # A person might have been asked about a call in the program, even if the program
+            # assumes nothing.
             result = with_report(
                 await self._of_value(run.given()), run, declared=may_assume(self.publication)
             )

@@ -81,12 +81,12 @@ MOST_INSTRUCTIONS: Final = 4000
 the start of each conversation."""
 
 MOST_REQUESTS: Final = 1000
-"""Maximum number of requests of one caller that are in progress at once, including those that
+"""Maximum number of requests from one caller that are in progress at once, including those that
 listen.
 """
 
 MOST_RUNS: Final = 200
-"""Maximum number of runs of one caller that are active at once in this process. Each run may have
+"""Maximum number of runs of one caller that are active at once in this process. Each run can have
 up to `limits.parallel_calls` running calls.
 """
 
@@ -99,7 +99,7 @@ _session_begun: ContextVar[float | None] = ContextVar("session_begun", default=N
 
 
 class FrontServer(Server[Any]):
-    """The SDK's server, which declares that its lists may change."""
+    """The SDK's server, which declares that its lists can change."""
 
     def create_initialization_options(
         self,
@@ -131,8 +131,8 @@ class Front:
 
     Attributes:
         group: the task group.
-        reloading: what follows the configuration files, or None if the configuration stays as it
-            is until the end.
+        reloading: follows the configuration files, or None if the configuration stays as it is
+            until the end.
 
     Raises:
         ProfileError: the profile that the configuration restricts everything to does not exist, or
@@ -333,7 +333,7 @@ class Front:
         set_client_session(session_id(ctx) or None)
         CLIENT.set(client_text(ctx, self._bridge.secrets.mask))
         try:
-            # A request may still be in progress after its client has disconnected, so requests are
+            # A request can still be in progress after its client has disconnected, so requests are
             # counted here, where they really end.
             if ctx.request_id is None:
                 return await call_next(ctx)
@@ -341,7 +341,7 @@ class Front:
                 result = await call_next(ctx)
 
             if ctx.method in _HELLO and isinstance(result, dict):
-                # The instructions depend on the caller and may change over time. The SDK has one
+                # The instructions depend on the caller and can change over time. The SDK has one
                 # text for everybody, and over stdio it is the text from the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
@@ -438,7 +438,7 @@ class Front:
         """Read the view of a run, an idea, or a resource of a module.
 
         Raises:
-            MCPError: there is no such resource, or its module refuses it.
+            MCPError: no resource has this URI, or its module refuses it.
         """
         uri = str(params.uri)
         if uri == VIEW_URI and self.running.module_views.module is None:
@@ -450,7 +450,7 @@ class Front:
     async def _skill_file(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read a file of a skill: of an idea's skill, or otherwise of a module's, since modules may
+        """Read a file of a skill: of an idea's skill, or otherwise of a module's, since modules can
         have skills of their own.
         """
         try:

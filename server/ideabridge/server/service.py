@@ -1,5 +1,5 @@
-"""Service: installs one server over HTTP for all clients of a user. systemd or launchd starts it
-when the user signs in.
+"""Service: installs one HTTP server for all of a user's clients. systemd or launchd starts it when
+the user signs in.
 
 It listens on loopback, and needs a token: other users and web pages on this machine can reach a
 loopback address, too. The token is a stored secret of the user.
@@ -34,7 +34,7 @@ TOKEN_SECRET: Final = "ideabridge-service"  # noqa: S105 - the name of the secre
 _UNIT: Final = "ideabridge.service"
 _LABEL: Final = "dev.ideabridge.serve"
 _SECONDS: Final = 30
-"""Time limit, in seconds, for a command of the system."""
+"""Time limit, in seconds, for a system command."""
 
 State = Literal["running", "stopped", "failed", "not installed"]
 
@@ -47,7 +47,7 @@ def service_token() -> str:
     """Return the token of the service. Blocks.
 
     Raises:
-        StoredSecretError: there is none, or it cannot be read.
+        StoredSecretError: no token is stored, or it cannot be read.
     """
     return secret_value(SecretOwner(), TOKEN_SECRET, "", "")
 
@@ -63,8 +63,8 @@ def new_token() -> str:
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the token of the service unless there is one, and return a text for users that names
-    its place. Blocks.
+    """Create the token of the service unless there is one, and return a text for users that says
+    where it is stored. Blocks.
 
     Args:
         token: the token, or None for a new one.
@@ -88,7 +88,7 @@ def service_command(
         program: the words that start ideabridge.
         address: the loopback address and port to listen at.
         own: the user's configuration.
-        store: the store, or None for that of the configuration.
+        store: the store, or None for the one in the configuration.
     """
     words = [*program, "serve", "--http", address, "--service", "--config", str(own)]
     return words if store is None else [*words, "--store", store]
@@ -309,8 +309,8 @@ def _property_list(command: Sequence[str], folder: Path) -> bytes:
 
 
 def _variables() -> Mapping[str, str]:
-    """Return the variables that the service gets from this command: a manager of services has a
-    short PATH, in which the programs of servers are missing.
+    """Return the variables that the service gets from this command: a service manager has a short
+    PATH, which lacks the programs that start servers.
     """
     names = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
     return {name: os.environ[name] for name in names if os.environ.get(name)}
@@ -332,7 +332,7 @@ def _target() -> str:
 
 
 def _run(*command: str) -> None:
-    """Run a command of the system.
+    """Run a system command.
 
     Raises:
         ServiceError: it fails.
@@ -350,7 +350,7 @@ def _run(*command: str) -> None:
 
 
 def _try(*command: str) -> bool:
-    """Run a command of the system, and return whether it succeeds."""
+    """Run a system command, and return whether it succeeds."""
     try:
         _run(*command)
     except ServiceError:

@@ -1,10 +1,10 @@
 """Sharing: asks a person before others get a tool whose program and descriptions an assistant
 wrote.
 
-Theory of operation. The question is a plan with one call, of `publish_idea`. The plan runs nothing,
+Theory of operation. The question is a plan with one call, to `publish_idea`. The plan runs nothing,
 and contains the whole program. A plan can wait until it is accepted, so the question reaches a
 person as every approval does: in a form of the client, on the page, or at a terminal. If the
-assistant repeats its call of `publish_idea`, the call finds its question (`WaitingCalls`), and
+assistant repeats its call to `publish_idea`, the call finds its question (`WaitingCalls`), and
 publishes once a person has accepted it. If an assistant accepts the question, the question counts
 as not answered.
 """
@@ -115,7 +115,7 @@ class Sharing:
     def waits(
         self, publish_request: PublishRequest, question: Run, request: ToolRequest
     ) -> ToolAnswer:
-        """Return the answer for as long as nobody has decided."""
+        """Return the answer to give while nobody has decided."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person can decide, {places}"

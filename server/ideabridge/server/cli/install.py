@@ -118,7 +118,7 @@ def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> 
     leads to the workspace of its folder, which is registered here.
 
     Raises:
-        UsageError: it is not known here how the host spells such an entry.
+        UsageError: ideabridge does not know how the host spells such an entry.
         ServiceError: the service is not installed.
         WorkspaceError: the folder cannot be registered.
     """
@@ -127,8 +127,8 @@ def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> 
     url = user_service().url
     if host.address is None:
         raise UsageError(
-            f"how {host.title} connects to an address with headers is not known here: give it "
-            f"{url} and the header Authorization, with the token of `ideabridge service token`"
+            f"ideabridge does not know how {host.title} connects to an address with headers: give "
+            f"it {url} and the header Authorization, with the token of `ideabridge service token`"
         )
     if file.scope == "user":
         return _Entry(host.address.entry(url, service_token()))
@@ -136,8 +136,8 @@ def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> 
     is_in_project = file.path.resolve().is_relative_to(environment.project.resolve())
     if is_in_project and host.address.entry_with_variable(url, SERVICE_VARIABLE) is None:
         raise UsageError(
-            f"{file.path}: a file of the project must not hold the token, and how {host.title} "
-            "reads a header from an environment variable is not known here: --scope user"
+            f"{file.path}: a file of the project must not hold the token, and ideabridge does not "
+            f"know how {host.title} reads a header from an environment variable: use --scope user"
         )
     return _workspace_entry(host.address, environment.project, has_token=not is_in_project)
 

@@ -20,7 +20,8 @@ from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
 """The connection is closed after each answer. It does not count as a caller's connection, so nobody
-may keep it for other requests."""
+is allowed to keep it for other requests.
+"""
 
 
 class Health:

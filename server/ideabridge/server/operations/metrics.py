@@ -88,7 +88,7 @@ class Metrics:
         )
         self._responses = counter("http_responses", "Answers over HTTP.", "code")
         self._calls = counter(
-            "calls", "Calls of tools, within runs and direct ones.", "module", "tool", "outcome"
+            "calls", "Calls to tools, direct and within runs.", "module", "tool", "outcome"
         )
         self._call_seconds = histogram(
             "call_seconds", "Duration of tool calls, in seconds.", "module"
@@ -158,7 +158,7 @@ class Metrics:
             self.count(self._named(call.module, call.tool), call.outcome, call.seconds)
 
     def count(self, tool: tuple[str, str], outcome: str, seconds: float) -> None:
-        """Count a call of a tool, given as (module, name)."""
+        """Count a call to a tool, given as (module, name)."""
         self._calls.labels(*tool, outcome).inc()
         self._call_seconds.labels(tool[0]).observe(seconds)
 

@@ -1,8 +1,8 @@
-"""Notifying: telling a person who has no client or page open that something waits for a decision.
+"""Notifying: tells a person who has no client or page open that something waits for a decision.
 
 A message says how many decisions wait and where to make them. It contains no values of calls, no
-titles and no names, because others may read it on its way. Questions that are asked within a few
-seconds make one message. Nothing waits for a message: a command or a webhook that fails is logged.
+titles and no names, because others might read it on its way. Questions that are asked within a few
+seconds share one message. Nothing waits for a message: a command or a webhook that fails is logged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REST_SECONDS = 30.0
 """Minimum time, in seconds, between two messages."""
 
 COMMAND_SECONDS = 30.0
-"""Maximum time, in seconds, for which a command may run before it is ended."""
+"""Maximum time, in seconds, for which a command can run before it is ended."""
 
 _WEBHOOK_SECONDS = 10.0
 
@@ -161,8 +161,8 @@ class Notifying:
                 logger.warning("notify: %s ended with code %d", command[0], process.returncode)
 
     async def _post(self, webhook: str, message: dict[str, str | int | None]) -> None:
-        """Send the message to the webhook. A redirect is not followed, because it may lead to
-        another host. The address may contain a secret, so only its host is logged.
+        """Send the message to the webhook. A redirect is not followed, because it might lead to
+        another host. The address can contain a secret, so only its host is logged.
         """
         import httpx
 

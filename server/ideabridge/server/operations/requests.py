@@ -1,4 +1,4 @@
-"""Requests as operators of the server see them: the method, the tool, the user, how the request
+"""Requests, as the server's operators see them: the method, the tool, the user, how the request
 ended, and how long it took.
 
 `RequestWatch` records this for each request, and passes it to observers. One observer comes from
@@ -58,9 +58,9 @@ class ServedRequest:
     """A request that has ended.
 
     Attributes:
-        method: the MCP method, or the HTTP method and path of any other request; `unknown` if there
-            is no method with that name.
-        tool: the name of the called tool; "" if there is no such tool, or none was called.
+        method: the MCP method, or the HTTP method and path of any other request; `unknown` if no
+            method has that name.
+        tool: the name of the called tool; "" if no tool has that name, or none was called.
         kind: whose tool it is.
         user: the name of the user, or another caller; "" if nobody proved who they are.
         status: how the request ended.
@@ -88,8 +88,8 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (module, name) of a tool as the operator may see it: `other`, unless a module or a
-    tool file has such a tool, because a model may define tools with names that it made up.
+    """Return the (module, name) under which the operator sees a tool: `other`, unless a module or a
+    tool file has such a tool, because a model can define tools with names that it made up.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"

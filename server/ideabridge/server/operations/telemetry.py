@@ -68,7 +68,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 ENDS_SECONDS: Final = 0.5
-"""Maximum time, in seconds, that the server may spend on sending the last spans when it ends."""
+"""Maximum time, in seconds, that the server can spend on sending the last spans when it ends."""
 
 _WRITER: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = "traceparent"

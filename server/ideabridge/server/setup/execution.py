@@ -39,8 +39,8 @@ class SetupOutcome:
 
     Attributes:
         written: the files that were changed.
-        problems: a line for each file of a host that could not be changed, with the reason.
-        secrets: the secrets that were stored, each with its place, as text for users.
+        problems: a line for each host's file that could not be changed, with the reason.
+        secrets: the secrets that were stored, each with where it is stored, as text for users.
         trusted: the project files that were trusted.
     """
 
@@ -51,8 +51,7 @@ class SetupOutcome:
 
 
 def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutcome:
-    """Make the changes of a plan. A file of a host that cannot be changed does not affect the
-    others.
+    """Make the changes of a plan. A host's file that cannot be changed does not affect the others.
 
     Args:
         plan: the plan, as the person saw it.
@@ -130,8 +129,8 @@ def _changed_file(file: Path) -> SetupError:
 
 
 def _servers(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
-    """Return the servers that may use a secret, each with the digest of its entry. Every server in
-    the user's own file may use all of its secrets.
+    """Return the servers that are allowed to use a secret, each with the digest of its entry. Every
+    server in the user's own file is allowed to use all of that file's secrets.
     """
     if secret.owner.file is None:
         return {}

@@ -130,7 +130,7 @@ class Extraction:
     """
 
     def __init__(self, known: KnownSecrets) -> None:
-        # The value of a stored secret may be unknown.
+        # The value of a stored secret can be unknown.
         self._values: dict[_Key, str | None] = {key: known.values.get(key) for key in known.names}
         self._stored = known.names
 

@@ -30,7 +30,7 @@ class EntryEdit:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The changes of one file.
+    """The changes to one file.
 
     Attributes:
         path: the file.

@@ -22,7 +22,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _MOST_FILES: Final = 500
 _SHOWN: Final = 3
 _MOST_WORD: Final = 200
-"""Maximum number of characters shown of a rule. A repository may contain the file."""
+"""Maximum number of characters shown of a rule. A repository can contain the file."""
 
 
 @dataclass(frozen=True, slots=True)

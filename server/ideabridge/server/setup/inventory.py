@@ -30,7 +30,7 @@ class HostInventory:
     Attributes:
         host: the host.
         is_here: whether the host is installed for this user. A file in the project's folder does
-            not prove that, because other users of the project may have created it.
+            not prove that, because other users of the project might have created it.
         servers: its servers, each with its entry for `ideabridge.json`.
         own: the place for the entry of ideabridge that the host uses everywhere.
         problems: the errors in files of the host, each with its path.
@@ -45,13 +45,13 @@ class HostInventory:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All hosts, and the text of each file that may be written.
+    """All hosts, and the text of each file that setup might write.
 
     Attributes:
         environment: the folders and variables that locate the files.
         targets: the configurations that receive servers.
         hosts: the hosts that are installed, or that have servers in the project's files.
-        texts: the files that may be written.
+        texts: the files that setup might write.
         unreadable: the reason why a file cannot be written, by path.
         secrets: the secrets that are stored.
         project_problem: the reason why the project's configuration cannot receive servers, or "".
@@ -141,7 +141,7 @@ def _read_project_file(file: Path) -> HostText:
 
 def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
     """Return whether the current folder is the folder of the user's configuration. A link in a
-    project that leads to this configuration does not count, because a repository may contain the
+    project that leads to this configuration does not count, because a repository can contain the
     link.
     """
     return os.path.realpath(environment.project) == os.path.realpath(own_file.parent)

@@ -198,7 +198,7 @@ class SetupPlan:
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
         Other people use the files of the project, too. A server with a secret that could not be
-        compared stays, because its host may have the only copy.
+        compared stays, because its host might have the only copy.
         """
         return [
             source
@@ -219,7 +219,7 @@ class SetupPlan:
         )
 
     def receiving(self) -> list[FileChange]:
-        """Return the changes of the configurations that receive servers."""
+        """Return the changes to the configurations that receive servers."""
         return [
             change
             for target in self.inventory.targets.all
@@ -227,7 +227,7 @@ class SetupPlan:
         ]
 
     def in_hosts(self, choice: Choice) -> list[FileChange]:
-        """Return the changes of the hosts' files: ideabridge is added and, in a move, the servers
+        """Return the changes to the hosts' files: ideabridge is added and, in a move, the servers
         are removed.
         """
         edits: dict[Path, list[EntryEdit]] = {}
@@ -390,7 +390,7 @@ class _Group:
 
 
 class _Merging:
-    """Merges the servers of all hosts that start or call the same.
+    """Merges servers from all hosts that start the same command or call the same address.
 
     Attributes:
         refused: the servers that cannot be taken over.
@@ -492,7 +492,9 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
-    """Return the name of the server of a configuration that starts or calls the same as a group."""
+    """Return the name of the server in a configuration that has the same command or address as a
+    group.
+    """
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))
     return next((name for name, digest in digests.items() if digest in wanted), None)
@@ -519,8 +521,8 @@ def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
 
 
 def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
-    """Return the merged entry of servers that start or call the same, with notes. Everything that
-    one of the hosts forbids stays forbidden.
+    """Return the merged entry of servers with the same command or address, with notes. Everything
+    that one of the hosts forbids stays forbidden.
     """
     entries = [source.adoption.host_entry for source in sources]
     entry: JSONObject = dict(entries[0])

@@ -153,8 +153,8 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
     if plan.apart:
         names = listed_words([host.host.title for host in plan.apart])
         yield (
-            f"  An ideabridge of its own starts for {names}: how to connect to an address from "
-            "there is not known here"
+            f"  An ideabridge of its own starts for {names}: ideabridge does not know how to "
+            "connect these clients to an address"
         )
 
 

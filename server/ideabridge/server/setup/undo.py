@@ -113,7 +113,7 @@ def _undone(step: SetupStep) -> UndoneStep:
 
 
 def _undo_file(step: FileStep) -> UndoneStep:
-    """Undo the changes of one file.
+    """Undo the changes to one file.
 
     Raises:
         HostFileError: it cannot be written, or another program has written it in a form that cannot

@@ -1,4 +1,5 @@
-"""Connections of the HTTP server: how many there may be, and the deadlines that clients must meet.
+"""Connections of the HTTP server: limits their number, and sets the deadlines that clients must
+meet.
 
 A process has only a few thousand file descriptors, and a client could hold a connection open by
 sending one byte per second. So each step of a request has a deadline, and the number of connections
@@ -27,7 +28,7 @@ from uvicorn.server import ServerState
 from ideabridge.server.transports.quotas import QuotaError
 
 MOST_CONNECTIONS: Final = 2000
-"""Maximum number of callers' connections, if the process may open twice as many files."""
+"""Maximum number of callers' connections, if the process can open twice as many files."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
 """Limit on the combined size, in bytes, of all bodies that are still arriving. Over the limit, the
@@ -55,7 +56,7 @@ BODY_RATE: Final = 16 * 1024
 """Minimum average rate, in bytes per second, at which a client must send a body."""
 
 READING_SECONDS: Final = 60.0
-"""Maximum time, in seconds, during which a client may read nothing of its answer."""
+"""Maximum time, in seconds, during which a client can leave its answer unread."""
 
 IDLE_SECONDS: Final = 120
 """Time, in seconds, for which a connection stays open between two requests, for example while a
