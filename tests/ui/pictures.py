@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwr
 from tests.ui.serving import CHROMIUM, ask, client, link_to, seal, send, served
 from tests.ui.test_servers import SERVERS, configured
 from tests.ui.test_shown import key_of
+from tests.ui.test_tools import WRITTEN, write_idea
 from tests.waiting import wait_until
 
 WIDTHS: Final = {"desktop": 1280, "phone": 390}
@@ -33,6 +34,9 @@ REPORT: Final = """# Orders of c2
 | 2 | 20.0 |
 | 5 | 50.0 |
 """
+PROGRAM: Final = (
+    Path(__file__).parents[2] / "examples" / "ideas" / "longest_words.yaml"
+).read_text(encoding="utf-8")
 NOTE: Final = "Dear customer,\nyour order was late.\nWe pay the price back.\n"
 REFUNDED: Final = {"_tool": "refund", "order": 1, "amount": 10.0, "note": NOTE}
 CHANGED: Final = {
@@ -121,6 +125,9 @@ def use(http: httpx.Client) -> dict[str, str]:
         description="Find the largest order of a customer.",
         answer="auto",
     )
+    write_idea(http, WRITTEN, "with_tax")
+    write_idea(http, PROGRAM, "longest_words")
+    whole = key_of(http, asking)
     return {
         "home": "home",
         "runs": "runs",
@@ -137,6 +144,10 @@ def use(http: httpx.Client) -> dict[str, str]:
         "approvals": "approvals",
         "ideas": "ideas",
         "suggestions": "ideas?show=suggested",
+        "written": "ideas?show=written",
+        "tool-program": "ideas/longest_words",
+        "whole": f"approvals/whole?which={whole}",
+        "runs-filtered": "runs?status=done&tool=refund",
         "saved": "ideas?show=saved",
         "tool": "ideas/largest_order",
         "publish": f"ideas/publish?ref={done}",
