@@ -162,8 +162,8 @@ class Bridge:
             has stopped responding. None means 15.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
             runs, through `worker`.
-        only: the names of the modules to run here, or None for all. A worker takes only runs that
-            need no other modules.
+        only: the names of the modules to run in this process, or None for all. A worker takes only
+            runs that need no other modules.
         standing_rules: whether tools that people have allowed *always* run without a question. The
             server and the commands of ideabridge set this. A program decides for itself.
         lender: an open bridge in this process whose modules this bridge also uses, or None. This
@@ -315,8 +315,8 @@ class Bridge:
             configuration: the new configuration.
             tools: the tools of tool files that have been loaded again, by path. Other files keep
                 their tools.
-            renewed: the servers that need a new process although their entries may be the same,
-                because a stored secret has another value.
+            renewed: the servers that need a new process even if their entries are the same, because
+                a stored secret has another value.
 
         Raises:
             ConfigurationError: this process runs only some servers, and the configuration lacks one
@@ -456,8 +456,8 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Return whether the bridge has only one user. If so, errors and notes may quote what a
-        module wrote; with several users, that could contain another user's arguments.
+        """Return whether the bridge has only one user. If so, errors and notes are allowed to quote
+        what a module wrote; with several users, that could contain another user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -581,7 +581,7 @@ class Bridge:
             self._on_tools_changed()
 
     def _needs(self, module: str) -> bool:
-        """Return whether an active run has called a module and may call it again."""
+        """Return whether an active run has called a module and might call it again."""
         return self._runs is not None and self._runs.need(module)
 
     def tools(self) -> list[Tool]:
@@ -597,9 +597,9 @@ class Bridge:
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def why_not_here(self, publication: Publication, *, caller: str = LOCAL) -> str | None:
-        """Return the reason why a caller cannot call a published idea here, no matter which modules
-        are up, as in "needs the server 'git', which is not configured here". Return None if it can
-        be called.
+        """Return the reason why a caller cannot call a published idea in this process, no matter
+        which modules are up, as in "needs the server 'git', which is not configured here". Return
+        None if it can be called.
         """
         return self._open_runs.ways.why_not_here(publication, caller)
 
@@ -639,7 +639,8 @@ class Bridge:
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            MessageError: the Request has a message of a type that is not registered here.
+            MessageError: the Request has a message of a type that is not registered with this
+                bridge.
         """
         return request_of(self.store.ideas.get(ref, caller=caller).idea, self.handlers)
 
@@ -664,15 +665,17 @@ class Bridge:
             caller: who imports it.
             edited: whether a person has reviewed the document, so that its content need not match
                 what was exported.
-            replace: the published names, each NAME or NAME@VERSION, that the import may replace.
+            replace: the published names, each NAME or NAME@VERSION, that the import is allowed to
+                replace.
 
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            NameInUseError: the name is published here with other content, and `replace` does not
-                contain it.
+            NameInUseError: the name is published in this store with other content, and `replace`
+                does not contain it.
             ModulesAwayError: a module that the idea calls is configured but not up.
-            PublicationError: the plan would call itself, or cannot run with the tools here; no new
-                run can begin with its guide; or the name belongs to a tool here.
+            PublicationError: the plan would call itself, or cannot run with the tools of this
+                bridge; no new run can begin with its guide; or the name belongs to a tool of this
+                bridge.
             SecretGivenError: it contains a secret of the configuration.
         """
         return await self.publisher.import_idea(
@@ -697,14 +700,14 @@ class Bridge:
             document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?,
                 "answer"?, "tags"?}`. `context` has messages in any spelling, `schema` is the schema
                 of the output or of the whole Solution, `solution` is `{"calls", "output"}` or
-                `{"program"}`, and `tools` names what a mind may call. The content of the document
+                `{"program"}`, and `tools` names what a mind can call. The content of the document
                 decides how the tool answers: with a program, with calls, with an output, or else by
                 asking a mind. `answer` overrides this.
             name: the name of the tool if the document has none.
             publish: whether to publish the idea as a tool. With None, it is published if it has a
                 name.
-            replace: the published names, each NAME or NAME@VERSION, that the idea may replace, or
-                None for any.
+            replace: the published names, each NAME or NAME@VERSION, that the idea is allowed to
+                replace, or None for any.
             to: the audience, as in `publish`.
             caller: who saves it.
 
@@ -714,7 +717,7 @@ class Bridge:
             MessageError, SchemaError, ValueMismatchError: a message or a schema is malformed, or a
                 value does not satisfy its schema.
             PublicationError: the idea cannot answer in the way that `answer` says, has no name,
-                would call itself, or cannot run with the tools here.
+                would call itself, or cannot run with the tools of this bridge.
             ModulesAwayError: a module that the idea calls is configured but not up.
             NameInUseError: the name is published with other content, and `replace` does not contain
                 it.
@@ -1057,7 +1060,7 @@ class Bridge:
         return await self.publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
-        """Accept changed tools, so that published ideas may call them as they are now. Each version
+        """Accept changed tools, so that published ideas can call them as they are now. Each version
         records the earlier tools, who accepted the change, and when.
 
         Args:
@@ -1192,7 +1195,7 @@ class Bridge:
         try:
             start = await self._open_runs.plan_starts.start(plan, settings, rooms_choice, caller)
         except PlanError:
-            # Errors from the check show values, one of which may be a secret.
+            # Errors from the check show values, one of which might be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -1216,7 +1219,7 @@ class Bridge:
         Its syntax, the names of its tools and their arguments are checked before anything runs.
 
         Args:
-            program: the Python text. docs/programs.md describes what it may contain.
+            program: the Python text. docs/programs.md describes what it can contain.
             input: the value of `input` in the program.
             caller: who asks; other callers do not see the run.
             title: one line for people. If empty, "a program".
@@ -1263,7 +1266,7 @@ class Bridge:
         return await checking.drawing(plan, catalogue, settings, form)
 
     async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
-        """Return the settings of a run of this plan, and the tools that it may call."""
+        """Return the settings of a run of this plan, and the tools that it can call."""
         settings = self.settings(output_by_instance=plan.output_by_instance, caller=caller)
         return settings, await self._open_runs.plan_starts.catalogue_of(plan, settings, caller)
 

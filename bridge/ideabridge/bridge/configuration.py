@@ -169,39 +169,39 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     parallel_calls: int = Field(
-        default=16, ge=1, le=10_000, description="How many calls of one run may run at once."
+        default=16, ge=1, le=10_000, description="How many calls in one run can run at once."
     )
     calls: int = Field(
-        default=10_000, ge=1, le=1_000_000, description=("How many calls one run may make.")
+        default=10_000, ge=1, le=1_000_000, description=("How many calls one run can make.")
     )
     requests: int = Field(
-        default=50, ge=1, le=100_000, description="How many Requests one run may make."
+        default=50, ge=1, le=100_000, description="How many Requests one run can make."
     )
     tokens: int | None = Field(
         default=None,
         ge=1,
-        description=("How many tokens the minds of one run may use; null: any number."),
+        description=("How many tokens the minds of one run can use; null: any number."),
     )
     cost: float | None = Field(
         default=None,
         gt=0,
-        description=("How many US dollars the minds of one run may spend; null: any amount."),
+        description=("How many US dollars the minds of one run can spend; null: any amount."),
     )
     wall_seconds: float = Field(
-        default=3600, gt=0, le=30 * 86_400, description="How many seconds one run may take."
+        default=3600, gt=0, le=30 * 86_400, description="How many seconds one run can take."
     )
     result_bytes: int = Field(
         default=8 * 1024 * 1024,
         ge=1024,
         le=512 * 1024 * 1024,
-        description="How many bytes of JSON one result may have.",
+        description="How many bytes of JSON one result can have.",
     )
     run_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=1024,
         le=64 * 1024 * 1024 * 1024,
         description=(
-            "How many bytes of JSON all results of one run may have, including those of its rooms."
+            "How many bytes of JSON all results of one run can have, including results of its rooms."
         ),
     )
 
@@ -213,16 +213,19 @@ class UsersSettings(BaseModel):
 
     share: Literal["members", "admins"] = Field(
         default="members",
-        description="Who may publish ideas to others: every user, or only admins.",
+        description="Who can publish ideas to others: every user, or only admins.",
     )
     requests_per_minute: int = Field(
         default=6000,
         ge=1,
         le=1_000_000,
-        description="How many requests over HTTP one user may make per minute.",
+        description="How many requests over HTTP one user can make per minute.",
     )
     runs: int = Field(
-        default=64, ge=1, le=100_000, description="How many runs of one user may run at once."
+        default=64,
+        ge=1,
+        le=100_000,
+        description="How many of one user's runs can be active at once.",
     )
     background: tuple[str, ...] = Field(
         default=(),
@@ -234,7 +237,7 @@ class UsersSettings(BaseModel):
 
 
 class ProfileSettings(BaseModel):
-    """The servers, tools and ideas that sessions in one profile may use. An absent key stands for
+    """The servers, tools and ideas that sessions in one profile can use. An absent key stands for
     all of them.
     """
 
@@ -299,8 +302,8 @@ class NotifySettings(BaseModel):
     hosts: tuple[str, ...] = Field(
         default=(),
         max_length=100,
-        description="Hosts to which the webhook of a project's configuration may lead. Only your "
-        "own configuration can name them.",
+        description="Hosts that the webhook of a project's configuration is allowed to lead to. "
+        "Only your own configuration can name them.",
     )
 
     @field_validator("command")
@@ -365,7 +368,7 @@ class AuthSettings(BaseModel):
     ] = Field(
         default=("RS256", "PS256", "ES256", "EdDSA"),
         min_length=1,
-        description="How tokens may be signed.",
+        description="The algorithms that tokens can be signed with.",
     )
     name_claim: str = Field(
         default="preferred_username",
@@ -541,7 +544,8 @@ class Configuration(BaseModel):
         ),
     )
     users: UsersSettings = Field(
-        default_factory=UsersSettings, description="What named users of one server may do."
+        default_factory=UsersSettings,
+        description="What named users of one server are allowed to do.",
     )
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict[str, ProfileSettings],
@@ -829,7 +833,7 @@ class Configuration(BaseModel):
         return None if log_file is None else log_file.with_suffix(".apart")
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients may call a module's tools directly (`expose: modules`)."""
+        """Return whether clients can call a module's tools directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
 
     @property
@@ -1009,8 +1013,8 @@ _MERGED: Final = ("limits", "sampling")
 """Keys whose value is an object. A project file replaces single members of the user's object."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
-"""Keys that a project file cannot set, because they decide who may use the server and what it
-deletes.
+"""Keys that a project file cannot set, because they decide who is allowed to use the server and
+what it deletes.
 """
 
 

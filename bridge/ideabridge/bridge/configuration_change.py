@@ -42,8 +42,8 @@ AT_NEXT_START: Final = (
     "model",
     "sampling",
 )
-"""Keys at the top that a running process does not change: they define who may use the server, where
-it stores its data, and which model it asks.
+"""Keys at the top that a running process does not change: they define who is allowed to use the
+server, where it stores its data, and which model it asks.
 """
 
 _LIMITS_AT_NEXT_START: Final = ("result_bytes", "run_bytes")
@@ -119,7 +119,7 @@ def change_between(
     Args:
         before: the configuration in force.
         now: the new configuration.
-        renewed: the servers that need a new process although their entries may be the same.
+        renewed: the servers that need a new process even if their entries are the same.
     """
     names = dict.fromkeys([*now.modules, *before.modules])
     servers: dict[str, Step] = {}
@@ -215,8 +215,8 @@ def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]
 
 
 def _named_variables(name: str, configuration: Configuration) -> frozenset[str] | None:
-    """Return the variables that a server's entry names and may use, or None if it may use all
-    variables.
+    """Return the variables that a server's entry names and is allowed to use, or None if it is
+    allowed to use all variables.
     """
     variables = configuration.variables_of(name)
     if variables is None:

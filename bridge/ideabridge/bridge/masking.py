@@ -407,7 +407,7 @@ class _Mask:
         value = argument.value
         before = text.removesuffix(value)
         if option in _HEADER_OPTIONS:
-            # An unknown command may be an interpreter.
+            # An unknown command might be an interpreter.
             is_inert = self._is_known and not argument.is_code
             return before + self._header_line(value, is_option=True, is_inert=is_inert)
 
@@ -602,7 +602,7 @@ class _Mask:
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
 
-        # An unknown command may be an interpreter.
+        # An unknown command might be an interpreter.
         is_argument = self._place.startswith("args.")
         is_address = (
             not is_code and _URL.fullmatch(text) is not None and (self._is_known or not is_argument)

@@ -494,7 +494,7 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # The plan has more calls or references than a run may have, and `errors` says so.
+        # The plan has more calls or references than a run can have, and `errors` reports this.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 

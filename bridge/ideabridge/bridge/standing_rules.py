@@ -323,8 +323,8 @@ class _RuleFile:
     """The rules of the user of this machine."""
 
     def __init__(self) -> None:
-        # A thread may change the rules while the event loop reads them, so what was read last is
-        # always replaced as a whole.
+        # A thread can change the rules while the event loop reads them, so the rules that were read
+        # last are always replaced as a whole.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:
@@ -506,8 +506,8 @@ class StandingRules:
         """Return the rule with which a person allows a tool always. It is not stored yet.
 
         Raises:
-            StandingRuleError: the tool's server is not configured here, or the rules cannot be
-                changed.
+            StandingRuleError: the tool's server is not in this configuration, or the rules cannot
+                be changed.
         """
         server = self._servers.get(tool.module)
         if server is None:
@@ -519,7 +519,7 @@ class StandingRules:
         return rule
 
     def is_bound(self, tool: StandingTool, bound: JSONObject | None) -> bool:
-        """Return whether a run is bound to the way in which a tool's server starts here.
+        """Return whether a run is bound to the way in which a tool's server starts in this process.
 
         Args:
             tool: the tool of a call of the run.
@@ -543,7 +543,7 @@ class StandingRules:
         self._change(rule.owner, lambda rules: _with_rule(rules, rule), seconds)
 
     def listed(self, viewer: Viewer) -> list[ListedRule]:
-        """Return the rules that a viewer may see, oldest first.
+        """Return the rules that a viewer is allowed to see, oldest first.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be read.
@@ -664,7 +664,7 @@ def own_rules() -> list[StandingRule]:
 
 def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
     """Store that the user of this machine always allows a tool in the workspace of a configuration.
-    Only a command that has asked the person at the terminal may call this.
+    Only a command that has asked the person at the terminal is allowed to call this.
 
     Args:
         tool: the tool as its server lists it now, or a Python tool.

@@ -574,7 +574,7 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command: a link may have a different name than the interpreter
+    """Return the names of a server's command: a link can have a different name from the interpreter
     that it points to.
     """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]

@@ -1,8 +1,8 @@
 """Computed literals: values in a plan that are computed when a call runs, and what is uncertain
 about them.
 
-A published plan may contain literals that were copied during the run it was made from. The loop
-only knows what this module defines: a call, or the output, may have a `Computation`. A
+A published plan can contain literals that were copied during the run it was made from. The loop
+only knows what this module defines: a call, or the output, can have a `Computation`. A
 `Computation` names the references that it reads. Once their values exist, it computes the literals
 and says what it assumed. `context/plan_literals.py` reads the computations of a plan.
 

@@ -432,7 +432,7 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show data, an input or a state: its value, in which the results of calls may be shortened."""
+    """Show data, an input or a state: its value, in which results of calls can be shortened."""
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:

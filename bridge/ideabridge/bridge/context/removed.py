@@ -106,7 +106,7 @@ def is_removed(raw: JSON) -> bool:
 
 
 def read_earlier_explained(raw: JSON, *, where: str = "explained") -> Explained:
-    """Read an explained literal of a plan that may contain removed kinds.
+    """Read an explained literal in a plan that can contain removed kinds.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.

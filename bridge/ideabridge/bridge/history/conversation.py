@@ -163,7 +163,7 @@ class HistoryCall:
     @property
     def digest(self) -> str:
         """24 hex digits that identify the call: those of its content, then those of its time. Do
-        not use it before the whole log is read, because a line may correct the call.
+        not use it before the whole log is read, because a line might correct the call.
         """
         if not self._digest:
             content = _digest([self.id, self.module, self.tool, self.arguments])

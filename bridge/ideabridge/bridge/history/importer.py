@@ -110,7 +110,7 @@ class HistoryImport:
     @cached_property
     def _contents(self) -> set[str]:
         """The digests, without times, of the calls that were read or imported. The times are left
-        out because a host that copies a conversation may change the times.
+        out because a host that copies a conversation can change the times.
         """
         return {digest[:16] for digest in self._imported}
 

@@ -618,7 +618,7 @@ class _Making:
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
         """Return the path to the number that the run returns, such as the id of a new issue, or
-        None unless exactly one call produced it. The number may also be a string of digits.
+        None unless exactly one call produced it. The number can also be a string of digits.
 
         Results of read-only calls do not count: an equal number in such a result, such as a page
         number, can be a coincidence. Booleans do not count either: they are equal by chance in half

@@ -252,8 +252,8 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """Return the calls whose results each place reads or may read, keyed by place. The key None
-        is the output.
+        """Return the calls whose results each place reads or might read, keyed by place. The key
+        None is the output.
         """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:

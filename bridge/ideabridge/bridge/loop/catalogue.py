@@ -229,8 +229,8 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return the tool with the same module and the same name in that module, whatever this
-        catalogue calls it, or None.
+        """Return the tool with the same module and the same name in that module, no matter what
+        this catalogue calls it, or None.
         """
         namesake = self._by_origin.get(tool.origin)
         return None if namesake is None else namesake.real

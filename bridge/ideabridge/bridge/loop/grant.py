@@ -7,7 +7,7 @@ names the call of the grant. Grants are part of the machine, so folding the jour
 them with their counts. A room has its own machine, and a fork does not inherit grants, so no grant
 applies to another run.
 
-    {"for": "run"}                                                  every further call of the tool
+    {"for": "run"}                                                  every further call to the tool
     {"for": "run", "max": 3}                                        at most three executions more
     {"for": "run", "parameters": {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}}
 """

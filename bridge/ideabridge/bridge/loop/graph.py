@@ -97,9 +97,9 @@ class ModuleOrder:
 
     Attributes:
         ordered: whether its calls keep their listed order.
-        reads: names or patterns of tools that only read, whatever their annotations say.
-        changes: names or patterns of tools that might change something, whatever their annotations
-            say. This takes precedence over `reads`.
+        reads: names or patterns of tools that only read, no matter what their annotations say.
+        changes: names or patterns of tools that might change something, no matter what their
+            annotations say. This takes precedence over `reads`.
     """
 
     ordered: bool = True

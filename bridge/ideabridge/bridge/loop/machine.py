@@ -148,7 +148,7 @@ class Machine:
         proposal: the latest Solution with its calls bound to each other, or None before the first
             one.
         feedback: what the latest Solution adds to the next Request.
-        output: the output of the run. It may be null, so `has_output` says whether there is one.
+        output: the output of the run. It can be null, so `has_output` says whether the run has one.
         offer: the tools and the output schema, of the run and of the current Request.
         has_mind: whether a mind answers by itself. Otherwise Solutions are submitted. The runner
             sets it.

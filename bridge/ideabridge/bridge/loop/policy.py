@@ -218,8 +218,8 @@ def ruled(
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # Both definition and code must be the same, because a tool of a file, or of a context,
-            # may use the same name.
+            # Both definition and code must be the same, because a tool from a file, or from a
+            # context, can use the same name.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -265,7 +265,7 @@ def policy_named(setting: ApprovalSetting) -> Policy:
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """Return the policy of an approval setting for direct calls of an exposed tool.
+    """Return the policy of an approval setting for direct calls to an exposed tool.
 
     The setting's rules apply, and its `default` if that is `ask` or `deny`. All other calls run,
     because the host decides whether to ask its user. If only persons are allowed to decide, the

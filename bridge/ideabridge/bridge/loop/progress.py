@@ -93,7 +93,7 @@ class Item:
 
     @property
     def inquiry(self) -> QuestionAsked | None:
-        """The open question of the module that runs the execution."""
+        """The open question from the module that runs the execution."""
         return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
@@ -387,7 +387,7 @@ class Judge:
         if writers is None:
             return Wait(None)
 
-        # A call that might have added data has failed, but the data may still exist.
+        # A call that might have added data has failed, but the data might still exist.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:

@@ -1,7 +1,7 @@
 """Question: the questions that a run asks people, and the answers that it accepts.
 
 A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome
-of an interrupted call was. A module may also ask something while it runs a call. A question is
+of an interrupted call was. A module can also ask something while it runs a call. A question is
 bound to the digest of what it shows, so an answer counts only for exactly what was shown. The
 digest and the answer are journaled.
 """

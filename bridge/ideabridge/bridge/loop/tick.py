@@ -373,7 +373,7 @@ class Tick:
         self._drain()
 
     def question_refused(self, event: QuestionRefused) -> None:
-        """Record that nobody was asked what the module of an execution wants to know."""
+        """Record that a question from the module of an execution was passed to nobody."""
         running_item(self.progress, event.call, event.item)
         progress = self.progress[event.call]
         refused = f"server {event.module!r} asked {event.message!r}, and got no answer: {event.why}"
@@ -469,8 +469,8 @@ class Tick:
         A new verdict counts only if it is stricter: a call that is asking can be denied, and a call
         that was allowed can have to ask. A call that a person or an approver has approved asks
         again only if the rules now deny it. A call that the assistant has approved also asks again
-        if only persons may decide now. Once a call has begun, nobody can be asked about its
-        remaining items, so they fail. A room judges its own calls.
+        if only persons are now allowed to decide. Once a call has begun, nobody can be asked about
+        its remaining items, so they fail. A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)

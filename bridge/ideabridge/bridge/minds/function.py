@@ -34,7 +34,7 @@ class FunctionMind:
 
     def __init__(self, function: MindFunction) -> None:
         self._function = function
-        called = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
+        called = getattr(function, "__call__", None)  # noqa: B004 - it can be async
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             called
         )

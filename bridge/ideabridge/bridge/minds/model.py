@@ -302,8 +302,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # A refusal would end the run, although the run can continue with the calls that
-                    # have arrived.
+                    # A refusal would end the run even though the run can continue with the calls
+                    # that have arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:

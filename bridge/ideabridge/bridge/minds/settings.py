@@ -120,7 +120,7 @@ class ModelConfiguration(BaseModel):
         default=600,
         gt=0,
         le=86_400,
-        description=("How many seconds one answer may take, including retries."),
+        description=("How many seconds one answer can take, including retries."),
     )
     idle_timeout: float = Field(
         default=120, gt=0, le=86_400, description="Seconds to wait for the next piece of an answer."
@@ -281,7 +281,7 @@ def expanded_model(raw: JSON) -> JSON:
 
 
 class SamplingSettings(BaseModel):
-    """`sampling` in `ideabridge.json`: preferences, which a client may ignore."""
+    """`sampling` in `ideabridge.json`: preferences, which a client can ignore."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

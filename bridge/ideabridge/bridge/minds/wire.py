@@ -94,7 +94,7 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON although a stream was requested. It is read completely,
+    """An answer that is declared as JSON even though a stream was requested. It is read completely,
     then passed on as a stream.
 
     pydantic-ai offers no way to read a completion that has already arrived, and asking again

@@ -42,8 +42,9 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""Unprintable characters that values may contain: line ends, tabs, and the joiners and selectors of
-emoji."""
+"""Unprintable characters that values can contain: line ends, tabs, and the joiners and selectors in
+emoji.
+"""
 
 _VALUE: Final = 1000
 """Maximum length, in characters, of a choice or of a default."""

@@ -1,5 +1,5 @@
 """Backchannel: finds the call to which a module's question or log message belongs, and tells the
-module which questions it may ask.
+module which questions it is allowed to ask.
 """
 
 from __future__ import annotations

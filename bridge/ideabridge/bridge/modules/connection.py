@@ -1001,7 +1001,7 @@ class Connection:
             return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        # A remote server may well be running.
+        # A remote server might well be running.
         failure = "did not connect" if self._stdio is None else "did not start"
         text = f"{name} {failure}: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(

@@ -31,7 +31,7 @@ def log_hint(module: str) -> str:
 
 
 class ModuleError(IdeabridgeError):
-    """Base of every error of a module.
+    """The base class of every error of a module.
 
     Args:
         module: the module's name in `mcpServers`.
@@ -229,6 +229,6 @@ class ModuleTimeoutError(ModuleError):
 
 class ModuleInputRequiredError(ModuleError):
     """The module asks for something that is not available: the user's model (sampling), the user's
-    folders (roots), a form although nobody can be asked, or answers to more rounds of questions
+    folders (roots), a form even though nobody can be asked, or answers to more rounds of questions
     than allowed.
     """

@@ -191,7 +191,8 @@ class ModuleSurroundings:
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
-        is_needed: returns whether a run needs the module of this name although no call is running.
+        is_needed: returns whether a run needs the module of this name even though no call is
+            running.
         apart_file: the file whose existence says that each session needs a module of its own, or
             None if nothing is stored. It contains the digest of the module's entry.
     """
@@ -561,7 +562,7 @@ class Module:
 
     @property
     def list_fault(self) -> str | None:
-        """The reason why the tools could not be listed although the module is up, or None."""
+        """The reason why the tools could not be listed even though the module is up, or None."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
@@ -790,7 +791,7 @@ class Module:
 
             stored: StoredValues = {}
             if secrets_named(self.configuration):
-                # The keyring may wait for a person.
+                # The keyring might wait for a person.
                 stored = await anyio.to_thread.run_sync(
                     surroundings.read_secrets, abandon_on_cancel=True
                 )
@@ -1232,7 +1233,7 @@ class Module:
         if not named:
             return arguments
 
-        # The keyring may wait for a person.
+        # The keyring might wait for a person.
         stored = await anyio.to_thread.run_sync(
             self._surroundings.read_secrets, abandon_on_cancel=True
         )
@@ -1327,7 +1328,7 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """Return the error of a request: as the module sent it, or as a `ModuleError` if the
+        """Return the error for a request: as the module sent it, or as a `ModuleError` if the
         transport created it.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"

@@ -163,8 +163,8 @@ class Modules:
             (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
-        is_needed: returns whether a run needs the module of this name although no call is running;
-            it is then not stopped as idle.
+        is_needed: returns whether a run needs the module of this name even though no call is
+            running; it is then not stopped as idle.
     """
 
     def __init__(

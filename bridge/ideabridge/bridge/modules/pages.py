@@ -51,7 +51,7 @@ class PagedList(Generic[EntryT]):
         entries: the entries, in the order of the module.
         note: the reason why there might be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
-            may give more.
+            might yield more.
     """
 
     entries: list[EntryT]

@@ -125,7 +125,7 @@ class Requests:
         """
         client = call.client
         asking = Asking(self._module, self._name, seconds, call.asker, self._secrets, client)
-        # Do not use `client.call_tool`: it may list all tools again, and it answers questions by
+        # Do not use `client.call_tool`: it might list all tools again, and it answers questions by
         # itself.
         params = types.CallToolRequestParams(
             name=tool.name_in_module,

@@ -177,16 +177,16 @@ class ToolSettings(BaseModel):
     )
     hide_parameters: tuple[str, ...] = Field(
         default=(),
-        description="Parameters that are not shown. A call may still give them.",
+        description="Parameters that are not shown. A call can still give them.",
     )
     hide: bool = Field(
         default=False,
-        description="true: the tool is not shown. Calls may still name it; `deny` forbids that.",
+        description="true: the tool is not shown. Calls can still name it; `deny` forbids that.",
     )
     read_only: bool | None = Field(
         default=None,
-        description="Whether it only reads, whatever it says itself. In your own file this also decides "
-        "whether its calls ask, if no rule of `approval` speaks of it.",
+        description="Whether it only reads, no matter what it says itself. In your own file this also "
+        "decides whether its calls ask, if no rule of `approval` speaks of it.",
     )
 
 
@@ -229,10 +229,10 @@ class ModuleConfiguration(BaseModel):
         description="How access tokens for the address are obtained, if signing in alone is not enough.",
     )
     timeout: float = Field(
-        default=60, gt=0, le=MAX_SECONDS, description="How many seconds one call may take."
+        default=60, gt=0, le=MAX_SECONDS, description="How many seconds one call can take."
     )
     connect_timeout: float = Field(
-        default=30, gt=0, le=MAX_SECONDS, description="How many seconds connecting may take."
+        default=30, gt=0, le=MAX_SECONDS, description="How many seconds connecting can take."
     )
     allow: tuple[str, ...] | None = Field(
         default=None, description="Only these tools: names or patterns (*, ?, [abc]). Default: all."
@@ -258,7 +258,7 @@ class ModuleConfiguration(BaseModel):
         default=8,
         ge=1,
         le=1000,
-        description="How many calls of this server may run at once (for a browser: 1).",
+        description="How many calls to this server can run at once (for a browser: 1).",
     )
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],
@@ -269,7 +269,7 @@ class ModuleConfiguration(BaseModel):
     )
     record: bool = Field(
         default=True,
-        description="false: results of direct calls of its tools are not stored, see `sessions`.",
+        description="false: results of direct calls to its tools are not stored, see `sessions`.",
     )
     views: bool = Field(
         default=False,

@@ -195,7 +195,7 @@ class Guard:
                 self._start()
 
     def release(self, group: int) -> None:
-        """Remove a group that has ended, because the system may reuse its id."""
+        """Remove a group that has ended, because the system can reuse its id."""
         with self._lock:
             if self._owner == os.getpid() and group in self._groups:
                 self._groups.discard(group)

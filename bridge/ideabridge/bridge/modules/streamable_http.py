@@ -270,7 +270,7 @@ class StreamableHTTP:
                 async with self._client.open("DELETE", self._url, self._session_headers()):
                     return
             except UnansweredError:
-                return  # the server may refuse, or may no longer exist
+                return  # the server might refuse, or might no longer exist
 
 
 def _unanswered(call: PendingCall, body: Body) -> UnansweredError:

@@ -41,8 +41,8 @@ class UserModules:
         authorize: returns the object that gets tokens for a module, given the file with the
             sign-in.
         start: starts the task of a module.
-        is_needed: returns whether a run needs the module of this name although no call is running.
-            Connections to it then do not end.
+        is_needed: returns whether a run needs the module of this name even though no call is
+            running. Connections to it then do not end.
     """
 
     def __init__(

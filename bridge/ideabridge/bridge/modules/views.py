@@ -76,7 +76,7 @@ def _uri_of(resource: Mapping[str, JSON]) -> str:
 
 
 def is_for_views_only(meta: JSON) -> bool:
-    """Return whether the `_meta` of a tool says that only views may call it."""
+    """Return whether the `_meta` of a tool says that only views are allowed to call it."""
     if not isinstance(meta, dict):
         return False
     ui = meta.get("ui")

@@ -39,7 +39,7 @@ def offered_tools(
     renamed = set(doubtful)
     used = {tool.name for tool in own}
     used |= {tool.name for place, tool in enumerate(named) if place not in renamed}
-    # Sort the names: two prefixed names may differ only in a number, which must not depend on which
+    # Sort the names: two prefixed names can differ only in a number, which must not depend on which
     # module came up first.
     doubtful.sort(key=lambda place: (named[place].module or "", named[place].name))
     for place in doubtful:

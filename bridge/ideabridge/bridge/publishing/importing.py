@@ -277,7 +277,7 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 
     Args:
         plan: the plan, or None if the idea has none, so that its effects are unknown.
-        present: the tools available here, and the tools of the rooms that the plan names.
+        present: the available tools, and the tools of the rooms that the plan names.
         offered: the same tools, and the tools that the plan itself defines. What the plan says
             about the effects of other tools is ignored.
     """

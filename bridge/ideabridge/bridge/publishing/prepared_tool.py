@@ -192,7 +192,9 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return the sentence that says that a mind solves an idea, and which tools it may call."""
+    """Return the sentence that says that a mind solves an idea, and which tools the mind can
+    call.
+    """
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""

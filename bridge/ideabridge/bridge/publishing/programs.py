@@ -7,7 +7,7 @@ the same call in the run. The program reproduces the run if it makes the same ca
 of calls with effects within each module, and ends with the same output.
 
 - A call that the run repeated can be made once, and a call that only reads can be repeated.
-- A call that failed in the run may be left out, and so may a call of a built-in tool.
+- A call that failed in the run can be left out, and so can a call to a built-in tool.
 - A sleep does not count as a call of the run.
 """
 

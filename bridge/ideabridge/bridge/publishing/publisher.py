@@ -352,7 +352,7 @@ class Publisher:
         if plan is None:
             return honest_annotations(None, self.offer.catalogue, self.offer.catalogue)
         await self.expect_listed(plan.calls, _defined_by(plan), caller)
-        # Another caller may have taken the name in the meantime.
+        # Another caller might have taken the name in the meantime.
         self.check_free(name, caller=caller)
         present = PlanTools(self.offer, dataclasses.replace(plan, tools=()), caller).present()
         offered = PlanTools(self.offer, plan, caller, published=True).present()
@@ -587,7 +587,7 @@ class Publisher:
         """
         calls = calls_in(document)
         await self.expect_listed(calls, defined_in(document), request.caller)
-        # Another caller may have taken the name in the meantime.
+        # Another caller might have taken the name in the meantime.
         self.check_free(request.name, caller=request.caller)
         catalogue = PlanTools(self.offer, plan, request.caller, published=True).present()
         cycle = own_cycle(self.store, request.name, written_calls(calls))
@@ -802,7 +802,7 @@ class Publisher:
         )
 
     async def note_refused(self, run: str, reason: str) -> None:
-        """Record that the program that a mind wrote in a run was refused, although the run itself
+        """Record that the program that a mind wrote in a run was refused even though the run itself
         ended well.
         """
         await self.bridge.write(

@@ -1,8 +1,8 @@
 """Written: reads ideas that a person writes by hand, as documents.
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
-"tags"?}`. `read_idea` checks it without looking at the tools available here, so the same document
-becomes the same idea on every machine. Its solution decides how its tool answers:
+"tags"?}`. `read_idea` checks it without looking at the tools that are available, so the same
+document becomes the same idea on every machine. Its solution decides how its tool answers:
 
 | the solution has | answer |
 |---|---|
@@ -508,7 +508,7 @@ def _schema(document: JSONObject) -> JSONObject | None:
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """The solution of a document: either a program, or calls and an output, both of which may be
+    """The solution of a document: either a program, or calls and an output, both of which can be
     empty.
     """
 

@@ -45,7 +45,7 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""Time, in seconds, for which a call waits for a module that is not connected. A resumed run may
+"""Time, in seconds, for which a call waits for a module that is not connected. A resumed run can
 continue before its modules have connected.
 """
 

@@ -75,7 +75,7 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """Return the tools that every call of a published idea needs, as far as this is known before
+    """Return the tools that every call to a published idea needs, as far as this is known before
     its modules are up.
     """
     if publication.answer == "recorded":

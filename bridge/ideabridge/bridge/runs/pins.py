@@ -2,7 +2,7 @@
 digest of its definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
-its calls name. A call of a module's tool has `_module` and the tool's name in that module, so that
+its calls name. A call to a module's tool has `_module` and the tool's name in that module, so that
 no other tool can take its place. Built-in tools have no pin, because ideabridge defines them. Tools
 that the plan defines have no pin either, because the plan contains their definitions.
 """

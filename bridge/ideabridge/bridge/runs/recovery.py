@@ -164,8 +164,8 @@ class Recovery:
             self._adopt_queued()
 
     def _adopt_queued(self) -> None:
-        """Adopt queued runs of other configurations that can continue here, because there might be
-        no worker left with their configuration.
+        """Adopt queued runs of other configurations that can continue under this one, because there
+        might be no worker left with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
@@ -210,7 +210,7 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report runs that ended although the store failed while they were being taken up: the
+        """Report runs that ended even though the store failed while they were being taken up: the
         write succeeded later, so no sweep finds them again.
         """
         for run_id in [

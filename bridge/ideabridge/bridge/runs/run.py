@@ -302,7 +302,7 @@ class Run:
 
     @property
     def _is_still(self) -> bool:
-        """True if neither the run nor any of its rooms is active here."""
+        """True if neither the run nor any of its rooms is active in this process."""
         machine = self.machine
         if self.runner.is_behind or self.runner.program.computes:
             return False
@@ -824,7 +824,7 @@ class Run:
 
     def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:
         """Raise `DecisionError` if an edited call uses a tool that the profile of the run does not
-        have. The plan of an idea may call such a tool, but only as it was published.
+        have. The plan of an idea can call such a tool, but only as it was published.
         """
         tool = self.machine.history[edit.call].tool
         if edit.tool is not None:

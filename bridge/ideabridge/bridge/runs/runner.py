@@ -203,7 +203,7 @@ class Runner:
         waiting: the number of tasks that wait for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
-        observers: watch the run while it is driven here.
+        observers: watch the run while this process drives it.
         session: the session of the client that began the run in this process; see
             `client_session`.
     """

@@ -10,8 +10,8 @@ so each look-up compares the run in memory with the store:
   (`decision.py`). `_hand_off` performs the outcome.
 
 Four tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what other
-processes request for runs driven here: a cancellation or a decision. `following.run` reads the
-journals of runs that another process drives and that someone in this process waits for.
+processes request for runs that this process drives: a cancellation or a decision. `following.run`
+reads the journals of runs that another process drives and that someone in this process waits for.
 `shared_calls.run` keeps the limits that several processes share.
 """
 
@@ -316,8 +316,8 @@ class Runs:
     async def create(
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
     ) -> Run:
-        """Create a run and drive it here. When this returns, the store contains the run with its
-        first events.
+        """Create a run and drive it in this process. When this returns, the store contains the run
+        with its first events.
 
         Args:
             start: the machine and the first events.
@@ -534,8 +534,8 @@ class Runs:
         return self._reach(record, parent, purpose)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it here, unless it waits for someone: then it is returned
-        unchanged. `caller` is the owner of the run, or `SEES_ALL`.
+        """Load a run and continue it in this process, unless it waits for someone: then it is
+        returned unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -669,7 +669,7 @@ class Runs:
             return
 
         try:
-            # The next call may follow at once, and the rule must already cover it.
+            # The next call can follow at once, and the rule must already cover it.
             run.give(rule, seconds=0)
         except RulesLockedError:
             await anyio.to_thread.run_sync(run.give, rule)
@@ -737,7 +737,7 @@ class Runs:
         return True
 
     def _take_asked(self) -> None:
-        """Apply the decisions that other processes submit for runs driven here."""
+        """Apply the decisions that other processes submit for runs that this process drives."""
         for key, run_id, event in self.store.requests.open():
             run = self._runs.get(run_id)
             if run is not None and run.driver.epoch is not None and key not in self._taking:

@@ -151,7 +151,7 @@ def start_step(
     before: list[JSON],
     choice: Choice | None,
 ) -> Start:
-    """Create the start of a program that is a call of a plan; see `programs/steps.py`.
+    """Create the start of a program that is a call in a plan; see `programs/steps.py`.
 
     Args:
         machine: the machine of the plan, whose tools the program can call.

@@ -124,8 +124,9 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     """Create a run from one or more ended calls, in the order in which they were listed.
 
     Args:
-        calls: the calls. No parameter may have the name of a meta-property.
-        settings: the settings of the run. Every call is allowed, whatever their approval rules say.
+        calls: the calls. A parameter must not have the name of a meta-property.
+        settings: the settings of the run. Every call is allowed, no matter what their approval
+            rules say.
         task: what someone asked for, or "" if that is unknown.
         why: the reason why nobody answers its Requests, for `RunStarted`.
 

@@ -25,7 +25,7 @@ UNCHECKED: Final = "not here"
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
     """Return the description of an imported publication: the description from the document, how a
-    call is answered, and a note that nobody has checked it here.
+    call is answered, and a note that it was not checked in this store.
 
     Args:
         description: the description from the document.

@@ -109,8 +109,8 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
 
     Args:
         source: the store to copy, as it is when the copy begins. Others can use it in the meantime.
-        target: an empty store, or an unfinished copy of the same source. Nobody else must use it in
-            the meantime.
+        target: an empty store, or an unfinished copy of the same source. No other process must use
+            the target in the meantime.
         report: called with the name of each table before it is copied.
 
     Raises:

@@ -783,7 +783,7 @@ class Publications:
             check_limit(limit)
             if after is not None and not is_safe_name(after):
                 raise CursorError(
-                    f"not a cursor of this list: {after[:40]!r}; pass the "
+                    f"not a cursor for this list: {after[:40]!r}; pass the "
                     "`next` of the previous page"
                 )
             made = "ideas.run IS NULL AND " if by_hand else ""
@@ -869,7 +869,7 @@ class Publications:
             return self._admitted(caller, [self._read(row) for row in rows])
 
         with self._database.guard:
-            # If none of the names that the caller may see contains the words, match them as
+            # If none of the names that the caller can see contains the words, match them as
             # prefixes, exactly as if no name contained them. Otherwise, an empty result would
             # reveal that another caller's name contains them.
             found = widen(limit, partial(self._search.find_names, words), open_names)
@@ -878,7 +878,7 @@ class Publications:
             )
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Add to the number of calls of published tools, by name."""
+        """Add to the number of calls to published tools, by name."""
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "

@@ -2,7 +2,7 @@
 that authenticate them.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
-refer to people by name, and nobody must inherit another person's data.
+refer to people by name, and a person must never inherit another person's data.
 """
 
 from __future__ import annotations

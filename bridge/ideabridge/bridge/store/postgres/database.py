@@ -183,7 +183,7 @@ class PostgresDatabase(Database):
             raise
 
     def reader(self) -> JSONObject | None:
-        # The other process may not have this environment or a password file.
+        # The other process might not have this environment or a password file.
         info = self._read.info
         members = {**info.get_parameters(), "password": info.password}
         connection = make_conninfo(**{key: value for key, value in members.items() if value})
@@ -303,7 +303,7 @@ class PostgresDatabase(Database):
             return self.execute(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        # RETURNING goes last: the statement may contain a SELECT that locks rows, which comes
+        # RETURNING goes last: the statement can contain a SELECT that locks rows, which comes
         # before it.
         row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
         return None if row is None else int(row[0])

@@ -40,7 +40,7 @@ _CONFIGURATION_CHANGES: Final = f"""
     """
 
 _FUNCTIONS: Final = (
-    # JSON texts may contain \u0000 and lone surrogates, which PostgreSQL refuses to unescape.
+    # JSON texts can contain \u0000 and lone surrogates, which PostgreSQL refuses to unescape.
     r"""
     CREATE OR REPLACE FUNCTION readable_json(document text) RETURNS json LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN document ~ '\\u(0000|[dD][89a-fA-F])'

@@ -113,7 +113,7 @@ class StoreFiles:
                     raise StoreAccessError(
                         f"{path}: it, or its folder, cannot be written"
                     ) from None
-            # Existing files may have another mode. SQLite creates its other files with the mode of
+            # Existing files can have another mode. SQLite creates its other files with the mode of
             # the database file.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):

@@ -155,7 +155,7 @@ _SPECIAL_TABLES: Final = (
         "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
         "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
     ),
-    # Every direct call of an exposed tool, in the order in which they ended.
+    # All direct calls to exposed tools, in the order in which they ended.
     """
     CREATE TABLE direct_calls (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -197,8 +197,8 @@ _SPECIAL_TABLES: Final = (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # Who may use a server on this store. Rows are never deleted, so that no name is ever given to
-    # another person.
+    # Who is allowed to use a server on this store. Rows are never deleted, so that no name is ever
+    # given to another person.
     """
     CREATE TABLE users (
         name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, issuer TEXT, subject TEXT
