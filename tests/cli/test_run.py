@@ -573,7 +573,7 @@ def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
     ):
         done = ideabridge(*words)
         assert (done.returncode, done.stdout) == (3, "")
-        assert f"{here / 'store.sqlite'}: there is no store here yet" in done.stderr
+        assert f"{here / 'store.sqlite'}: no store exists at this path yet" in done.stderr
 
     assert not (here / "store.sqlite").exists()
     assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0

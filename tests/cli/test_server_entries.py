@@ -89,7 +89,7 @@ def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["x"], "give the command after --, or the address"),
+        (["x"], "expected a command after --, or an address"),
         (["x", "--url", "http://a", "--", "run"], "give --url or a command, not both"),
         (["x", "-e", "secret-word", "--", "run"], "--env: expected KEY=VALUE"),
         (["x", "-H", "A: b", "--", "run"], "--header requires --url"),

@@ -232,7 +232,7 @@ def test_only_stores_in_sqlite_are_read(project: Path, capsys: pytest.CaptureFix
     assert main(["store", "query", "SELECT 1", "--store", "postgresql://me@127.0.0.1/ideas"]) == 2
     assert "read one in PostgreSQL with psql" in capsys.readouterr().err
     assert main(["store", "query", "SELECT 1", "--store", "none.db"]) == 3
-    assert "there is no store here yet" in capsys.readouterr().err
+    assert "no store exists at this path yet" in capsys.readouterr().err
     assert not Path("none.db").exists()
     Path("text.db").write_text("text " * 500)
     sqlite3.connect("other.db").execute("CREATE TABLE mine (x)").connection.close()

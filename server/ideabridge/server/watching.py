@@ -4,7 +4,7 @@ It watches the folders of the files, because most programs replace a file instea
 it. A folder that does not exist yet is awaited in the nearest folder above it. A change is reported
 when the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
-Not every file system reports changes: network drives and some containers do not, and a system may
+Not every file system reports changes: network drives and some containers do not, and a system can
 run out of watches. Therefore the files are also checked every `LOOK_MS`.
 """
 
@@ -47,7 +47,7 @@ class SourceWatch:
 
     Args:
         files: returns the absolute paths of the files. It is called after each change, because the
-            content of one file may name others.
+            content of one file can name others.
         changed: awaited after files have changed.
     """
 
@@ -89,7 +89,7 @@ class SourceWatch:
         can_watch = True
         async with anyio.create_task_group() as group:
             await group.start(_set_when_cancelled, stop)
-            # A file may have changed before the watch began.
+            # A file might have changed before the watch began.
             await self._compare()
             while self._folders() == folders:
                 try:
@@ -116,7 +116,7 @@ class SourceWatch:
         if now != self._seen:
             self._seen = now
             await self._changed()
-            # The new content may name other files.
+            # The new content might name other files.
             self._seen = {file: now.get(file, state) for file, state in self._look().items()}
 
     def _look(self) -> dict[Path, FileState]:

@@ -1,7 +1,7 @@
-"""Workspaces: registers folders of the user with the service, each under a name.
+"""Workspaces: registers the user's folders with the service, each under a name.
 
 The address `/mcp/w/NAME` of the service belongs to the folder that is registered under NAME. Only a
-command of the user registers a folder. A client can choose a name in an address, but never a
+command that the user runs registers a folder. A client can choose a name in an address, but never a
 folder.
 """
 
@@ -38,7 +38,7 @@ class UnknownWorkspaceError(WorkspaceError):
 
 
 def workspaces_file() -> Path:
-    """Return the path of `workspaces.json`, which only the user may write."""
+    """Return the path of `workspaces.json`, which only the user is allowed to write."""
     return platformdirs.user_config_path("ideabridge") / "workspaces.json"
 
 
@@ -46,11 +46,11 @@ def registered_workspaces() -> dict[str, Path]:
     """Return the registered folders by name, in the order of the names.
 
     Raises:
-        WorkspaceError: `workspaces.json` cannot be read, others may write it, or it is not what
-            `register_workspace` wrote.
+        WorkspaceError: `workspaces.json` cannot be read, other users are allowed to write it, or it
+            is not what `register_workspace` wrote.
     """
     path = workspaces_file()
-    # Each request to a workspace asks for its folder.
+    # This is cached, because each request to a workspace asks for its folder.
     return _read(path, state_of(path))
 
 
@@ -81,7 +81,7 @@ def workspace_folder(name: str) -> Path:
     """Return the folder that is registered under a name.
 
     Raises:
-        UnknownWorkspaceError: there is none, or it is not a folder any more.
+        UnknownWorkspaceError: no folder is registered, or it is not a folder any more.
         WorkspaceError: see `registered_workspaces`.
     """
     workspaces = registered_workspaces()

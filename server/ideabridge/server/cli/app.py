@@ -227,7 +227,7 @@ _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "h
 """The options that many commands share. Help lists them after a command's own options."""
 
 _EARLIER: Final = ("--module",)
-"""Earlier names of options, which still answer and are not in the help."""
+"""Earlier names of options, which still work but are not in the help."""
 
 _REWORDED: Final = {
     "install_completion": "Install completion for your shell (bash, zsh, fish or PowerShell).",
@@ -521,7 +521,7 @@ def _run_words(words: list[str], json: bool) -> int:
 def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because it may contain
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because it can contain
     text from modules.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
@@ -537,7 +537,7 @@ def _misused(error: Exception, message: str, json: bool) -> int:
             echo(message)
         return ExitCode.DONE
 
-    # Typer's messages may quote pydantic's messages.
+    # Typer's messages can quote pydantic's messages.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     text = f"{text.removesuffix('.')} (see `{path} --help`)"

@@ -252,8 +252,8 @@ async def decide(
         ),
     ] = False,
 ) -> int:
-    """Make decisions that runs wait for. The runs continue here, and each is
-    followed as `run` does.
+    """Make decisions that runs wait for. This process continues the runs, and follows each as `run`
+    does.
 
     To approve a call, the command needs the servers and tools of the run, including those of
     --tools. Denying always works.
@@ -294,7 +294,7 @@ async def decide(
     # A person who allows a tool always has seen the call.
     unnamed = [approval for approval in approvals if always or not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
-        # The questions of a run may have changed since someone looked at them.
+        # The questions of a run might have changed since someone looked at them.
         _show_all(unnamed, say, err())
         objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
@@ -341,7 +341,7 @@ def standing_rules(
 ) -> None:
     """List the tools that people have allowed always, or withdraw such rules.
 
-    A rule that is withdrawn covers no further call, in servers that are running, too.
+    A withdrawn rule covers no further call, not even in servers that are running.
     """
     from ideabridge.bridge.standing_rules import StandingRules
 
@@ -399,7 +399,7 @@ def _rule_row(listed: ListedRule) -> tuple[str, ...]:
 
 
 def _check_always(decision: str, options: Options, *, always: bool, for_run: bool) -> None:
-    """Raise `UsageError` unless a person at a terminal may allow a tool always."""
+    """Raise `UsageError` unless a person at a terminal can allow a tool always."""
     if not always:
         return
     if decision != "approve":
@@ -457,13 +457,13 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words names this decision itself, and not only its run."""
+    """Return whether one of the words names this decision itself, not only its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
 
 def _read(text: str, option: str) -> JSON:
-    """Read JSON from an option, or from the file that `@FILE` names. `--value` may also be plain
+    """Read JSON from an option, or from the file that `@FILE` names. `--value` can also be plain
     text.
     """
     if text.startswith("@"):

@@ -66,8 +66,8 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up,
-        failed, disabled, or one that is not started.
+        """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up, has
+        failed, is disabled, or is one that is not started.
 
         `report` is called with the status of each module as soon as it is known, and at the end
         with the status of each module that is still connecting. Its output appears above the line.
@@ -160,8 +160,8 @@ class Connecting:
 
 @asynccontextmanager
 async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
-    """Enter the bridge and wait until each of its modules is up, failed or disabled;
-    see `Connecting`.
+    """Enter the bridge and wait until each of its modules is up, has failed or is disabled; see
+    `Connecting`.
     """
     with Connecting(bridge.configuration) as connecting:
         async with bridge:

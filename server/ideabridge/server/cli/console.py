@@ -154,7 +154,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     if len(first) + len(filled) <= width:
         return [first + plain]
 
-    # A line may be cut between the two columns of a wide character.
+    # A line can be cut between the two columns of a wide character.
     room = width - (len(filled) > len(plain))
     lines = textwrap.wrap(
         filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
@@ -163,7 +163,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
 
 def echo(text: str) -> None:
-    """Print help or another text by ideabridge, which may quote the command line, to standard
+    """Print help or another text by ideabridge, which can quote the command line, to standard
     output.
     """
     _write(printable(text))
@@ -196,7 +196,7 @@ def print_json(value: JSON) -> None:
 
 @dataclass(slots=True)
 class _Printed:
-    """The output that the present command has printed on standard output."""
+    """The output that the current command has printed on standard output."""
 
     has_json: bool = False
 
@@ -246,9 +246,7 @@ def print_value(value: JSON) -> None:
 
 
 def _note_escapes(text: str) -> None:
-    """Report that the encoding of standard output lacks characters of a text that was printed, if
-    it does.
-    """
+    """Report if the encoding of standard output lacks characters of a text that was printed."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @command("config", "project", "store", "tools", "json")
 async def doctor(options: Options) -> int:
-    """Check everything that ideabridge would use here, and explain it. Exit code 1 if
-    something is wrong.
+    """Check everything that ideabridge would use in this folder, and explain the results. The exit
+    code is 1 if something is wrong.
     """
     folder = options.folder()
     configuration: Configuration | None = None

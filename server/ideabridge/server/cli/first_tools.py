@@ -36,8 +36,8 @@ _MOST_SUGGESTIONS = 3
 
 
 async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Ask whether the logs of clients may be read, import them, and offer the tools that they
-    suggest.
+    """Ask whether ideabridge is allowed to read the logs of clients, import them, and offer the
+    tools that they suggest.
 
     Args:
         options: the options of the command.
@@ -193,7 +193,8 @@ def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None
 
 
 async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Ask whether tools that clients call without asking are to run without a question here, too.
+    """Ask whether the tools that clients call without asking should run without a question in
+    ideabridge, too.
 
     Args:
         options: the options of the command.
@@ -242,7 +243,7 @@ async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -
 
 
 def _is_approved(tool: Tool, approved: dict[str, tuple[str, ...]]) -> bool:
-    """Return whether a client calls a tool without asking, although the tool may change
+    """Return whether a client calls a tool without asking, even though the tool might change
     something.
     """
     names = approved.get(tool.module or "", ())

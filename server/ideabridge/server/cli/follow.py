@@ -82,7 +82,7 @@ class Followed:
         notes: the last progress message of each running call.
         asked: the number and size of the last Request, as text.
         stopped: whether the person stopped the command.
-        pending: whether the run waits for an approval that nobody here can give.
+        pending: whether the run waits for an approval that nobody at this terminal can give.
     """
 
     run: Run
@@ -398,7 +398,8 @@ async def follow(
     asks: bool = True,
     leaves: bool = False,
 ) -> Followed:
-    """Follow `run` until it has ended, or waits for something that nobody here can give.
+    """Follow `run` until it has ended, or waits for something that nobody at this terminal can
+    give.
 
     Args:
         run: a run that was just started.
@@ -452,7 +453,7 @@ async def _answered(
     asks: bool,
 ) -> bool:
     """Inside `aside`, let the person give the answer that the run waits for, or let `turns` read a
-    Solution. Return False if nobody here can answer.
+    Solution. Return False if nobody at this terminal can answer.
     """
     run = followed.run
     if run.status == "needs_solution":

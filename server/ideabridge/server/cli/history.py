@@ -86,8 +86,8 @@ async def import_history(
     can be published.
 
     You are asked before the logs are read. Only calls of these servers, their results, and what you
-    had asked for are saved. Calls that were imported before are not imported again. Exit code 1 if
-    a log could not be read.
+    had asked for are saved. Calls that were imported before are not imported again. The exit code
+    is 1 if a log could not be read.
     """
     from ideabridge.bridge.history.host_logs import HostLogs
     from ideabridge.bridge.store.users import LOCAL
@@ -158,8 +158,7 @@ async def _take(
         line.enter_context(working(_progress("reading logs", history), quiet=quiet))
 
         async def connect() -> None:
-            # The modules are started only if there are calls to import. They have a line of their
-            # own.
+            # The modules are started only if there are calls to import. They have their own line.
             line.close()
             await stack.enter_async_context(connected(bridge))
             line.enter_context(working(_progress("saving runs", history), quiet=quiet))

@@ -270,7 +270,7 @@ def search_ideas(
     chosen: IdeaFilter,
     limit: LimitOption = 20,
 ) -> int:
-    """Search ideas by words, best match first. Exit code 1 if nothing is found."""
+    """Search ideas by words, best match first. The exit code is 1 if nothing is found."""
     with open_store(options) as store:
         hits = store.ideas.search(" ".join(words or ()), limit, chosen, caller=SEES_ALL)
     ideas: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
@@ -314,7 +314,7 @@ def show_idea(
 
     published: JSONObject | None = None
     if publication is not None:
-        # A call runs the plan of the publication, which may differ from the idea's Solution.
+        # A call runs the publication's plan, which can differ from the idea's Solution.
         published = {
             **publication_json(publication),
             "plan": publication.plan,
@@ -396,9 +396,9 @@ async def suggest_ideas(
     that could be made of it.
 
     Calls count as repeated if the same tools were called in the same order without errors, either
-    with different arguments or at least three times. A single call counts only if it may change
+    with different arguments or at least three times. A single call counts only if it might change
     something. A configured model names the tools; it is shown the names of the tools that were
-    called and of their parameters. Exit code 1 if there is nothing.
+    called and of their parameters. The exit code is 1 if there is nothing.
     """
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL
@@ -437,7 +437,7 @@ async def suggest_ideas(
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
-        say("nothing that was done repeatedly is not already a tool")
+        say("everything that was done repeatedly is already a tool")
 
     return 0 if suggestions else 1
 
@@ -500,7 +500,7 @@ def prune_ideas(
     """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and
     unfinished runs stay.
 
-    Other processes may use the store meanwhile. `store vacuum` makes the file smaller afterwards.
+    Other processes can use the store meanwhile. `store vacuum` makes the file smaller afterwards.
     """
     from ideabridge.bridge.store.ideas import past_time
 
@@ -757,7 +757,7 @@ def _publication_lines(publication: dict[str, Any]) -> list[Line]:
 
 
 def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
-    """Return lines that say what a call of a publication does."""
+    """Return lines that say what a call to a publication does."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
     recording = object_or_empty(recorded)
@@ -820,7 +820,7 @@ def _plan(solution: JSON) -> list[Line]:
 
         body = {key: value for key, value in body.items() if key != "program"}
         if calls:
-            lines.append(("  it may call", "cyan"))
+            lines.append(("  it can call", "cyan"))
 
     if isinstance(calls, list):
         for place, call in enumerate(calls):

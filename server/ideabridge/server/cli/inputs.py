@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`),
-because a file may be indented."""
+because a file can be indented."""
 
 
 def file_name(place: str) -> str:
@@ -58,7 +58,7 @@ def about_file(file: str, error: IdeabridgeError) -> str:
 
 
 def read_document_at(place: str, label: str, *, follow: bool = True) -> JSON:
-    """Read a document that a person may have written (JSON, JSON with comments or YAML) from a
+    """Read a document that a person might have written (JSON, JSON with comments or YAML) from a
     file, or from standard input if `place` is `-`. Error messages begin with `label`.
 
     A symbolic link is followed only if a person gave the path (`follow`).
@@ -104,7 +104,7 @@ def read_text(place: str, label: str) -> str:
 
 def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
     """Read a text file, or standard input if `place` is `-`, as UTF-8 without a byte order mark.
-    UTF-16, which some programs of Windows write, is converted. Error messages begin with `label`.
+    UTF-16, which some Windows programs write, is converted. Error messages begin with `label`.
 
     A symbolic link is followed only if a person gave the path (`follow`).
 
@@ -199,8 +199,8 @@ def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> 
 
 
 def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
-    """Return the members of the input that a plan reads, or None if it may read all. A plan with a
-    latent call may read all, because a mind sees the input.
+    """Return the members of the input that a plan reads, or None if it might read all. A plan with
+    a latent call might read all, because a mind sees the input.
     """
     from ideabridge.bridge.context.written_call import written_calls
     from ideabridge.bridge.offer.plan_tools import PlanTools
@@ -564,7 +564,7 @@ _UNBROKEN: Final = 1_000_000_000
 def call_lines(call: JSONObject, width: int | None) -> list[str]:
     """Return the lines that show a call whole: its tool, and a table of its values.
 
-    Lines have at most `width` columns. If `width` is None, they may have any length.
+    Lines have at most `width` columns. If `width` is None, they can have any length.
     """
     from ideabridge.server.views.value_table import ValueTable, tool_of, values_of_call
 
@@ -576,7 +576,7 @@ def whole(value: JSON, width: int | None) -> str:
     """Return a value as indented JSON in which every character is visible.
 
     A line of more than `width` columns continues on lines that begin with a mark. If `width` is
-    None, lines may have any length.
+    None, lines can have any length.
     """
     lines: list[str] = []
     for text in readable_json(value, 2).split("\n"):
@@ -597,8 +597,8 @@ async def _ask_whether(
     *,
     always: bool = False,
 ) -> Decision:
-    """Ask the person whether a call or a plan may run. `always` says whether the person may allow
-    the tool of the call always.
+    """Ask the person whether to run a call or a plan. `always` says whether the person can allow
+    the call's tool always.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -630,7 +630,7 @@ async def _ask_whether(
 def _question_whether(
     kind: Literal["plan", "call"], *, takes: bool, always: bool
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return (prompt, choices, help) for asking whether a call or a plan may run."""
+    """Return (prompt, choices, help) for asking whether to run a call or a plan."""
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
     hint = f"y runs the {kind}, n (with a reason) does not, e lets you change it first"

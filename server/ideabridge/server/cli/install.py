@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ideabridge.server.hosts.table import AddressShape, Host
 
 SERVICE_VARIABLE: Final = "IDEABRIDGE_SERVICE_TOKEN"
-"""The variable from which clients read the token of the service if their entry is in a file of a
-project.
+"""The variable from which clients read the token of the service if their entry is in a project's
+file.
 """
 
 HostArgument = Annotated[
@@ -68,7 +68,7 @@ def install(
 
     Everything else in the file keeps its bytes: comments, order, numbers, line breaks. Without
     --scope it is the file of the project, or your own if the client has none for projects. In a
-    file that a team may share, the entry names no path of this machine.
+    file that a team might share, the entry names no path on this machine.
 
     With --http and --scope user, the client uses your own configuration. With another scope, it
     also uses the project's ideabridge.json, tool files and store: the project is registered with
@@ -104,7 +104,7 @@ class _Entry:
 
     Attributes:
         content: the entry.
-        note: what the user has to do to make it work; "" if nothing.
+        note: what the user must do to make it work; "" if nothing.
         words: the command that it starts; empty if the entry connects to the service.
     """
 
@@ -114,8 +114,8 @@ class _Entry:
 
 
 def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> _Entry:
-    """Return the entry that connects a host to the service of the user. The entry of a project
-    leads to the workspace of its folder, which is registered here.
+    """Return the entry that connects a host to the user's service. A project's entry leads to the
+    workspace of its folder, which this function registers.
 
     Raises:
         UsageError: ideabridge does not know how the host spells such an entry.
@@ -278,8 +278,8 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
 
 
 def checked_project(file: HostFile, environment: HostEnvironment) -> Path | None:
-    """Return the folder out of which no link of a host's file may lead; None for the files of the
-    user, who may link them anywhere.
+    """Return the folder that no link in the path of a host's file is allowed to leave; None for the
+    user's own files, which the user can link anywhere.
     """
     is_own = file.scope == "user" or environment.project == environment.home
     return None if is_own else environment.project
@@ -295,8 +295,7 @@ def undo_last(
     environment: HostEnvironment,
     scope: Scope | None,
 ) -> int:
-    """Undo the last edit that a command has made in the files of a host, and print what became of
-    them.
+    """Undo the last edit that a command has made in a host's files, and print what became of them.
 
     Args:
         options: the options of the command.
@@ -306,7 +305,7 @@ def undo_last(
         scope: the scope to which the files belong; None for all.
 
     Raises:
-        UsageError: there is no such edit.
+        UsageError: the command has made no edit that can be undone.
         HostFileError: a file cannot be written.
     """
     from ideabridge.server.hosts.editing.undo import recorded_edits, undo_edit

@@ -244,7 +244,7 @@ class Options:
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
         if asking and self._loaded:
-            # A command may read the configuration twice, but the person is asked only once.
+            # A command can read the configuration twice, but the person is asked only once.
             return self._loaded[0]
 
         file = self.project_file()
@@ -311,7 +311,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
     """Add the shared options in `names` to a command, as one argument `options`, and turn its
     errors into exit codes.
 
-    The command returns an exit code, or None for 0. It may be a coroutine function.
+    The command returns an exit code, or None for 0. It can be a coroutine function.
     """
 
     def decorate(function: _Command) -> Callable[..., None]:
@@ -367,7 +367,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
 
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
-"""Errors that come from a path itself, and not from a defect."""
+"""Errors that a path itself causes, rather than a defect."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

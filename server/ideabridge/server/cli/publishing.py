@@ -225,7 +225,7 @@ def calls_option(text: str | None) -> list[int] | None:
 def choices_of_options(
     options: Options, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """Return the options in the form of `Bridge.lift`'s `choices`. `--take` may also be an
+    """Return the options in the form of `Bridge.lift`'s `choices`. `--take` can also be an
     explanation: `PATH={"item_of": ...}`.
 
     Raises:
@@ -336,10 +336,10 @@ async def lift_run(
         typer.Option("--live", help="Also run the plan, if it only reads (or with --allow-all)."),
     ] = False,
 ) -> int:
-    """Show the tool that a run would become: its parameters, and what each copied value may be
+    """Show the tool that a run would become: its parameters, and what each copied value might be
     for other data.
 
-    Exit code 1 if the plan does not do what the run did.
+    The exit code is 1 if the plan does not do what the run did.
     """
     from ideabridge.bridge.lifting.report import report_lines, report_of
     from ideabridge.bridge.store.users import LOCAL
@@ -396,7 +396,7 @@ async def verify_ideas(
     """Check that published ideas still work: their tools are unchanged, and their plans give
     the same results.
 
-    Exit code 1 if one does not.
+    The exit code is 1 if one does not.
     """
     async with open_bridge(options) as bridge:
         with working("checking published ideas", quiet=options.json):
@@ -506,8 +506,8 @@ async def publish_idea(
         bool, typer.Option("--no-program", help="Do not ask for a program.")
     ] = False,
 ) -> int:
-    """Publish an idea, or the last idea of a run, as a tool of every assistant
-    connected to this store.
+    """Publish an idea, or the last idea of a run, as a tool for every assistant connected to this
+    store.
 
     Its constants become parameters with the recorded values as defaults. Each call takes a copied
     value from the place where the run got it. If this leaves open what the tool does for other
@@ -833,8 +833,8 @@ def diff_ideas(
     old: RefArgument,
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
-    """Compare two ideas or versions: schemas, plan, constants, explanations, context. Exit code 1
-    if they differ.
+    """Compare two ideas or versions: schemas, plan, constants, explanations, context. The exit code
+    is 1 if they differ.
     """
     with open_store(options) as store:
         change = store.change(resolve_idea(store, old), resolve_idea(store, new), caller=SEES_ALL)

@@ -334,7 +334,9 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
-    """Yield lines about a call of a plan: its tool, what it needs, and whether it may run."""
+    """Yield lines about a call in a plan: its tool, what it needs, and whether it is allowed to
+    run.
+    """
     module = f"{entry['module']}/" if entry.get("module") else ""
     yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
     indent = " " * (width + 6)
@@ -350,7 +352,7 @@ def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
 
 def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     tools = _objects(rehearsal.get("tools"))
-    yield f"the program may call {counted(len(tools), 'tool')}; nothing was run", "bold"
+    yield f"the program can call {counted(len(tools), 'tool')}; nothing was run", "bold"
     for entry in tools:
         yield f"  {entry['signature']}", None
         for key, label, style in (

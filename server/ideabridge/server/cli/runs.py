@@ -118,8 +118,8 @@ def status_text(record: RunRecord) -> str:
 @app.command("direct")
 @command("config", "project", "store", "json")
 def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOption = None) -> None:
-    """List every caller's direct calls of exposed tools, newest first. Parameters and results
-    are not stored.
+    """List every caller's direct calls to exposed tools, newest first. Parameters and results are
+    not stored.
     """
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after, caller=SEES_ALL)
@@ -211,9 +211,9 @@ def next_step(run: str, status: str) -> str | None:
 async def resume(options: Options, run: RunArgument) -> int:
     """Continue a run that waits or whose process died, and follow it as `run` does.
 
-    Finished calls do not run again. A call that was in flight runs again if its tool may run twice;
-    otherwise you are asked for its outcome, or, in a `solve`, the mind is told that it is unknown.
-    The command needs the servers and tools of the run, including those of --tools.
+    Finished calls do not run again. A call that was in flight runs again if its tool can safely run
+    twice; otherwise you are asked for its outcome, or, in a `solve`, the mind is told that it is
+    unknown. The command needs the servers and tools of the run, including those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 
@@ -598,7 +598,7 @@ def _expect_inputs(
 
 def _file_or_word(word: str) -> str:
     """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
-    # `key=value` may be too long for the name of a file.
+    # `key=value` can be too long for the name of a file.
     with suppress(OSError):
         if not word.startswith(("@", "{")) and Path(word).is_file():
             return f"@{word}"

@@ -47,7 +47,7 @@ class _Use:
         server: the name of the server.
         places: the places in its entry, for example `env.TOKEN`.
         entry: its entry.
-        allowed: whether the server may use the secret that is stored.
+        allowed: whether the server is allowed to use the stored secret.
     """
 
     server: str
@@ -63,8 +63,8 @@ def set_value(options: Options, name: NameArgument) -> None:
 
     The value is typed at the terminal, where it is not shown, or comes from standard input. It is
     stored in the keyring of the system or, if there is none, in a file that only you can read. It
-    is for the servers of your own configuration. With --config, it is for those servers of that
-    file that name it now.
+    is for the servers in your own configuration. With --config, it is for the servers in that file
+    that name it now.
     """
     from ideabridge.bridge.modules.settings import entry_digest
     from ideabridge.bridge.secrets import MIN_LENGTH
@@ -106,7 +106,7 @@ def set_value(options: Options, name: NameArgument) -> None:
 @command("config", "project", "json")
 def list_secrets(options: Options) -> int:
     """List secrets: whose they are, where the values are, and which servers use them. Values are
-    never shown. Exit code 1 if a server cannot have a secret that it names.
+    never shown. The exit code is 1 if a server cannot have a secret that it names.
     """
     from ideabridge.bridge.stored_secrets import secret_owner, stored_secrets
 
@@ -171,9 +171,9 @@ def remove_value(options: Options, name: NameArgument) -> int:
 @app.command("allow")
 @command("config", "json")
 def allow_servers(options: Options, name: NameArgument) -> int:
-    """Let the servers of a file that is not your own use a stored secret as they are now.
+    """Let the servers in a file that is not your own, as they are now, use a stored secret.
 
-    This is needed after a change of such a server, because the changed server may send the secret
+    This is needed after a change to such a server, because the changed server might send the secret
     elsewhere. A person at the terminal decides.
     """
     from ideabridge.bridge.modules.settings import entry_digest
@@ -196,7 +196,7 @@ def allow_servers(options: Options, name: NameArgument) -> int:
     allow_secret(owner, name, {use.server: entry_digest(use.entry) for use in uses})
     result: JSONObject = {"name": name, "file": owner.file, "servers": _uses_json(uses)}
     servers = ", ".join(use.server for use in uses)
-    options.print_or_say(result, f"{servers} may use {name}")
+    options.print_or_say(result, f"{servers} can now use {name}")
     return ExitCode.DONE
 
 
@@ -301,7 +301,7 @@ def _say_uses(uses: Iterable[_Use]) -> None:
     """
     for use in uses:
         places = ", ".join(use.places)
-        # The words come from the file, which may be someone else's.
+        # The words come from the file, which might be someone else's.
         say(visible(f"{use.server} receives it, in {places}: {_target(use.entry)}"))
         shown = _shown(use.entry)
         if "cwd" in shown:

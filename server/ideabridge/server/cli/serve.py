@@ -53,7 +53,7 @@ async def serve(
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="A host name that clients may use for this server; may be repeated.",
+            help="A host name that clients can use for this server; may be repeated.",
         ),
     ] = None,
     model: Annotated[
@@ -210,7 +210,7 @@ async def work(
     """Carry out the runs of servers that were started with `serve --http --workers` on the same
     store.
 
-    A worker takes a run from the queue only if it has the servers that the run may call. After
+    A worker takes a run from the queue only if it has the servers that the run can call. After
     SIGTERM or Ctrl-C it starts no more calls, and ends when its running calls have ended. Other
     workers continue its runs.
     """
@@ -281,7 +281,7 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return where the service finds its workspaces. The options of the command line hold for all
+    """Return where the service finds its workspaces. The options of the command line apply to all
     of them, except for the user's file, which every workspace has.
     """
     from ideabridge.server.serve import WorkspaceSource
@@ -306,7 +306,7 @@ def _token_of_service() -> str:
 
 
 def _read_again(options: Options) -> Configuration:
-    """Return the configuration of the present content of the files."""
+    """Return the configuration that the files contain now."""
     return options.configuration(asking=False, tolerant=True)
 
 
@@ -325,8 +325,8 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
-    If standard output is not a terminal, it may be a log, where a secret link does not belong. Then
-    print only the address there, and print the command that creates a link to standard error.
+    If standard output is not a terminal, it might be a log, where a secret link does not belong.
+    Then print only the address there, and print the command that creates a link to standard error.
     """
     assert ready.page is not None
     assert ready.owner_link is not None

@@ -36,7 +36,7 @@ ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The serve
 
 
 def _read_files(options: Options) -> list[EntryFile]:
-    """Return the files that `--config` and `--scope` leave: the user's own first."""
+    """Return the files that `--config` and `--scope` select, the user's own first."""
     from ideabridge.bridge.configuration import is_user_file, user_file
     from ideabridge.bridge.trust import FILE_NAME
     from ideabridge.server.hosts.entries import read_entry_file
@@ -129,10 +129,10 @@ def add_server(
         ),
     ] = None,
 ) -> int:
-    """Add a server to your own configuration, or with --scope project to that of the project.
+    """Add a server to your own configuration, or with --scope project to the project's.
 
-    Servers of ideabridge that run use it at once. The project's configuration has to be trusted
-    first. No secret is written into a file that a repository may hold.
+    Every running ideabridge uses it at once. The project's configuration has to be trusted
+    first. No secret is written into a file that a repository might contain.
     """
     from ideabridge.server.hosts.entries import plan_addition, started_by
 
@@ -220,7 +220,7 @@ def _new_entry(words: list[str], url: str | None, env: list[str], header: list[s
         return program_entry(words, dict(_variable(text) for text in env))
 
     raise UsageError(
-        "give the command after --, or the address: `ideabridge servers add NAME -- npx -y "
+        "expected a command after --, or an address: `ideabridge servers add NAME -- npx -y "
         "some-server`, `ideabridge servers add NAME --url https://example.com/mcp`"
     )
 
@@ -230,7 +230,7 @@ def _variable(text: str) -> tuple[str, str]:
 
     variable = variable_of(text)
     if variable is None:
-        # The text may be a secret.
+        # The text might be a secret.
         raise UsageError("--env: expected KEY=VALUE; KEY=${KEY} passes on one of your variables")
     return variable
 

@@ -52,12 +52,12 @@ def import_servers(
 ) -> int:
     """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
-    Your own servers go into your own configuration, and those of the project into the project's.
+    Your own servers go into your own configuration, and the project's servers into the project's.
     Their secrets are stored in the keyring, or in a file that only you can read, and the entries
-    name them. A server with what only may be a secret is not written to a file that a repository
-    may contain. Without --write or
-    --move, nothing is changed. Without --replace, servers of the same name stay. ideabridge itself
-    is never imported. --undo takes back the last import from the client in this project.
+    name them. A server with a value that only might be a secret is not written to a file that a
+    repository can contain. Without --write or --move, nothing is changed. Without --replace,
+    servers of the same name stay. ideabridge itself is never imported. --undo reverts the last
+    import from the client in this project.
     """
     if options.undo:
         return _undo(options, host)
@@ -130,7 +130,7 @@ def _undo(options: Options, host_name: str) -> int:
     """Undo the last import from a host in this project, and report the changes to the files.
 
     Raises:
-        UsageError: there is no such import.
+        UsageError: no import from this host can be undone.
         HostFileError: a file cannot be written.
     """
     from ideabridge.bridge.trust import may_be_trusted, trust_file
@@ -159,7 +159,7 @@ def _confirmed(steps: ServerImport, *, at_terminal: bool) -> bool:
     """Ask the person whether to move these servers, each with its old and new place.
 
     Raises:
-        UsageError: there is nobody at a terminal to ask.
+        UsageError: nobody is at a terminal to be asked.
     """
     if not at_terminal:
         files = " and ".join(str(text.path) for text in steps.changes)

@@ -60,7 +60,7 @@ async def show_logs(
     up or failed.
 
     ideabridge keeps them while it is connected to the server, whoever started it. Secrets are
-    masked. Exit code 1 if there are no lines.
+    masked. The exit code is 1 if there are no lines.
     """
     from ideabridge.bridge.modules.server_log import LEVELS, ServerLogReader
 

@@ -55,11 +55,11 @@ async def log_in(
         typer.Option("--device", help="Print an address and a code, for a browser on any device."),
     ] = False,
 ) -> int:
-    """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
-    can use it.
+    """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs on
+    this machine can use it.
 
     Over SSH and in containers, --device needs no browser on this machine. With --user, only the
-    calls of this user use the sign-in. Exit code 1 if the server asks for no sign-in.
+    calls of this user use the sign-in. The exit code is 1 if the server asks for no sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import expect_sign_in, sign_in
@@ -176,8 +176,8 @@ def log_out(
     name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     user: UserOption = None,
 ) -> int:
-    """Delete the tokens of one person for servers with this name. Exit code 1 if no tokens are
-    stored.
+    """Delete the tokens of one person for servers with this name. The exit code is 1 if no tokens
+    are stored.
     """
     from ideabridge.bridge.modules.sign_ins import forget_sign_ins, signed_in_users
 

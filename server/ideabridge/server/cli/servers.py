@@ -69,7 +69,7 @@ async def list_servers(
     ] = None,
 ) -> int:
     """Show the state of every configured server, or connect to one and show everything about it.
-    Exit code 1 if one failed.
+    The exit code is 1 if one failed.
 
     A server whose list of tools is stored is not started: `ideabridge servers test SERVER` starts
     one, and `ideabridge doctor` all.
@@ -151,8 +151,8 @@ def _say_users_and_age(status: ModuleStatus) -> None:
 
 
 class _StoredLists:
-    """The lists of tools that the store has of the servers of a configuration. Without a store
-    there are none, and no store is created.
+    """The lists of tools that the store contains for the servers in a configuration. Without a
+    store there are none, and no store is created.
 
     Attributes:
         names: the servers whose lists are stored.
@@ -297,7 +297,8 @@ class _ShownServer:
     Attributes:
         configuration: the configuration that contains its entry.
         status: its status.
-        memory: the memory that its program takes, in bytes, or None if it has none here.
+        memory: the memory that its program takes, in bytes, or None if it has no program on this
+            machine.
         tools: its tools.
         users: the users of ideabridge who are signed in to it.
     """
@@ -446,7 +447,7 @@ async def check_server(
 ) -> int:
     """Connect to one server, say how long that took, and list its tools or call one of them.
 
-    A tool that may change something is called only after a question, or with --yes: one that does
+    A tool that might change something is called only after a question, or with --yes: one that does
     not say that it only reads, unless the rules of `approval` allow it.
     """
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting

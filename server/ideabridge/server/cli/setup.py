@@ -67,7 +67,8 @@ async def setup(
     You see what is there and what would change, and are asked once. Your servers are copied into
     your own configuration, and their secrets into the keyring or a file that only you can read.
     Servers of the project go into its ideabridge.json, if a person at a terminal agrees. --undo
-    puts every byte back. Exit code 2: there is no terminal and no --yes, so nothing was changed.
+    puts every byte back. The exit code is 2 if nothing was changed because there is no terminal and
+    no --yes.
     """
     if undo:
         return _undo(options, dry_run=dry_run, yes=yes)
@@ -389,7 +390,7 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
 def _undo_refusal(
     options: Options, lines: list[str], *, dry_run: bool, yes: bool
 ) -> tuple[str, ExitCode] | None:
-    """Return why nothing is undone, with the exit code; None if the person wants it undone."""
+    """Return why nothing is undone, with the exit code; None if the person wants to undo it."""
     if not lines:
         return "there is no setup to undo", ExitCode.DONE
     if dry_run:

@@ -199,7 +199,7 @@ def _file_name(document: JSONObject, ref: str) -> str:
 
 
 def _text(document: JSONObject) -> str:
-    # The file may be shown on a terminal, now or later, so none of its characters may be hidden.
+    # The file might be shown on a terminal, now or later, so it must not contain hidden characters.
     return readable_json(document, 2) + "\n"
 
 
@@ -208,7 +208,7 @@ def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -
     followed: otherwise, the folder's owner could make this process overwrite another file on this
     machine.
 
-    `named` means that a person typed this path, so it may be a device or a pipe. Error messages
+    `named` means that a person typed this path, so it can be a device or a pipe. Error messages
     begin with `option`.
 
     Raises:
@@ -296,8 +296,8 @@ async def import_ideas(
 ) -> int:
     """Save exported ideas in this store. The content of each is checked against its digest.
 
-    Servers and tools that an idea needs and that are missing here are reported. Exit code 1 if one
-    of several ideas was refused.
+    Servers and tools that an idea needs but this installation lacks are reported. The exit code is
+    1 if one of several ideas was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.publishing.importing import missing
@@ -364,7 +364,7 @@ async def import_ideas(
 def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
-    """Report the outcome for each saved idea, and which servers and tools are missing here. `saved`
+    """Report the outcome for each saved idea, and which servers and tools are missing. `saved`
     contains the file of each idea. If `with_files` is true, the lines begin with it.
     """
     for file, idea in saved:

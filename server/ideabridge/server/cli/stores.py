@@ -63,8 +63,8 @@ def with_existing_store(options: Options) -> Configuration:
     configuration = options.configuration()
     if not store_exists(str(configuration.store)):
         raise StoreAccessError(
-            f"{configuration.store}: there is no store here yet; the first run creates it. To name "
-            "another, use --store"
+            f"{configuration.store}: no store exists at this path yet; the first run creates it. "
+            "To use another store, add --store"
         )
     return configuration
 
@@ -231,7 +231,8 @@ def copy_store(
         str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")
     ],
 ) -> None:
-    """Copy a store from a file into PostgreSQL, or back. The store may be in use; the copy may not.
+    """Copy a store from a file into PostgreSQL, or back. The store can be in use; the copy must not
+    be.
 
     If the command is interrupted, run it again, and it continues. The ids of all copied ideas are
     checked.

@@ -46,7 +46,7 @@ async def list_tools(
 ) -> int:
     """List the tools that plans can call: the Python tools, then those of the servers.
 
-    Exit code 1 if no tool has the words.
+    The exit code is 1 if no tool has the words.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected

@@ -200,12 +200,12 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
 
 
 def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset[str]) -> None:
-    """Report that a file is trusted, that it may now use the variables `names`, and which variables
-    it still may not use.
+    """Report that a file is trusted, which variables it is now allowed to use (`names`), and which
+    it still must not use.
     """
     say(f"{standing.found.file} is trusted as it is now", "green")
     if names:
-        say(f"it may name {', '.join(sorted(names))}", "green")
+        say(f"it is allowed to use {', '.join(sorted(names))}", "green")
 
     for name in variables_named(parsed):
         if name not in standing.variables:

@@ -50,13 +50,13 @@ def ask(
     named: frozenset[str] | None = None,
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file and which files are only data.
-    Store the answer if it is yes. Of a file that was trusted before, show only what has changed.
+    Store the answer if it is yes. If the file was trusted before, show only what has changed.
 
     Args:
         standing: whether and how the file is trusted now.
         parsed: its configuration.
         user: the user's configuration.
-        named: the paths of the files that the person has already named as data. None for those
+        named: the paths of the files that the person has already named as data. None means those
             that the person confirmed before.
     """
     from ideabridge.bridge.file_content import decode_file_content
@@ -339,7 +339,7 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
 def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
-    """Print a text that may contain words from the file. Its continuation lines are indented, so
+    """Print a text that can contain words from the file. Its continuation lines are indented, so
     that they cannot pass for lines by ideabridge.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
@@ -475,14 +475,14 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
     details += [f"with auth.{key}: {value}" for key, value in entry.get("auth", {}).items()]
     if module.views:
         details.append(
-            "with its views: clients run the scripts of its pages, which may call its tools"
+            "with its views: clients run the scripts of its pages, which can call its tools"
         )
 
     return lines + [("", detail) for detail in details]
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
-    """Return the environment variables in a project file that may contain a secret, each with the
+    """Return the environment variables in a project file that might contain a secret, each with the
     places where it is used.
     """
     from ideabridge.bridge.modules.settings import filled_texts

@@ -26,7 +26,7 @@ def uninstall(
     host: HostArgument,
     scope: ScopeOption = None,
 ) -> int:
-    """Remove the entry of ideabridge from a client's files.
+    """Remove ideabridge's entry from a client's files.
 
     Everything else in the files keeps its bytes; a backup is kept. Without --scope, the entry is
     removed from every file of the client that concerns this project.
@@ -96,7 +96,7 @@ def _removed(host: Host, file: HostFile, environment: HostEnvironment) -> Edited
 
 
 def _is_ours(entry: JSON) -> bool:
-    """Return whether an entry starts ideabridge, or connects to a server of it."""
+    """Return whether an entry starts ideabridge, or connects to one of its servers."""
     from ideabridge.server.hosts.translate import is_ourselves
 
     if not isinstance(entry, dict):

@@ -1,4 +1,6 @@
-"""`ideabridge users`: the people who may use a server on this store over HTTP, and their tokens."""
+"""`ideabridge users`: the people who are allowed to use a server on this store over HTTP, and their
+tokens.
+"""
 
 from __future__ import annotations
 

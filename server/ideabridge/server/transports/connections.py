@@ -90,7 +90,7 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 class Connections:
     """The connections of one server, sorted by rank and age, oldest first: at most `most` that
-    belong to callers, and some that are not read yet. At most half of the callers' connections may
+    belong to callers, and some that are not read yet. At most half of the callers' connections can
     be sending.
     """
 
@@ -107,9 +107,9 @@ class Connections:
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
-        """Record that a caller's request may send its body. One caller may use half of the
-        connections that all other callers leave free, so there is always room for one more caller.
-        At this limit, the caller's oldest request that is still arriving is dropped.
+        """Record that a caller's request is allowed to send its body. One caller can use half of
+        the connections that all other callers leave free, so there is always room for one more
+        caller. At this limit, the caller's oldest request that is still arriving is dropped.
 
         Raises:
             QuotaError: the caller is at its limit, and all its requests have arrived completely, so
@@ -215,7 +215,7 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request of the caller who sends the most requests at once, so
+        """Drop the oldest arriving request from the caller who sends the most requests at once, so
         that no other caller pays for it.
         """
         sending = self._ranks[Rank.SENDING]
@@ -296,7 +296,7 @@ class GuardedProtocol(H11Protocol):
         await self._inner(scope, receive, send)
 
     def admitted(self, caller: str) -> None:
-        """Record that the headers of a caller's request are accepted and its body may follow.
+        """Record that the headers of a caller's request are accepted and its body can follow.
 
         Raises:
             QuotaError: the caller already has its share of the connections.
@@ -376,7 +376,7 @@ class GuardedProtocol(H11Protocol):
             self._start()
 
         super().on_response_complete()
-        # Bytes that have arrived in the meantime may be the start of the next request.
+        # Bytes that have arrived in the meantime can be the start of the next request.
         if (
             self._timer is None
             and self.conn.their_state is h11.IDLE

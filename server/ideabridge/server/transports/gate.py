@@ -63,13 +63,13 @@ WATCH_SECONDS: Final = 1.0
 """Interval, in seconds, at which the tokens and sessions of requests in progress are checked."""
 
 _MOST_STREAMS: Final = 200
-"""Maximum number of open streams of one caller: streams of notifications (GET of MCP; each client
-of the handshake era opens one) and streams of open pages, counted together.
+"""Maximum number of streams that one caller can have open: streams of notifications (GET of MCP;
+each client of the handshake era opens one) and streams of open pages, counted together.
 """
 
 _MOST_PAGES: Final = 16
-"""Maximum number of page requests in progress of one caller, not counting streams. A browser has
-six connections. The limit is low because some pages take seconds of work.
+"""Maximum number of page requests from one caller that are in progress, not counting streams. A
+browser has six connections. The limit is low because some pages take seconds of work.
 """
 
 
@@ -77,7 +77,7 @@ six connections. The limit is low because some pages take seconds of work.
 
 
 class HostNames:
-    """The names that clients may use for a server, such as `localhost`, `[::1]` or `tools.example`,
+    """The names that clients can use for a server, such as `localhost`, `[::1]` or `tools.example`,
     on every port. A name with a port (`tools.example:8080`) is accepted with this port only.
     """
 
@@ -332,7 +332,7 @@ class Gate:
         names: the names of this server.
         credentials: checks tokens.
         quotas: counts what callers use.
-        per_minute: the maximum number of requests of one named caller in a minute.
+        per_minute: the maximum number of requests from one named caller in a minute.
     """
 
     def __init__(
@@ -441,7 +441,7 @@ class Gate:
             await send(message)
 
         # A change that a person has sent is carried out even if the browser disconnects at once. A
-        # page that is only being read is not completed.
+        # request that only reads a page is not completed.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission
@@ -465,7 +465,7 @@ class Gate:
 
     async def watch(self) -> None:
         """End requests whose token or session has become invalid, until cancelled. This matters
-        because a stream may stay open for days.
+        because a stream can stay open for days.
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)

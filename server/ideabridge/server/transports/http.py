@@ -59,10 +59,10 @@ _DESCRIPTORS: Final = 4096
 """
 
 _MOST_SESSIONS: Final = 200
-"""Maximum number of sessions of the handshake era that one caller may have."""
+"""Maximum number of sessions of the handshake era that one caller can have."""
 
 SESSION_SECONDS: Final[float] = DEFAULT_SESSION_IDLE_TIMEOUT
-"""Maximum time, in seconds, for which a session may be unused. Then the SDK ends it without
+"""Maximum time, in seconds, for which a session can be unused. Then the SDK ends it without
 notifying anybody.
 """
 
@@ -375,7 +375,7 @@ class _Messages:
 
         Raises:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the
-                request may open another one.
+                request might open another one.
         """
         self._sweep()
         session = header(scope, b"mcp-session-id")
@@ -464,7 +464,7 @@ class _Messages:
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # The sessions are removed at once, because others may be opened while one is ending.
+            # The sessions are removed at once, because others can be opened while one is ending.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -564,7 +564,7 @@ def http_server(app: ASGIApp) -> HTTPServer:
 
 
 def _descriptors() -> int:
-    """Return how many files this process may have open, after raising the limit to `_DESCRIPTORS`
+    """Return how many files this process can have open, after raising the limit to `_DESCRIPTORS`
     if possible.
     """
     if sys.platform == "win32":

@@ -1,10 +1,10 @@
 """Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
 
 A well-formed message needs one pass of the SDK's parser. A message that this parser rejects, or
-mistakes for another kind, is read again here. Odd but unambiguous forms are accepted: a byte order
-mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]` where an
-object is meant. Everything else gets the error that JSON-RPC requires, so that a client does not
-wait for an answer that never comes. Notifications and responses are never answered.
+mistakes for another kind, is read again in this module. Odd but unambiguous forms are accepted: a
+byte order mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]`
+where an object is meant. Everything else gets the error that JSON-RPC requires, so that a client
+does not wait for an answer that never comes. Notifications and responses are never answered.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
         return [plain]
 
     data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
-    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a string.
+    # Bytes that are not UTF-8 are replaced, because they can occur anywhere in a string.
     text = data.decode("utf-8", "replace")
     messages: list[JSONRPCMessage | RefusedMessage] = []
     position = 0

@@ -30,7 +30,7 @@ class QuotaError(LimitExceededError):
     """A caller has reached a limit.
 
     Attributes:
-        retry_after: the number of seconds after which another attempt may succeed.
+        retry_after: the number of seconds after which another attempt can succeed.
     """
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
@@ -75,7 +75,7 @@ class Quotas:
                 del self._amounts[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
-        """Count one use of a kind. A caller may use it `most` times at once, and on average `most`
+        """Count one use of a kind. A caller can use it `most` times at once, and on average `most`
         times in `seconds`. `kind` is a plural for the message, such as "calls".
 
         Raises:
@@ -150,8 +150,8 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
-    """Return the answer to a refused message as a JSON-RPC object, or None if there is no id at its
-    start or end.
+    """Return the answer to a refused message as a JSON-RPC object, or None if its start and end
+    contain no id.
     """
     request_id = id_at_start(head)
     if request_id is None:

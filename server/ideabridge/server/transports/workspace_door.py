@@ -71,7 +71,7 @@ class Workspaces:
 
     Args:
         group: runs the open workspaces.
-        folder_of: returns the folder of a name. Raises `UnknownWorkspaceError`.
+        folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
         serve: serves a folder until its context ends.
     """
 
@@ -96,7 +96,7 @@ class Workspaces:
         try:
             folder = self._folder_of(name)
         except UnknownWorkspaceError:
-            # The user has taken the folder back.
+            # The user has removed the folder from the workspaces.
             self._end(name)
             raise
 
@@ -151,7 +151,8 @@ class Workspaces:
 
 
 class WorkspaceDoor:
-    """The door of `/mcp` and of workspaces. Only the user of this machine may use workspaces.
+    """The door of `/mcp` and of workspaces. Only the user of this machine is allowed to use
+    workspaces.
 
     Args:
         own: the door of `/mcp`. It identifies everybody before a workspace is looked up.

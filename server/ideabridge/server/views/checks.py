@@ -308,7 +308,7 @@ def check_tool_files(findings: Findings, configuration: Configuration) -> None:
 
 
 def check_rules(findings: Findings) -> None:
-    """Check whether the file of the tools that the user has allowed always can be used."""
+    """Check whether the file of standing rules can be used."""
     from ideabridge.bridge.standing_rules import own_rules
 
     try:
@@ -476,7 +476,7 @@ class _StartedServer:
     Attributes:
         file: the file of the host.
         name: the name of the server.
-        program: the program, or None if the entry names none, as that of a server over HTTP.
+        program: the program, or None if the entry names none, as for a server over HTTP.
     """
 
     file: Path
@@ -485,7 +485,7 @@ class _StartedServer:
 
     @property
     def key(self) -> tuple[Path, str]:
-        """The server, of whichever host: several hosts read some files."""
+        """The key of the server, whichever host names it, because several hosts read some files."""
         return self.file, self.name
 
     @property
@@ -509,7 +509,7 @@ class _StartedServer:
 
 
 def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer]) -> None:
-    """Check whether the programs are there that a host starts servers with. Nothing is started."""
+    """Check whether the programs with which a host starts servers exist. Nothing is started."""
     from ideabridge.server.hosts.host import SERVER_NAME
 
     missing = [server for server in servers if server.is_missing]

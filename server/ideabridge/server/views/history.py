@@ -26,7 +26,7 @@ Line: TypeAlias = tuple[str, str | None]
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """Return lines about what the result of a run presupposes: its assumptions and notes."""
+    """Return lines about the assumptions and notes on which a run's result depends."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"

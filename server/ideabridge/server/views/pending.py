@@ -33,8 +33,9 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
-"""The statuses of runs that may have open decisions. While a decision is open, other calls may run,
-or rooms may need solutions, so the run can have any of these statuses."""
+"""The statuses of runs that can have open decisions. While a decision is open, other calls can run,
+or rooms can need solutions, so the run can have any of these statuses.
+"""
 
 _PAGE: Final = 200
 
@@ -114,8 +115,8 @@ class OpenQuestions:
     Attributes:
         asked: the (question, time at which it was asked) of each open question; see
             `Pending.asked`.
-        seconds: how long a question waits, in seconds, or None forever. grants, instances: see
-            `Pending`.
+        seconds: how long a question waits, in seconds, or None for no limit.
+        grants, instances: see `Pending`.
         rooms: the executions that rooms are currently answering.
         servers: the start definition of each module, keyed by module; "" is for the Python tools.
     """
@@ -159,7 +160,7 @@ class OpenQuestions:
 
     @classmethod
     def from_json(cls, value: JSON) -> OpenQuestions:
-        """Read what `to_json` returned."""
+        """Read questions that `to_json` wrote."""
         stored = cast("dict[str, Any]", value)
         return cls(
             tuple((_question_from_json(question), at) for question, at in stored["asked"]),
@@ -212,7 +213,8 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
     Args:
         store: the store of the journals.
         chosen: a run, or a room of the run, whose decisions alone are returned.
-        caller: who looks up the runs. Whether it may see a chosen run is not checked.
+        caller: who looks up the runs. Whether this caller is allowed to see a chosen run is not
+            checked.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
     for root in roots:
@@ -220,7 +222,7 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
 
 
 def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
-    """Yield the runs of a caller that may have open decisions, without rooms, newest first."""
+    """Yield the runs of a caller that might have open decisions, without rooms, newest first."""
     after: str | None = None
     while True:
         page = store.runs.newest(caller, _WAITING, limit=_PAGE, after=after, rooms=False)

@@ -19,7 +19,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that allow nothing to happen. A person may make them without seeing the question in
+"""The decisions that allow nothing to happen. A person can make them without seeing the question in
 full.
 """
 
@@ -89,8 +89,8 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the string by which a form proves that it showed the question in full; empty if it
-        did not.
+        """Return the string with which a form proves that it showed the question in full; empty if
+        it did not.
 
         Args:
             secret: the session's secret, so that nobody else can produce the string.
@@ -117,7 +117,7 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
 
-    # A call may be megabytes in size, and formatting readable JSON takes a second per megabyte.
+    # A call can be megabytes in size, and formatting readable JSON takes a second per megabyte.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)

@@ -34,14 +34,14 @@ class _ModuleTool:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The event with which a run starts: the tools of modules that it may call."""
+    """The event with which a run starts: the tools of modules that it can call."""
 
     tools: tuple[_ModuleTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """The usage of one answer of a mind."""
+    """The usage of one answer from a mind."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -50,11 +50,11 @@ class _Usage:
 
 @dataclass(slots=True)
 class CallBar:
-    """The times of one call of a run, or of one answer of its mind. Times are in seconds since
+    """The times of one call of a run, or of one answer from its mind. Times are in seconds since
     1970, or None for something that has not happened.
 
     Attributes:
-        number: the number of the call in the run; -1 for an answer of the mind.
+        number: the number of the call in the run; -1 for an answer from the mind.
         name: the tool of the call, or the name of the mind.
         call: the call as it was written.
         approvals: the (decider, seconds) of each decision that the call needed before it could run:
@@ -144,8 +144,8 @@ class CallBar:
         self._set_status()
 
     def ask_approval(self, at: float | None) -> None:
-        """Ask whether the call may run. Stricter rules may ask again: a decision answers the last
-        question.
+        """Ask whether the call is allowed to run. Stricter rules can ask again: a decision answers
+        the last question.
         """
         self.asked = at
         self.decided = None
@@ -196,7 +196,7 @@ class Trace:
 
     Attributes:
         bars: a bar for each call, keyed by its number.
-        minds: a bar for each answer of the mind.
+        minds: a bar for each answer from the mind.
         last: the number of the last added event.
         begun, ended: the time of the first event, and the time of the end of the run.
         mode: `plan` or `solve`.
