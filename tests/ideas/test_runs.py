@@ -15,9 +15,11 @@ from ideabridge.bridge.store.errors import (
     UnknownRunError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.journal import OUTLINED, CallMark, RunSource
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.views.records import listed_runs
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -316,3 +318,46 @@ def test_another_thread_waits_for_the_transaction(store: Store) -> None:
 
     thread.join()
     assert [event["by"] for _, event in store.runs.events("run")] == ["first", "second", "thread"]
+
+
+def test_an_outline_has_the_marks_of_calls_and_no_values(store: Store) -> None:
+    epoch = begin(store)
+    events: list[JSONObject] = [
+        {"event": "run_started", "call": 7},
+        {"event": "call_started", "call": 0},
+        {"event": "call_finished", "call": 0, "value": "x" * 100_000},
+        {"event": "approval_asked", "call": 12, "approval": "a"},
+    ]
+    store.runs.append("run", epoch, events, [1.0, 2.0, 3.0, 4.0])
+    outlines = store.runs.outlines(["run", "unknown"])
+    assert outlines == {
+        "run": [
+            CallMark("call_started", 0, 2.0),
+            CallMark("call_finished", 0, 3.0),
+            CallMark("approval_asked", 12, 4.0),
+        ],
+        "unknown": [],
+    }
+    more: list[JSONObject] = [{"event": "call_started", "call": n} for n in range(OUTLINED)]
+    store.runs.append("run", epoch, more)
+    assert len(store.runs.outlines(["run"])["run"]) == OUTLINED - 1
+
+
+def test_a_run_says_which_program_asked_for_it(store: Store) -> None:
+    source = RunSource(client="assistant 1.2")
+    store.runs.create("run", kind="plan", caller="me", title="", fingerprint="", source=source)
+    store.runs.create("other", kind="plan", caller="me", title="", fingerprint="")
+    assert [run.client for run in store.runs.newest("me")] == ["", "assistant 1.2"]
+
+
+def test_the_call_that_was_approved_last_is_that_of_an_owner_and_a_server(store: Store) -> None:
+    memory = store.tool_memory
+    memory.keep_approved("me", "server", "send", ApprovedCall("run_1", 3))
+    memory.keep_approved("me", "server", "send", ApprovedCall("run_2", 0))
+    assert memory.approved("me", "server", "send") == ApprovedCall("run_2", 0)
+    for owner, server, tool in (
+        ("you", "server", "send"),
+        ("me", "other", "send"),
+        ("me", "server", "receive"),
+    ):
+        assert memory.approved(owner, server, tool) is None

@@ -576,10 +576,11 @@ class Journal:
         for run_id in run_ids:
             with self._database.guard:
                 rows = self._database.execute(
-                    "SELECT substr(events.body, 1, ?1), events.at FROM runs JOIN events "
-                    "ON events.id BETWEEN (runs.number << 32) + 1 AND (runs.number << 32) + ?2 "
-                    "WHERE runs.id = ?3 ORDER BY events.id",
-                    (_MARK_CHARACTERS, OUTLINED, run_id),
+                    # PostgreSQL takes no bigint here, so the number is in the text.
+                    f"SELECT substr(events.body, 1, {_MARK_CHARACTERS}), events.at "  # noqa: S608
+                    "FROM runs JOIN events ON events.id BETWEEN (runs.number << 32) + 1 "
+                    "AND (runs.number << 32) + ?1 WHERE runs.id = ?2 ORDER BY events.id",
+                    (OUTLINED, run_id),
                 ).fetchall()
 
             marks: list[CallMark] = []
