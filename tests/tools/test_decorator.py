@@ -385,6 +385,6 @@ def test_every_name_that_mcp_allows_is_kept() -> None:
 
     for name in ("", "a b", "größe", "a/b", "x" * 129, "a\n"):
         with pytest.raises(
-            ToolDefinitionError, match=r"does not fit \^\[A-Za-z0-9_.-\]\{1,128\}\$"
+            ToolDefinitionError, match=r"does not match \^\[A-Za-z0-9_.-\]\{1,128\}\$"
         ):
             tool_from(getPrice, name=name)
