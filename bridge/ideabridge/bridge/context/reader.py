@@ -1,5 +1,5 @@
-"""Reader: `read`, the loop's own tool, which lets a mind read values that a Request shows in
-shortened form.
+"""Reader: defines `read`, the loop's own tool, with which a mind reads values that a Request shows
+in shortened form.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
 tool has. A call returns part of a value, and the next Request shows this part whole:

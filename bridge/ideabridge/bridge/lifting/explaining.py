@@ -11,8 +11,8 @@ grows. For each call:
 3. Each literal is looked up (search.py), which gives its explanations in this run. An explanation
    is removed if it gives a wrong value in another named run. If none is left, the literal is
    `contradicted`.
-4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), that is
-   noted.
+4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), the
+   search records this.
 5. A literal that nothing explains enters the index itself, because later literals can repeat it.
 
 The output comes last, because its author had seen everything.

@@ -62,8 +62,8 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
-- `dropped_result`: nobody said what the run should return, and a result is neither returned nor
-  read by a later call;
+- `dropped_result`: nobody specified what the run should return, and a result is neither returned
+  nor read by a later call;
 - `no_plan`: the run cannot become a plan.
 """
 
@@ -122,8 +122,8 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
 
     Args:
         draft: the draft.
-        output_counts: False if nobody said what the run should return, so that the draft returns
-            the result of the last call.
+        output_counts: False if nobody specified what the run should return, so that the draft
+            returns the result of the last call.
     """
     points = [
         *_left_out(draft),

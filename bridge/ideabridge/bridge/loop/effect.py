@@ -96,7 +96,7 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """Return the effect that runs a call with resolved references, or one item of it."""
+        """Return the effect that runs a call with resolved references, or one of its items."""
         call = progress.call
         tool = progress.tool
         if tool is None:
@@ -126,7 +126,7 @@ class AskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop a call, or one item of it, that runs or waits for a person; acknowledged by
+    """Stop a call, or one of its items, that runs or waits for a person; acknowledged by
     `CallFinished` with `error`.
     """
 

@@ -495,7 +495,7 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan before any of it runs. `digest` and `at` are as in
+    """A person is asked about a plan before any part of it runs. `digest` and `at` are as in
     `ApprovalAsked`.
     """
 

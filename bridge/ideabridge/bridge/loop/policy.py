@@ -54,7 +54,7 @@ class Rule:
     Attributes:
         then: the verdict on such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
-        tool: pattern of tool names, as calls use them or as the module does.
+        tool: pattern of tool names, in the form that calls use or in the form that the module uses.
         read_only, destructive, idempotent, open_world: the effective annotations; see
             `effective_hints`.
         why: the reason shown to the person, or to the mind whose call is denied.

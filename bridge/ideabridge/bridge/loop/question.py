@@ -171,7 +171,7 @@ def unknown(why: str | None, hints: Annotations) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """Return the question about the outcome of a call, or of one item of it. Return None if the
+    """Return the question about the outcome of a call, or of one of its items. Return None if the
     call nests too deep to be shown.
     """
     call = progress.call

@@ -43,9 +43,9 @@ class Settings:
             count as False, because no mind was offered programs then.
         groups: whether an application writes the Solutions, which can then combine their calls into
             groups.
-        foresight: whether values that exist before a Solution are checked before any of it runs.
-            Journals that lack it count as False, because their calls failed only when their turn
-            came.
+        foresight: whether values that exist before a Solution are checked before any part of it
+            runs. Journals that lack it count as False, because their calls failed only when their
+            turn came.
         activities: the names that `_activity` can have, or None if they are not known.
         rules: the version of the rules for calls, see `RULES`. 0 in journals that lack it.
         approval: see `ApprovalSetting`.

@@ -287,7 +287,7 @@ class Tick:
         self.progress[index].was_asked = True
 
     def finished(self, event: events.CallFinished) -> None:
-        """Record that a call, or one item of it, has ended."""
+        """Record that a call, or one of its items, has ended."""
         progress = self.progress.get(event.call)
         number = event.item or 0
         if (
@@ -810,8 +810,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Undo what a denied question said about other calls, so that each of them asks its own
-        question.
+        """Undo the effect of a denied question on the other calls that it named, so that each of
+        them asks its own question.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"

@@ -958,7 +958,9 @@ class Connection:
 
     @property
     def process_session(self) -> int | None:
-        """The id of the session of the program's processes, or None if there are none."""
+        """The id of the session of the program's processes, or None if the module has no
+        processes.
+        """
         return None if self._stdio is None else self._stdio.session
 
     @property

@@ -351,7 +351,7 @@ class Mailbox:
             self._oddities.note(f"sends events named {event.name!r}, which are skipped")
 
     async def deliver(self, data: bytes, call: PendingCall | None) -> bool:
-        """Pass on the messages in a body or event. Return False if there are none.
+        """Pass on the messages in a body or event. Return False if it contains no messages.
 
         Args:
             data: the raw bytes of the body or event.

@@ -771,7 +771,9 @@ def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
 
 
 def _is_plain(result: Object) -> bool:
-    """Return whether a call's result is well formed and contains only text blocks, as most do."""
+    """Return whether a call's result is well formed and contains only text blocks. Most results are
+    of this kind.
+    """
     content = result.get("content")
     if not isinstance(content, list) or not _PLAIN.issuperset(result):
         return False

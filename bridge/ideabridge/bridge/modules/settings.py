@@ -1,5 +1,5 @@
-"""Settings: one entry of `mcpServers` (`ModuleConfiguration`), its values with variables filled in
-(`expand`), and the status of a module as people see it (`ModuleStatus`).
+"""Settings: reads an entry of `mcpServers` (`ModuleConfiguration`), fills in its variables
+(`expand`), and describes the status of a module for people (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they have the same meaning, and ignored if they concern only the host's user

@@ -119,7 +119,7 @@ class ApprovalRequest:
         plan: `{"calls", "output", "dry_run", "drawing"}`; see `WaitingPlan.to_json`.
         question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
             schema, so do not trust them.
-        assumed: the uncertain values of the call, with their alternatives. `why` names them, too.
+        assumed: the uncertain values of the call, with their alternatives. `why` also names them.
         always: whether the run's owner can allow the tool *always*; see `Decision.always`.
     """
 
@@ -176,7 +176,7 @@ class Decision:
             limits how many of them run, not counting this call. `parameters` is a JSON Schema that
             their parameters must match. Only a person can grant, so `by` must name a person.
         always: with `approve` for a call, whether the person allows the tool in this workspace from
-            now on, in other runs, too. Only a person who answers in a form, on the page or at a
+            now on, also in other runs. Only a person who answers in a form, on the page or at a
             terminal can do so, and only if `ApprovalRequest.always` is set.
     """
 

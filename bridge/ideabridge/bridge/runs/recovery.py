@@ -77,7 +77,7 @@ class _Failed:
         due: the time when the next attempt is due.
         hopeless: the epoch in which the run cannot continue under this configuration. It is tried
             again once another process has driven it, or the configuration has changed.
-        by_store: True if the last report said that the store could not be written.
+        by_store: True if, according to the last report, the store could not be written.
     """
 
     delay: float = SWEEP_SECONDS / 2

@@ -1,4 +1,4 @@
-"""Run: one plan, program or task being carried out, as its callers see it.
+"""Run: one plan, program or task that is being carried out, from its callers' point of view.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
 lease under which this process is allowed to write its journal). A run that waits for someone
@@ -1141,7 +1141,7 @@ class Run:
     @property
     def state(self) -> JSONObject:
         """The current state, or a mapping of instance to state if the run has instances. Raises
-        `UnwrittenRunError`, as `value` does.
+        `UnwrittenRunError` in the same cases as `value`.
         """
         self._expect_written()
         return self.machine.state

@@ -1,5 +1,5 @@
 """Claims: marks what an imported publication says about its answers and checks as unverified,
-because this store has not checked any of it.
+because this store has checked none of these statements.
 """
 
 from __future__ import annotations

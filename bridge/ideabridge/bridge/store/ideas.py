@@ -236,7 +236,7 @@ class Ideas:
         lists for that run.
 
         Raises:
-            InvalidJSONError: a part of it is not JSON.
+            InvalidJSONError: a part of the idea is not JSON.
         """
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction(concurrent=True):

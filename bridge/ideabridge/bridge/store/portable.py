@@ -383,7 +383,7 @@ def _check_whole_numbers(meta: JSONObject, publication: JSONObject, shown: JSONO
     numbers = {"meta.step": meta.get("step"), "publication.version": publication.get("version")}
     numbers |= {f"shown.{name}": number for name, number in shown.items()}
     for place, number in numbers.items():
-        # JSON Schema counts 1.0 as an integer, too.
+        # JSON Schema also counts 1.0 as an integer.
         if isinstance(number, float):
             raise IdeaDocumentError(f"{place}: found {show(number)}, expected an integer")
 

@@ -119,7 +119,7 @@ def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) 
     """Return a stored idea without the parts that come from results; see `without_results`. If
     there are no such parts, return the same stored idea.
 
-    Otherwise, the result is a different idea with an id of its own. Its metadata name the original
+    Otherwise, the result is a different idea with an id of its own. Its metadata names the original
     and the parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)

@@ -37,7 +37,7 @@ _ONE_IN: Final = 8
 
 
 def cut(raw: bytes) -> list[bytes]:
-    """Cut a UTF-8 text into pieces. Each piece is valid UTF-8, too."""
+    """Cut a UTF-8 text into pieces. Each piece is also valid UTF-8."""
     classes = raw.translate(_CLASSES)
     pieces: list[bytes] = []
     start = 0

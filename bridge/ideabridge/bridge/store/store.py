@@ -1,5 +1,5 @@
-"""Store: ideas, publications, runs, users and settings, in an SQLite file or a PostgreSQL database
-(`docs/store.md`).
+"""Store: keeps ideas, publications, runs, users and settings in an SQLite file or a PostgreSQL
+database (`docs/store.md`).
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ class Store:
         """Save an exported idea, and return its id.
 
         If this store has a run with the id in the idea's metadata, that id is dropped, because a
-        document cannot join a run. A time in the future is dropped, too.
+        document cannot join a run. A time in the future is also dropped.
 
         Args:
             document: the result of `export_idea`.

@@ -1,4 +1,4 @@
-"""PostgresUpkeep: size, backups and vacuuming of a store in PostgreSQL."""
+"""PostgresUpkeep: measures, backs up and vacuums a store in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SqliteUpkeep: size, backups and vacuuming of a store in an SQLite file."""
+"""SqliteUpkeep: measures, backs up and vacuums a store in an SQLite file."""
 
 from __future__ import annotations
 
