@@ -1,7 +1,7 @@
-"""Access: decides who may open the page, and checks each request to it.
+"""Access: decides who is allowed to open the page, and checks each request to it.
 
 The page shows results of tools and lets a person approve calls. So neither another web page,
-through the person's browser, nor a program that merely reaches its address may use it:
+through the person's browser, nor a program that merely reaches its address is allowed to use it:
 
 - A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
   begins with a token or with the owner's link. The gate checks the token again while requests are
@@ -64,7 +64,7 @@ _MOST_SIGN_IN: Final = 16 * 1024
 """Maximum size, in bytes, of the form that someone unknown sends to sign in."""
 
 _MOST_SIGN_INS: Final = 60
-"""Limits per minute: the sign-ins of one caller, and the failed sign-ins from one address."""
+"""Limits per minute: the sign-ins by one caller, and the failed sign-ins from one address."""
 
 _MOST_FAILURES: Final = 600
 """Maximum number of failed sign-ins per minute, from all addresses together."""
@@ -72,8 +72,9 @@ _MOST_FAILURES: Final = 600
 _IDLE_SECONDS: Final = 12 * 3600.0
 
 _MOST_SESSIONS: Final = 20
-"""Maximum number of sessions of one caller. Beyond it, a new session ends the one that was unused
-for longest."""
+"""Maximum number of sessions that one caller can have. Beyond it, a new session ends the one that
+was unused for longest.
+"""
 
 _READS_ONLY: Final = (
     "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
@@ -124,7 +125,7 @@ class Visitor:
 
     @property
     def may_change(self) -> bool:
-        """True if the visitor has a session, and so may make changes."""
+        """True if the visitor has a session, and so is allowed to make changes."""
         return bool(self.secret)
 
     @property
@@ -146,20 +147,22 @@ class Visitor:
 
     @property
     def scope(self) -> Viewer:
-        """What the visitor may see: everything, or what the visitor's caller may see."""
+        """What the visitor is allowed to see: everything, or what the visitor's caller is allowed
+        to see.
+        """
         return SEES_ALL if self.manages else self.caller
 
 
 class NotAManagerError(IdeabridgeError):
-    """Only the owner of the store and admins may see or change this."""
+    """Only the owner of the store and admins are allowed to see or change this."""
 
 
 class UnknownSessionError(IdeabridgeError):
-    """There is no such session of the page."""
+    """The page has no such session."""
 
 
 class NotTheOwnerError(IdeabridgeError):
-    """Only the owner may do this, in a session that began with the owner's link."""
+    """Only the owner is allowed to do this, in a session that began with the owner's link."""
 
 
 def expect_manager(visitor: Visitor) -> None:
@@ -243,7 +246,8 @@ class Access:
     Args:
         app: the page.
         credentials: checks tokens.
-        store: the store, which contains the users, with what each may see, and the owner's links.
+        store: the store, which contains the users, with what each is allowed to see, and the
+            owner's links.
         quotas: counts what callers use.
         revision: returns the revision of what pages show. It is noted for a page before the page
             reads anything.
@@ -466,8 +470,8 @@ class Access:
         """End a session. Only the owner ends one that began with the owner's link.
 
         Raises:
-            UnknownSessionError: there is no such session any more.
-            NotTheOwnerError: it is the owner's.
+            UnknownSessionError: the session does not exist any more.
+            NotTheOwnerError: the session is the owner's.
         """
         for key, session in zip(reversed([*self._sessions]), self.sessions(visitor), strict=True):
             if session.id == session_id:

@@ -48,7 +48,7 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 _COUNTED: Final = 1000
 
 _CHANGES: Final = 20
-"""Maximum number of changes of the configuration that the page shows."""
+"""Maximum number of changes to the configuration that the page shows."""
 
 
 class AdminPages:
@@ -164,7 +164,7 @@ class AdminPages:
         )
 
     async def change_limits(self, request: Request) -> Response:
-        """Change the limits of runs in the configuration file."""
+        """Change the limits for runs in the configuration file."""
         expect_owner(visitor_of(request))
         form = form_of(request)
         file = file_to_change(self._bridge.configuration)
@@ -271,13 +271,13 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitField:
-    """A limit of runs that the page changes.
+    """A limit for runs that the page changes.
 
     Attributes:
         key: its key in the configuration.
         label: what is limited.
         value: its value, or "" for none.
-        may_be_empty: whether there may be no limit.
+        may_be_empty: whether the limit can be left out.
     """
 
     key: str

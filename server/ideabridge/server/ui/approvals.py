@@ -91,7 +91,7 @@ class Card:
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
         since: what has happened in the run since the question was asked.
-        always: whether the visitor may allow the tool always.
+        always: whether the visitor can allow the tool always.
         tool: the tool of a call, with its server.
         values: the parameters of a call, as a table. It is empty for anything else, and if the page
             does not show all of them.
@@ -108,7 +108,7 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """The part that a visitor may change: a call without its ids, or a plan with the ids of its
+        """The part that a visitor can change: a call without its ids, or a plan with the ids of its
         calls, which the calls use to refer to each other.
         """
         question = self.pending.question
@@ -234,7 +234,7 @@ class ApprovalPages:
             ]
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
-        # This runs in a thread, because calls may be large.
+        # This runs in a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
@@ -255,7 +255,7 @@ class ApprovalPages:
         )
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
-        """Return the standing rules that a visitor may see, or why they cannot be read."""
+        """Return the standing rules that a visitor is allowed to see, or why reading them fails."""
         rules = self._bridge.standing_rules
         if rules is None:
             return [], ""
@@ -299,7 +299,7 @@ class ApprovalPages:
         """Return the open decision `RUN:APPROVAL`, or None if it has been settled.
 
         Raises:
-            UnknownRunError: there is no such run that the visitor may see.
+            UnknownRunError: the visitor sees no run with this id.
         """
         record = self._site.record(request, key.partition(":")[0])
         decisions = await self._site.histories.pending(record)
@@ -328,7 +328,7 @@ class ApprovalPages:
         return f"Since it was asked, {ended} ({names}{more}){faults}."
 
     async def decide(self, request: Request) -> Response:
-        """Make a decision. The run continues here, or in the process that drives it."""
+        """Make a decision. The run continues in this process, or in the process that drives it."""
         form = form_of(request)
         name = _NAMES.get(form.get("decision"))
         if name is None:

@@ -1,5 +1,5 @@
 """Call values: the parameters of a call that asks, as a table, and what has changed in them since a
-person approved a call of the same tool.
+person approved a call to the same tool.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class EarlierCall:
-    """The call of a tool that a person approved last.
+    """The call to a tool that a person approved last.
 
     Attributes:
         run: the run or room of the call.
@@ -148,7 +148,7 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
 
 async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
-    """Return the call of a question's tool that a person approved last, in a run of the same owner
+    """Return the call to a question's tool that a person approved last, in a run of the same owner
     and at a server that starts in the same way. Return None if there is none any more.
     """
     tool = pending.question.tool

@@ -30,7 +30,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class NothingToUndoError(IdeabridgeError):
-    """The file of this assistant was not written, or was undone already."""
+    """The assistant's file was not written, or the change was already undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class ClientEntries:
         return [*lasting_program(shared=False).words, *commands.serve]
 
     def all(self, visitor: Visitor) -> list[ClientEntry]:
-        """Return how to connect each assistant, those that this machine has first. Only the owner
-        or an admin sees this, in a session, because it names files of this machine. Blocks.
+        """Return how to connect each assistant. Those that this machine has come first. Only the
+        owner or an admin sees this, in a session, because it names files of this machine. Blocks.
         """
         if not (visitor.manages and visitor.may_change):
             return []
@@ -183,7 +183,7 @@ class ConnectPage:
         return await self._change(request, self._connections.undo)
 
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
-        # What an assistant starts is a command of the owner.
+        # An assistant starts a command as the owner.
         expect_owner(visitor_of(request))
         host = find_host(form_of(request).get("host"))
         told = await anyio.to_thread.run_sync(partial(work, host))
@@ -208,7 +208,7 @@ def _written(host: Host, file: HostFile) -> RecordedEdit | None:
 
 
 def _state(file: HostFile, entry: JSONObject) -> Literal["missing", "other", "connected"]:
-    """Return whether a file has the entry of ideabridge.
+    """Return whether a file has ideabridge's entry.
 
     Raises:
         HostFileError: the file cannot be read or edited.

@@ -21,8 +21,9 @@ MOST: Final = 150
 """Maximum number of calls in a drawing. Nobody could read a larger one."""
 
 _MOST_PARTS: Final = 1000
-"""Maximum number of boxes and arrows in a drawing, counted together. One call may read thousands of
-values."""
+"""Maximum number of boxes and arrows in a drawing, counted together. One call can read thousands of
+values.
+"""
 
 _WIDTH = 168
 _HEIGHT = 40

@@ -29,7 +29,7 @@ class Field:
         type: the type of the HTML input.
         choices: the values of a `choice`, as text and as JSON.
         value: the initial content of the field.
-        hint: what the field may contain.
+        hint: what the field can contain.
     """
 
     name: str

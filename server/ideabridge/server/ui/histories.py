@@ -32,8 +32,9 @@ T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 128 * 1024 * 1024
-"""Approximate limit, in bytes, on the memory for all journals here. A larger journal is read again
-for each page."""
+"""Approximate limit, in bytes, on the memory for all these journals. A larger journal is read again
+for each page.
+"""
 
 _EVENT_BYTES: Final = 600
 """Memory that an event takes in addition to the values in it, in bytes."""
@@ -152,7 +153,7 @@ class Histories:
         runs = self._store.runs
         trace = journal.trace
         times = runs.event_times(run_id, trace.last)
-        # Events are added one by one, because the results in a journal may be large, and the trace
+        # Events are added one by one, because the results in a journal can be large, and the trace
         # keeps none of them.
         for number, event in runs.events(run_id, trace.last):
             journal.add_trace(number, event, times)

@@ -122,7 +122,7 @@ class HomePage:
 
     async def suggestions(self, request: Request) -> Response:
         """Show the tools that the visitor's repeated work suggests. The home page loads this after
-        it is shown, because finding them may take seconds.
+        it is shown, because finding them can take seconds.
         """
         caller = visitor_of(request).caller
         suggest = partial(self._bridge.suggest, limit=_SHOWN_SUGGESTIONS, caller=caller)
@@ -141,7 +141,7 @@ class HomePage:
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
         """Return what was used on each day, and the names of the tools used most, with how often
-        each was used. This runs in a thread, because ideas may have to be indexed first.
+        each was used. This runs in a thread, because it might have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()

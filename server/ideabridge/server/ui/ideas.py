@@ -58,7 +58,7 @@ VERSIONS: Final = 20
 
 _EVIDENCE: Final = 100
 _USES: Final = 100
-"""How many of the latest runs are searched for calls of a tool."""
+"""How many of the latest runs are searched for calls to a tool."""
 
 _MOST_STEPS: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -73,7 +73,7 @@ _VIEWS: Final = ("published", "suggested", "written", "saved")
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """A copied value of a plan, and what it may become when the data is different.
+    """A copied value in a plan, and what it might become when the data is different.
 
     Attributes:
         path: the place where the value is in the plan.
@@ -99,7 +99,7 @@ class ListedTool:
     Attributes:
         publication: the tool.
         audience: who gets it.
-        lack: the reason why it cannot be called here, or None if it can.
+        lack: the reason why this server cannot call it, or None if it can.
     """
 
     publication: Publication
@@ -217,7 +217,7 @@ class IdeaPages:
                 values["ideas"] = page.items
                 following = page.next
             else:
-                # These are the newest ideas that this caller may see.
+                # These are the newest ideas that this caller is allowed to see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
             tools = store.publications.page(
@@ -237,7 +237,7 @@ class IdeaPages:
         )
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return why a visitor's call cannot run here; see `Bridge.why_not_here`."""
+        """Return why a visitor's call cannot run on this server; see `Bridge.why_not_here`."""
         return self._bridge.why_not_here(publication, caller=visitor.caller)
 
     def _audience(self, publication: Publication) -> str:
@@ -299,7 +299,7 @@ class IdeaPages:
             older = f"?{urlencode(query)}"
 
         changes = await compute_in_thread(self._changes, versions, scope)
-        # This runs in a thread, because the recording may be megabytes of JSON.
+        # This runs in a thread, because the recording can be megabytes of JSON.
         recorded = await compute_in_thread(_recorded, publication, visitor)
         evidence = store.publications.evidence(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
@@ -441,7 +441,7 @@ class IdeaPages:
     # -- publishing --------------------------------------------------------------------------------
 
     async def draft(self, request: Request) -> Response:
-        """Show the tool that a run would become, with what a person may decide about it."""
+        """Show the tool that a run would become, with what a person can decide about it."""
         query = request.query_params
         runs = [run for run in query.getlist("with") if run]
         required = [name for name in query.getlist("require") if name]
@@ -465,7 +465,7 @@ class IdeaPages:
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            # The name may not be in use yet.
+            # Perhaps nobody uses the name yet.
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
@@ -534,7 +534,7 @@ class IdeaPages:
         )
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return the run that a version was made from, if the visitor may see it."""
+        """Return the run that a version was made from, if the visitor is allowed to see it."""
         ideas = self._bridge.store.ideas
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
@@ -559,7 +559,7 @@ class IdeaPages:
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
         except UnknownRunError:
-            # This is an idea, or a run that the visitor may not see.
+            # This is an idea, or a run that the visitor is not allowed to see.
             return
         if not sees_run_of(visitor.caller, record.caller):
             raise PublicationError(
@@ -674,7 +674,7 @@ class ParameterField:
         about: what the report of the draft says about the parameter.
         description: what a person wrote about it earlier. If this is empty, the description is in
             `about`.
-        may_require: whether a person may make it required: calls can currently leave it out, or a
+        may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
     """
@@ -766,7 +766,7 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
-    """Return the copied values of a draft, with what a person may choose for each."""
+    """Return the copied values of a draft, with what a person can choose for each."""
     return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
 
 
@@ -822,7 +822,7 @@ def _runs(publication: Publication) -> JSONObject | None:
 
 
 def _readable_plan(plan: JSONObject) -> JSONObject:
-    """Return what a call of a plan runs, without a program and without what is about its origin."""
+    """Return what a call to a plan runs, without a program and without members about its origin."""
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
     return plan_without_ids(
         {key: value for key, value in as_it_runs(plan).items() if key not in left_out}

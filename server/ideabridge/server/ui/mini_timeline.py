@@ -48,7 +48,7 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
 
     Args:
         marks: what happened to its first calls, in order.
-        end: when the run ended, or the present time, in seconds since 1970.
+        end: when the run ended, or the current time, in seconds since 1970.
     """
     ran: dict[int, _Stretch] = {}
     asked: dict[int, _Stretch] = {}
@@ -82,8 +82,8 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
 def _path(
     stretches: Iterable[_Stretch], lanes: list[float], begun: float, last: float, scale: float
 ) -> str:
-    """Return the bars as a path, each in the first lane that is free. `lanes` says from when each
-    lane is free.
+    """Return the bars as a path, each in the first lane that is free. `lanes` says when each lane
+    becomes free.
     """
     parts: list[str] = []
     for stretch in stretches:

@@ -51,8 +51,9 @@ class ServerRow:
     Attributes:
         status: its state.
         latency: how long its calls take, in seconds, or None before the first one.
-        memory: the memory that its program takes, in bytes, or None if it has none here.
-        words: its last words on standard error, or "" if the visitor may not see them.
+        memory: the memory that its program takes, in bytes, or None if it has no program on this
+            machine.
+        words: its last words on standard error, or "" if the visitor is not allowed to see them.
     """
 
     status: ModuleStatus
@@ -73,7 +74,7 @@ class ToolRow:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The filter of a visitor for a log: words that lines contain, and a level of messages."""
+    """A visitor's filter for a log: words that lines contain, and a level of messages."""
 
     words: str
     level: str
@@ -103,7 +104,7 @@ class ModulePages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every module that the visitor may use, with its state."""
+        """Show every module that the visitor is allowed to use, with its state."""
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
@@ -224,7 +225,7 @@ class ModulePages:
         )
 
     async def log(self, request: Request) -> Response:
-        """Show the log of one module. It may contain arguments from any caller, so only those who
+        """Show the log of one module. It can contain arguments from any caller, so only those who
         manage the server see it.
         """
         name = request.path_params["name"]

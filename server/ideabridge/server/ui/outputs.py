@@ -54,7 +54,7 @@ _RULES: Final = (
     "escape",
 )
 """The rules of Markdown that a page applies. HTML and entities could hide what a text says, images
-would be loaded, and a link could hide its address: all of these stay as they are written.
+would be loaded, and a link could hide its address: all of these are shown as they are written.
 """
 
 

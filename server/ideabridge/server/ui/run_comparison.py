@@ -40,7 +40,7 @@ Difference: TypeAlias = Literal["same", "changed", "only then", "only now"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A call of a run, as a comparison needs it.
+    """The parts of a call that a comparison needs.
 
     Attributes:
         sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
@@ -59,7 +59,7 @@ class ComparedCall:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run, as a comparison needs it.
+    """The parts of a run that a comparison needs.
 
     Attributes:
         calls: its first calls.
@@ -75,7 +75,7 @@ class ComparedRun:
 
     @classmethod
     def from_json(cls, value: JSON) -> ComparedRun:
-        """Read what `to_json` returned in a worker."""
+        """Read the output of `to_json`, which ran in a worker process."""
         return read_as(cls, value)
 
     def to_json(self) -> JSONObject:
@@ -121,7 +121,7 @@ class Comparison:
 
 
 def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
-    """Return what a comparison needs of a run whose journal is folded."""
+    """Return the parts that a comparison needs from a run whose journal is folded."""
     history = read.history
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to be compared")

@@ -49,7 +49,7 @@ _MOST_BYTES: Final = 2**30
 """Maximum memory, in bytes, of a journal from which a worker shows a call."""
 
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The image types that a page shows. SVG is not among them, because it may contain scripts."""
+"""The image types that a page shows. SVG is not among them, because it can contain scripts."""
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ _UNFOLDED: Final = {
 
 
 def _folded_values(history: RunHistory, trace: Trace, about: About, run_id: str) -> dict[str, Any]:
-    """Return those values for the page of a run that come from its folded journal."""
+    """Return the values for the page of a run that come from its folded journal."""
     machine = history.machine
     errors = machine.errors
     events = history.entries

@@ -66,7 +66,7 @@ class RunRow:
 
     Attributes:
         asker: the program that asked for the run, or the host that it was imported from.
-        tool: the published tool that the run is a call of, or "".
+        tool: the published tool that the run is a call to, or "".
         bars: its first calls, or None if none has begun.
     """
 
@@ -163,7 +163,7 @@ class RunPages:
         return True
 
     async def direct(self, request: Request) -> Response:
-        """Show the direct calls of exposed tools, newest first."""
+        """Show the direct calls to exposed tools, newest first."""
         visitor = visitor_of(request)
         after = request.query_params.get("after") or None
         page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
@@ -182,7 +182,7 @@ class RunPages:
         about = self._about(request, record)
         cards = ""
         if not 0 < at < record.last_event:
-            # A card reads the journals of other runs. Whoever reads one of them may need this
+            # A card reads the journals of other runs. Whoever reads one of them might need this
             # journal, so it is not held meanwhile.
             cards = await self._cards(request, await self._decisions(record))
 
@@ -267,7 +267,7 @@ class RunPages:
             now = time.time()
             return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
 
-        # This runs in a thread, because a call may be large.
+        # This runs in a thread, because a call can be large.
         return await compute_in_thread(text)
 
     async def picture(self, request: Request) -> Response:
@@ -486,7 +486,7 @@ def _row(record: RunRecord, marks: list[CallMark], tool: str) -> RunRow:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """Return the callers whose runs a visitor may choose; empty if the visitor sees only their own
+    """Return the callers whose runs a visitor can choose; empty if the visitor sees only their own
     runs.
     """
     if not visitor.manages:

@@ -6,7 +6,7 @@ the file keeps its bytes, and each change can be undone. The project's file need
 terminal, who reviews what it starts, so the page leaves it alone.
 
 A command runs with the rights of the owner. So only the owner adds one, in a session that began
-with the owner's link: a token may be in files of assistants, and a model may find it there.
+with the owner's link: a token can be in an assistant's files, where a model might find it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _Result = TypeVar("_Result")
 
 
 class NoSessionError(IdeabridgeError):
-    """A visitor without a session reads the page, and adds nothing."""
+    """A visitor without a session can read the page, but add nothing."""
 
 
 class NoServersFileError(IdeabridgeError):
@@ -88,7 +88,7 @@ class NoServersFileError(IdeabridgeError):
 @dataclass(frozen=True, slots=True)
 class Typed:
     """What somebody has typed into the form for a new server, as it is shown again after an error.
-    The values of variables and headers are left out, because they may be secrets.
+    The values of variables and headers are left out, because they might be secrets.
     """
 
     name: str = ""
@@ -229,7 +229,7 @@ class ServerForms:
     # -- undoing -----------------------------------------------------------------------------------
 
     async def undo(self, request: Request) -> Response:
-        """Undo one change of the servers."""
+        """Undo one change to the servers."""
         edit_id = form_of(request).get("edit")
         told = await self._changed(partial(self._undo, visitor_of(request), edit_id))
         return self._site.back(request, f"{PREFIX}/modules", told)
@@ -386,7 +386,7 @@ class ServerForms:
 
 @dataclass(frozen=True, slots=True)
 class LatestChange:
-    """The latest change of the servers that can be undone.
+    """The latest change to the servers that can be undone.
 
     Attributes:
         id: its id in the form that undoes it.
@@ -475,7 +475,7 @@ def _pairs(
             continue
         pair = read(line.strip())
         if pair is None:
-            # The line may be a secret.
+            # The line might be a secret.
             raise EntryError(f"{what} in line {number}: expected {expected}")
         yield pair
 

@@ -140,7 +140,7 @@ def light(status: ModuleStatus) -> str:
 
 
 def answered(publication: Publication) -> str:
-    """Return a text about how a call of a published tool is answered."""
+    """Return a text about how a call to a published tool is answered."""
     if publication.answer == "recorded":
         return "the recording"
     if publication.answer == "solve" or publication.plan is None:

@@ -103,7 +103,8 @@ class SignInPages:
         ]
 
     def _expect_server(self, request: Request) -> str:
-        """Return the name of the server in the path, if the visitor sees it and may sign in.
+        """Return the name of the server in the path, if the visitor sees it and is allowed to sign
+        in.
 
         Raises:
             UnknownToolError: the visitor sees no such server.
@@ -159,8 +160,8 @@ class SignInPages:
         return self._site.back(request, f"{PREFIX}/modules/{quote(name)}/sign-in")
 
     async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
-        """Sign in, and let this process use the server at once. A failure ends the attempt, and
-        not the server.
+        """Sign in, and let this process use the server at once. A failure ends the attempt, not the
+        server.
         """
         try:
             with attempt.scope:
@@ -204,7 +205,7 @@ class SignInPages:
 
 
 def _own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first error of ideabridge among the errors of nested groups."""
+    """Return the first error from ideabridge among the errors in nested groups."""
     if isinstance(error, IdeabridgeError):
         return error
     if not isinstance(error, BaseExceptionGroup):

@@ -122,7 +122,7 @@ class Site:
         return HTMLResponse(render(template, **self.frame(request), **values), code)
 
     async def page_beside(self, request: Request, template: str, **values: Any) -> Response:
-        """Return a page with values that may be large. A thread renders its text."""
+        """Return a page with values that can be large. A thread renders its text."""
         frame = self.frame(request)
         return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
@@ -163,8 +163,8 @@ class Site:
         return len(records)
 
     def revision(self) -> str:
-        """Return a text that is another one whenever the store, or the state of a server, has
-        changed, or `stir` was called.
+        """Return a text that changes whenever the store or the state of a server has changed, or
+        `stir` was called.
         """
         states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
         digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]
@@ -182,16 +182,16 @@ class Site:
         return [status for status in statuses if offer.has_server(status.name)]
 
     def unused_files(self, visitor: Visitor) -> list[str]:
-        """Return a sentence for each configuration file or tool file whose present content is not
+        """Return a sentence for each configuration file or tool file whose current content is not
         in force. Only those who manage the server see them.
         """
         return self.bridge.configuration.unused_files if visitor.manages else []
 
     def record(self, request: Request, run_id: str) -> RunRecord:
-        """Return a run that the visitor may see.
+        """Return a run that the visitor is allowed to see.
 
         Raises:
-            UnknownRunError: there is no such run, or it belongs to someone else.
+            UnknownRunError: no run has this id, or it belongs to someone else.
         """
         return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 

@@ -42,10 +42,10 @@ _NOTICED: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One call, or one answer of the mind.
+    """One call, or one answer from the mind.
 
     Attributes:
-        number: the number of the call; -1 for an answer of the mind.
+        number: the number of the call; -1 for an answer from the mind.
         left, width: the position and width of the execution's bar, in per cent of the run, or None
             before it starts.
         asked: the bar from the first question about the call to the last decision.
@@ -113,7 +113,7 @@ def timeline(
             status of calls that never started; None if the journal was not folded.
         first: the position of the page's first row.
         status: only rows with this status.
-        tool: only rows of this tool.
+        tool: only rows for this tool.
         now: the time at which calls that are still running end in the timeline, or None for the
             current time.
         is_left: whether no process executes the run, so that none of its calls is still running.
@@ -219,7 +219,7 @@ def _length(stretch: tuple[float, float]) -> float:
 
 
 class _Axis:
-    """The time axis. A run may wait for a person for hours, so a long idle stretch is drawn shorter
+    """The time axis. A run can wait for a person for hours, so a long idle stretch is drawn shorter
     than it was.
 
     `points` are the ends of the stretches, as (seconds since 1970, per cent). Between two points,
@@ -332,7 +332,7 @@ def _density(
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
     # The number of calls that are running when each part begins. Each call that begins within the
-    # part may raise it.
+    # part can raise it.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):

@@ -55,7 +55,7 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # Nobody can save what they have not seen, because the text may come from someone
+                # Nobody can save what they have not seen, because the text might come from someone
                 # else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
