@@ -249,7 +249,7 @@ class Reloading:
 
     def _tool_files_of(self, file: str) -> _ToolStates:
         """Return the files on which the tools of a tool file depend: the file and the modules that
-        it imports from its folder. After a failure, any Python file in the folder may be one of
+        it imports from its folder. After a failure, any Python file in the folder might be one of
         them.
         """
         folder = Path(file).resolve().parent

@@ -210,7 +210,7 @@ class IdeaResources:
             publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
-        # The name may be pinned to a version earlier than the latest.
+        # The name can be pinned to a version earlier than the latest.
         numbers = [
             str(publication.version) for publication in publications.versions(name, caller=caller)
         ]

@@ -1,6 +1,6 @@
 """Compose: composes the schema of a Solution from the tools and the schema of the output.
 
-`Admitter` widens a schema, because a reference may replace any part of a call. `solution_schema`
+`Admitter` widens a schema, because a reference can replace any part of a call. `solution_schema`
 combines the widened schemas of the calls with the meta-properties and the output.
 """
 
@@ -384,7 +384,7 @@ class _Admission:
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
-        """Return a schema for one constant in which any part may be a reference."""
+        """Return a schema for one constant in which any part can be a reference."""
         if isinstance(value, list):
             items: list[JSON] = [self._exactly(item, below=True) for item in value]
             schema: JSONObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}
@@ -475,7 +475,7 @@ EITHER: Final[tuple[JSONObject, ...]] = (
     {"required": ["calls", "output"]},
     {"required": ["program"]},
 )
-"""The alternatives of a Solution when it may be a program."""
+"""The alternatives for a Solution that can be a program."""
 
 
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
@@ -510,7 +510,7 @@ def solution_schema(
     this order; with `program` also `{"program": TEXT}`, but not both.
 
     Args:
-        tools: the tools that may be called, in the order shown. Without tools, `calls` is an empty
+        tools: the tools that can be called, in the order shown. Without tools, `calls` is an empty
             array.
         output: schema of the output, or None for text. A schema that allows null is wrapped (see
             `wrap_output`).
@@ -519,7 +519,7 @@ def solution_schema(
         extra: properties before `calls`, such as a `thought_process`.
         required: the names of the required properties among `extra`.
         program: schema of the program text, or None if a Solution cannot be a program.
-        wraps: whether to wrap an output that may be null. Without the wrapper, null could mean
+        wraps: whether to wrap an output that can be null. Without the wrapper, null could mean
             either a null output or no output.
 
     Raises:

@@ -73,7 +73,7 @@ class SolutionSchema:
 
     @cached_property
     def calls(self) -> tuple[CallSchema, ...]:
-        """The schemas of the calls that a Solution may contain."""
+        """The schemas of the calls that a Solution can contain."""
         items = read_as(SchemaKeywords, self.properties.get("calls")).items
         if items is None:
             return ()
@@ -115,7 +115,7 @@ class SolutionSchema:
     @property
     def own_output(self) -> JSONObject | None:
         """The schema of the output before composition: without null, without the references that a
-        mind may write, and without additions to its description. None if the schema does not
+        mind can write, and without additions to its description. None if the schema does not
         describe the output.
         """
         output = self.output

@@ -27,7 +27,7 @@ MAX_CODE: Final = 4_000
 """Maximum number of characters in an expression."""
 
 _MODULES: Final = ("json", "math", "re")
-"""Modules that an expression may use. None of them provides a clock or randomness."""
+"""Modules that an expression can use. None of them provides a clock or randomness."""
 
 _SECONDS: Final = 5.0
 _MEMORY: Final = 256 * 1024 * 1024
@@ -126,7 +126,7 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # A value may share its name with a module, and importing takes longer than most expressions, so
+    # A value can share its name with a module, and importing takes longer than most expressions, so
     # only the modules that the code names are imported.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:

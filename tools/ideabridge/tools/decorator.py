@@ -149,8 +149,8 @@ def _where(function: object) -> str:
 
 
 def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return the evaluated annotations of a function. The annotations of a local function may refer
-    to names of the enclosing functions.
+    """Return the evaluated annotations of a function. The annotations of a local function can refer
+    to names in the enclosing functions.
     """
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
@@ -517,7 +517,7 @@ def tool(
         title: a human-readable title.
         read_only: whether it changes nothing. For this and the following three hints, None means
             not declared.
-        destructive: whether it may destroy something.
+        destructive: whether it can destroy something.
         idempotent: whether repeating a call has no further effect.
         open_world: whether it reaches beyond a closed domain, such as to the web.
         output_schema: JSON Schema of the result, in place of the one from the return annotation.

@@ -79,7 +79,7 @@ _BEHIND: Final = re.compile(r"\S")
 
 def blank_comments(text: str) -> str:
     """Replace comments and trailing commas with spaces; lines and columns stay the same. Reads each
-    character only once, because the text may come from anyone.
+    character only once, because the text can come from anyone.
     """
     parts: list[str] = []
     commas: list[int] = []

@@ -352,7 +352,7 @@ def decode_trusted(data: str | bytes) -> JSON:
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
         # Integers just below the smallest one beyond 64 bits round up to it, so a float of this
-        # size may stand for one of them.
+        # size can stand for one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
 
     if isinstance(value, list):

@@ -83,7 +83,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
         # jsonschema-rs omits empty names from paths.
         return _plain(error)
 
-    # Check only the wrong keyword, because the whole schema may be large.
+    # Check only the wrong keyword, because the whole schema can be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
         return replace(problem, place=place[:-1] + problem.place)

@@ -39,7 +39,7 @@ ONE: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Keywords whose value is a schema. In older drafts, `items` may be an array of schemas."""
+"""Keywords whose value is a schema. In older drafts, `items` can be an array of schemas."""
 
 MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is an array of schemas."""
@@ -96,7 +96,7 @@ class SchemaKeywords:
     Attributes:
         title, description: texts for people and models.
         type: a type or a list of types.
-        properties: the schemas of the members, which may be true or false.
+        properties: the schemas of the members, which can be true or false.
         required: the names of the members that a value must have.
         items: the schema of the elements.
         enum: the values, if only these are accepted.

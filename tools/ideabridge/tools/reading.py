@@ -92,9 +92,7 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call that may have been written as JSON text. Anything else is returned
-    unchanged.
-    """
+    """Return a call, which might be written as JSON text. Anything else is returned unchanged."""
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -105,7 +103,7 @@ def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
 
 def read_output(output: JSON, notes: list[str]) -> JSON:
     """Read the `output` of a Solution. A string is parsed only if it contains one JSON object,
-    because any other string may be the output itself.
+    because any other string can be the output itself.
     """
     if not isinstance(output, str):
         return output

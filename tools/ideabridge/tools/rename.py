@@ -157,7 +157,7 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Rename the target for this use only, because other uses may be for values that are not
+        # Rename the target for this use only, because other uses can be for values that are not
         # parameters.
         del result["$ref"]
         if id(target) not in open_now:
@@ -222,7 +222,7 @@ class ParameterNames:
         """Return a message for each wrong name in a call, keyed by the name. The message suggests
         the name that was probably meant.
 
-        `call` may also contain meta-properties. With `briefly`, and after the first few wrong
+        `call` can also contain meta-properties. With `briefly`, and after the first few wrong
         names, the messages suggest no names.
         """
         if self.known and call.keys() <= self._names.keys():

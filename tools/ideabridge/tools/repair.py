@@ -139,7 +139,7 @@ class Repair:
         self._begin()
         self.result = self._whole()
         if self._loosened and self._has_enclosed_references:
-            # The target of a reference below `not` may now accept more, so `not` itself would
+            # The target of a reference below `not` might now accept more, so `not` itself would
             # accept less.
             self._begin()
             self._distrusts = True
@@ -153,7 +153,7 @@ class Repair:
         self._distrusts = False
         self._noted: dict[str, None] = {}
         self._count = 0
-        # The number of ignored parts that may have refused values.
+        # The number of ignored parts that might have refused values.
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
@@ -262,7 +262,7 @@ class Repair:
         self._noted[text.encode("utf-8", "replace").decode()] = None
 
     def _ignore(self, place: Place, actual: JSON, expected: str) -> None:
-        """Ignore a part that may have refused values."""
+        """Ignore a part that might have refused values."""
         self._loosened += 1
         self._note(place, actual, f"expected {expected}: ignored")
 
@@ -774,7 +774,7 @@ class _Part:
     drops_additional: bool = False
 
     def add(self, keyword: str, value: JSON) -> None:
-        """Write a keyword that the schema may already contain."""
+        """Write a keyword that the schema might already contain."""
         if keyword in self.out:
             self.also.append({keyword: value})
         else:
@@ -907,7 +907,7 @@ def _text(text: str) -> str:
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return a number, which may be written as a string, or None if the value is not a number."""
+    """Return a number, which can be written as a string, or None if the value is not a number."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)

@@ -213,7 +213,7 @@ SECONDS_BLOCKED: Final = 1.0
 """Maximum time, in seconds, for a check in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Maximum total time, in seconds, for which such checks and explanations may block. A plan may
+"""Maximum total time, in seconds, for which such checks and explanations can block. A plan can
 contain 10,000 of them.
 """
 
@@ -522,7 +522,7 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # A problem in a shortened array, or above one, may be caused by the shortening.
+        # A problem in a shortened array, or above one, might be caused by the shortening.
         problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -639,7 +639,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
     """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and a schema
-    may contain thousands.
+    can contain thousands.
     """
     patterns: list[str] = []
     for _, part in schemas_in(schema):

@@ -48,7 +48,8 @@ _LARGE_TEXT: Final = 1_000_000
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
-    """Run a function that computes for longer than the event loop may wait, and return its result.
+    """Run a function that computes for longer than the event loop is allowed to wait, and return
+    its result.
 
     It runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends the wait
     for a place, but not a thread that has started: that thread finishes first.

@@ -59,7 +59,7 @@ def _constraints(schema: JSONObject) -> JSON:
 
 def _is_annotation(keyword: str) -> bool:
     # `default` counts as an annotation too: it says what the server does without a value, and the
-    # server may change that at any time.
+    # server can change that at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 

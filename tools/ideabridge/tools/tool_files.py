@@ -4,8 +4,8 @@
 might still run code from an earlier load: a file and the modules of its folder become new module
 objects, and the old ones stay as they are.
 
-One process may have the tool files of several folders, which know nothing of each other. So while
-a file runs, only the modules of its own folder can be imported, even if a module of another folder
+One process can have the tool files of several folders, which know nothing of each other. So while a
+file runs, only the modules of its own folder can be imported, even if a module of another folder
 has the same name.
 """
 
@@ -253,7 +253,7 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
     """
     helpers = _helpers(folders)
     for folder in folders:
-        # A module of another folder may have taken the place of one of these.
+        # A module from another folder might have taken the place of one of these.
         helpers = {**_known.pop(str(folder), {}), **helpers}
 
     for name, module in helpers.items():

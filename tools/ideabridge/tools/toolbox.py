@@ -28,7 +28,7 @@ _Registered = TypeVar("_Registered", Tool, Activity)
 def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     """Remove the parameters that the definition of a tool fixes, and return the tool.
 
-    A definition may fix `_module` and `_activity` as constants: `{"const": "anonymous"}` among the
+    A definition can fix `_module` and `_activity` as constants: `{"const": "anonymous"}` among the
     properties of the parameters, or `"anonymous"` in `beside`, the members next to the parameters.
     `_output`, in either place, is the schema of the result. If that schema is a constant, the
     constant is the result of a call without code.

@@ -46,7 +46,7 @@ class HeldProcess:
         try:
             yield
         finally:
-            # The process may get other work soon.
+            # The process might get other work soon.
             with self._lock:
                 self._pid = None
 

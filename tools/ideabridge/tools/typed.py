@@ -112,7 +112,7 @@ def _members_reader(read: _Read) -> _Read:
 def _document_reader(document_type: type) -> _Read:
     hints = typing.get_type_hints(document_type, localns=_NAMES)
     fields = dataclasses.fields(document_type)
-    # Several fields may read the same member, each as another type.
+    # Several fields can read the same member, each as another type.
     readers: dict[str, list[tuple[str, _Read]]] = {}
     for field in fields:
         name = field.metadata.get(_MEMBER, field.name)

@@ -28,7 +28,7 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 SECONDS: Final = 30.0
-"""Maximum time, in seconds, that one call may compute in a worker."""
+"""Maximum time, in seconds, that one call can compute in a worker."""
 
 START_SECONDS: Final = 60.0
 """Maximum time, in seconds, for a worker to begin a job: to start, to read the job, and to import
@@ -109,7 +109,7 @@ def _folders() -> list[str]:
 
 
 class _Worker:
-    """One process. Only one thread at a time gives it a job; any thread may kill it."""
+    """One process. Only one thread at a time gives it a job; any thread can kill it."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -219,7 +219,7 @@ class _Job:
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
             job is given up.
-        is_over: whether the worker has answered, and may have received another job.
+        is_over: whether the worker has answered, and might have received another job.
         is_given_up: whether nobody wants the answer any more.
     """
 
@@ -277,7 +277,7 @@ class Workers:
     ) -> JSON:
         """Return the result of a job of `worker_process`. Cancelling kills the worker.
 
-        `what` describes the computation in messages ("filter over 100,000 items"). The job may take
+        `what` describes the computation in messages ("filter over 100,000 items"). The job can take
         `seconds`, by default `SECONDS`, not counting the wait for a free worker.
 
         Raises:

@@ -138,7 +138,7 @@ class Deciding:
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Remove only the holds of this client, because another client with a person may hold the
+        # Remove only the holds of this client, because another client with a person might hold the
         # same run. The form's run is included, because another process might have sent the form.
         runs = set(self._runs_of(key))
         if run is not None:

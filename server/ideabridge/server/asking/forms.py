@@ -488,7 +488,7 @@ def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str
             lines += table.row(name, short)
             continue
 
-        # Hidden characters are made visible only in the parts that are shown, because a value may
+        # Hidden characters are made visible only in the parts that are shown, because a value can
         # be megabytes long.
         data = encode(value)
         text = data.decode()

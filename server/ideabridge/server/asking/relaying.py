@@ -4,7 +4,7 @@ clients of direct calls.
 The questions are checked and marked like the questions of runs, and the answers are checked, too;
 see `modules/asking.py` and `forms`.
 
-The client and the module may use different versions of the protocol:
+The client and the module can use different versions of the protocol:
 
     client      module      a question reaches the client
     2025-11-25  either      as a request during the call

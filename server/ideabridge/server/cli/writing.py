@@ -135,7 +135,7 @@ async def add_ideas(
         return 1
 
     with open_store(options, create=True) as store:
-        # Start the modules, because the tools' definitions say what a plan may do.
+        # Start the modules, because the tools' definitions say what a plan might do.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 

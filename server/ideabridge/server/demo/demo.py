@@ -50,8 +50,9 @@ DESCRIPTION: Final = (
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE: Final = 4_000_000
-"""Size of a patch, in bytes, from which the server may refuse it: a result may have at most 8 MiB
-of JSON."""
+"""Size of a patch, in bytes, from which the server might refuse it: a result can have at most 8 MiB
+of JSON.
+"""
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
 """The root folder. It is not a project, so the server treats the configuration as the user's

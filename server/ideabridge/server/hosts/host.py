@@ -92,7 +92,7 @@ class HostFile:
         format: the format that the host reads there.
         is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
             object.
-        is_current: whether `install` may write to the file.
+        is_current: whether `install` is allowed to write to the file.
         new_content: what a new file contains besides the servers.
     """
 

@@ -134,7 +134,7 @@ def destinations(config: Path | None, *, is_shared: bool, project: Path) -> Dest
     Args:
         config: the file that receives them all, absolute, or None for the user's and the
             project's.
-        is_shared: whether a repository may contain `config`.
+        is_shared: whether a repository can contain `config`.
         project: the project folder.
 
     Raises:
