@@ -276,6 +276,13 @@ async def called(client: Client, tool: str, arguments: dict[str, Any], name: str
     return plain(result.model_dump_json(), name)
 
 
+WAITING = (
+    *("die", "say", "meet", "stubborn", "late", "impatient", "hold"),
+    *("together", "order_together"),
+)
+"""Tools of the module that call others, end it, or wait for somebody."""
+
+
 async def walk_tools(client: Client, pairs: list[Pair]) -> int:
     """Every tool, with the name of each object in each of its parameters."""
     count = 0
@@ -305,9 +312,8 @@ async def all_of(client: Client) -> AsyncGenerator[types.Tool]:
     while True:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
         for tool in page.tools:
-            # They call others, end the module, or wait for somebody: nothing of ideabridge is
-            # looked up in them.
-            if tool.name not in ("die", "say", "meet", "stubborn", "late", "impatient", "hold"):
+            # Nothing of ideabridge is looked up in the tools that are left out.
+            if tool.name not in WAITING:
                 yield tool
         cursor = page.next_cursor
         if cursor is None:
