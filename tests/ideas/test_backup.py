@@ -217,6 +217,7 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
     run_sql(address, "DROP INDEX contents_ropes")
     run_sql(address, "ALTER TABLE ideas DROP COLUMN shown")
     run_sql(address, "ALTER TABLE user_tokens DROP COLUMN profile")
+    run_sql(address, "ALTER TABLE runs DROP COLUMN client")
     run_sql(address, "DROP TABLE configuration_changes")
     run_sql(address, "UPDATE counters SET value = 1 WHERE key = 'schema'")
     with Store.open(address) as store:

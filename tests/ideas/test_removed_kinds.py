@@ -106,7 +106,11 @@ def publish(store: Store, plan: JSONObject, name: str = "letter") -> None:
     )
 
 
-AFTER = ("ALTER TABLE user_tokens DROP COLUMN profile", "DROP TABLE configuration_changes")
+AFTER = (
+    "ALTER TABLE user_tokens DROP COLUMN profile",
+    "DROP TABLE configuration_changes",
+    "ALTER TABLE runs DROP COLUMN client",
+)
 """Undo the migrations that follow the one that converts removed kinds."""
 
 
