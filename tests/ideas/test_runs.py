@@ -327,14 +327,18 @@ def test_an_outline_has_the_marks_of_calls_and_no_values(store: Store) -> None:
         {"event": "call_started", "call": 0},
         {"event": "call_finished", "call": 0, "value": "x" * 100_000},
         {"event": "approval_asked", "call": 12, "approval": "a"},
+        {"event": "call_finished", "call": 1, "item": 3, "error": {"kind": "tool", "message": "x"}},
+        {"event": "call_finished", "call": 2, "error": {"kind": "cancelled", "message": "x"}},
     ]
-    store.runs.append("run", epoch, events, [1.0, 2.0, 3.0, 4.0])
+    store.runs.append("run", epoch, events, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     outlines = store.runs.outlines(["run", "unknown"])
     assert outlines == {
         "run": [
             CallMark("call_started", 0, 2.0),
             CallMark("call_finished", 0, 3.0),
             CallMark("approval_asked", 12, 4.0),
+            CallMark("call_finished", 1, 5.0, is_failure=True),
+            CallMark("call_finished", 2, 6.0),
         ],
         "unknown": [],
     }

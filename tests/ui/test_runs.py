@@ -68,7 +68,16 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
     run_id = ask(http, FAILING)
     ended(http, run_id)
 
-    assert "1 error" in http.get("/ui/runs").text
+    page = http.get("/ui/runs").text
+    row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
+    assert '<span class="status s-errors">done, 1 error</span>' in row
+    assert '<path class="failed" ' in row
+    assert '<path class="ran" ' not in row
+    head = http.get(f"/ui/runs/{run_id}").text.partition('id="actions"')
+    assert "done, 1 error" in head[0]
+    assert "(call 0): " in head[0]
+    # Nobody is invited to make a tool of what failed.
+    assert re.search('<a class="button" href="[^"]*">Make it a tool', head[2])
     assert "1 error" not in http.get("/ui/runs?status=running").text
 
 
@@ -122,6 +131,11 @@ def test_bars_of_calls_that_run_at_once_are_in_lanes() -> None:
     assert bars.ran == ("M0.0 0h50.0v2h-50.0zM0.0 3h100.0v2h-100.0zM50.0 0h50.0v2h-50.0z")
     assert bars.asked == ""
     assert mini_timeline([], 20.0) is None
+    marks[2] = CallMark("call_finished", 0, 15.0, is_failure=True)
+    bars = mini_timeline(marks, 20.0)
+    assert bars is not None
+    assert bars.failed == "M0.0 0h50.0v2h-50.0z"
+    assert bars.ran == "M0.0 3h100.0v2h-100.0zM50.0 0h50.0v2h-50.0z"
     # Bars that nobody could see are wider, and one page of runs stays small.
     many = [CallMark("call_started", n, 10.0 + n / 1e6) for n in range(1000)]
     bars = mini_timeline(many, 11.0)

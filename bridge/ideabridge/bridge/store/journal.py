@@ -587,7 +587,7 @@ class Journal:
             for beginning, at in rows:
                 mark = _MARK.match(beginning)
                 if mark is not None and at is not None:
-                    marks.append(CallMark(mark[1], int(mark[2]), at))
+                    marks.append(CallMark(mark[1], int(mark[2]), at, mark[3] is not None))
             outlines[run_id] = marks
 
         return outlines
@@ -622,22 +622,26 @@ class Journal:
 OUTLINED: Final = 120
 """How many events of a run `Journal.outlines` reads."""
 
-_MARK_CHARACTERS: Final = 80
+_MARK_CHARACTERS: Final = 120
 _MARK: Final = re.compile(
     r'\{"event":"(call_started|call_finished|approval_asked|call_decided)","call":(\d{1,9})\b'
+    r'(?:,"item":\d{1,9})?(,"error":(?!\{"kind":"cancelled"))?'
 )
-"""The beginning of an event about a call, as `append` writes it."""
+"""The beginning of an event about a call, as `append` writes it. The last group matches the error
+of a call that failed; a call that was cancelled did not fail.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
     """An event about a call: `call_started`, `call_finished`, `approval_asked` or `call_decided`;
-    the number of the call, and the time in seconds since 1970.
+    the number of the call, the time in seconds since 1970, and whether the call failed.
     """
 
     event: str
     call: int
     at: float
+    is_failure: bool = False
 
 
 _DECIDED_RUNS: Final = 1000

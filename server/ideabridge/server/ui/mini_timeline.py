@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,13 +23,15 @@ class MiniTimeline:
     """The bars of a run as paths of an SVG that is 100 wide.
 
     Attributes:
-        ran: the path of the bars of calls that ran.
+        ran: the path of the bars of calls that ran and did not fail.
+        failed: the path of the bars of calls that failed.
         asked: the path of the bars of questions.
         calls: how many calls it shows.
         height: the height of the lanes that it uses.
     """
 
     ran: str
+    failed: str
     asked: str
     calls: int
     height: int = _HEIGHT
@@ -37,10 +39,11 @@ class MiniTimeline:
 
 @dataclass(slots=True)
 class _Stretch:
-    """When something began, and when it ended, or None if it has not."""
+    """When something began, when it ended, or None if it has not, and whether it failed."""
 
     begun: float
     ended: float | None = None
+    has_failed: bool = False
 
 
 def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
@@ -60,6 +63,7 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
                 stretches[mark.call] = _Stretch(mark.at)
         elif stretch is not None:
             stretch.ended = mark.at
+            stretch.has_failed = stretch.has_failed or mark.is_failure
 
     if not ran and not asked:
         return None
@@ -69,29 +73,33 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
     last = max(ends)
     scale = 100 / max(last - begun, 1e-6)
     lanes = [begun] * _LANES
-    ran_path = _path(ran.values(), lanes, begun, last, scale)
-    asked_path = _path(asked.values(), lanes, begun, last, scale)
+    ran_bars: list[str] = []
+    failed_bars: list[str] = []
+    for stretch in ran.values():
+        bar = _bar(stretch, lanes, begun, last, scale)
+        if stretch.has_failed:
+            failed_bars.append(bar)
+        else:
+            ran_bars.append(bar)
+
+    asked_bars = [_bar(stretch, lanes, begun, last, scale) for stretch in asked.values()]
     return MiniTimeline(
-        ran_path,
-        asked_path,
+        "".join(ran_bars),
+        "".join(failed_bars),
+        "".join(asked_bars),
         len(ran.keys() | asked.keys()),
         _HEIGHT * sum(until > begun for until in lanes) or _HEIGHT,
     )
 
 
-def _path(
-    stretches: Iterable[_Stretch], lanes: list[float], begun: float, last: float, scale: float
-) -> str:
-    """Return the bars as a path, each in the first lane that is free. `lanes` says when each lane
-    becomes free.
+def _bar(stretch: _Stretch, lanes: list[float], begun: float, last: float, scale: float) -> str:
+    """Return the path of a bar in the first lane that is free. `lanes` says when each lane becomes
+    free.
     """
-    parts: list[str] = []
-    for stretch in stretches:
-        ended = stretch.ended or last
-        free = (lane for lane, until in enumerate(lanes) if until <= stretch.begun)
-        lane = next(free, _LANES - 1)
-        lanes[lane] = max(lanes[lane], ended)
-        width = max(_NARROWEST, (ended - stretch.begun) * scale)
-        left = min((stretch.begun - begun) * scale, 100 - width)
-        parts.append(f"M{left:.1f} {lane * _HEIGHT}h{width:.1f}v2h-{width:.1f}z")
-    return "".join(parts)
+    ended = stretch.ended or last
+    free = (lane for lane, until in enumerate(lanes) if until <= stretch.begun)
+    lane = next(free, _LANES - 1)
+    lanes[lane] = max(lanes[lane], ended)
+    width = max(_NARROWEST, (ended - stretch.begun) * scale)
+    left = min((stretch.begun - begun) * scale, 100 - width)
+    return f"M{left:.1f} {lane * _HEIGHT}h{width:.1f}v2h-{width:.1f}z"
