@@ -182,6 +182,9 @@ def _photograph(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.wait_for_load_state("load")
     expect(page.locator("[data-later]")).to_have_count(0)
+    # What arrived late moves buttons, which wait again from the next frame on.
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
+    expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     page.screenshot(path=file, full_page=True)
 
 

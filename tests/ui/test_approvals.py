@@ -50,14 +50,14 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert "2 values changed" in words
-    assert "amount 7.5 before: 5 " in words
+    assert "amount before: 5 now: → 7.5 " in words
     assert "note not passed now; before: dear customer bye" in words
     assert re.search('<tr class="is-same"><td><code>order</code>', card)
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
     assert "1 value changed" in words
-    assert "Changed lines @@ -1,3 +1,3 @@ dear -customer +reader bye" in words
+    assert "Changed lines dear -customer +reader bye" in words
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))

@@ -24,6 +24,9 @@ from ideabridge.tools.names import readable_json, visible
 _MOST_COMPARED: Final = 20_000
 """Maximum number of characters of a text whose lines are compared with those of another."""
 
+_MOST_BESIDE: Final = 40
+"""Maximum number of characters of a value that is shown on one line with the earlier one."""
+
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
 """Maximum number of lines of a comparison that a page shows."""
@@ -64,6 +67,13 @@ class ValueRow:
     change: Literal["", "same", "changed", "new"] = ""
     before: str = ""
     lines: tuple[str, ...] = ()
+
+    @property
+    def is_short_change(self) -> bool:
+        """Whether the earlier value and this one have room on one line."""
+        if self.change != "changed" or self.written is not None or "\n" in self.text:
+            return False
+        return max(len(self.before), len(self.text)) <= _MOST_BESIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +137,9 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
-    """Return the lines of a unified diff between two texts of several lines, without its header.
-    Return nothing for other values, and for texts that are too long to be compared.
+    """Return the lines of a unified diff between two texts of several lines, without its header,
+    and without the place of the change if there is only one. Return nothing for other values, and
+    for texts that are too long to be compared.
     """
     if not isinstance(old, str) or not isinstance(new, str) or "\n" not in f"{old}{new}":
         return ()
@@ -144,6 +155,14 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
     lines = [visible(line, "\t") for line in islice(compared, 2, 3 + _MOST_SHOWN)]
     if len(lines) > _MOST_SHOWN:
         lines[_MOST_SHOWN:] = ["…"]
+    # The texts end with a line break, so their last line is empty.
+    if lines[-1:] == [" "]:
+        lines.pop()
+
+    # The lines of both texts begin with a blank, "+" or "-".
+    places = [line for line in lines if line.startswith("@@")]
+    if len(places) == 1:
+        lines.remove(places[0])
     return tuple(lines)
 
 

@@ -91,11 +91,13 @@ class ShownTable:
     Attributes:
         columns: the names of the members, in the order in which they occur first.
         rows: the cells of each row; empty for a member that an object does not have.
+        number_columns: the places of the columns that have only numbers.
         omitted_rows, omitted_columns: the numbers of rows and columns that are not shown.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    number_columns: frozenset[int] = frozenset()
     omitted_rows: int = 0
     omitted_columns: int = 0
 
@@ -220,9 +222,16 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
     return ShownTable(
         tuple(visible(name[:_CELL]) for name in columns),
         tuple(rows),
+        frozenset(place for place, name in enumerate(columns) if _has_numbers(shown, name)),
         len(objects) - len(rows),
         len(names) - len(columns),
     )
+
+
+def _has_numbers(rows: list[JSONObject], name: str) -> bool:
+    """Return whether a member is a number in each row that has it."""
+    values = [row[name] for row in rows if name in row]
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _counted(number: int, noun: str) -> str:

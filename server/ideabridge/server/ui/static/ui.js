@@ -291,6 +291,11 @@
     });
   }
 
+  // The pages have one row on a phone: the current one is in sight.
+  // (`scrollIntoView` would move the place from which the Tab key goes on.)
+  const current = document.querySelector(".top nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 60;
+
   // -- choosing several ---------------------------------------------------------------------------------------------
 
   document.addEventListener("change", (event) => {
