@@ -85,6 +85,12 @@ def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None
     assert content == {"order": "all", "mcpServers": {"other": {"command": "x"}, "new": entry}}
 
 
+def test_a_command_with_dots_that_is_here_or_no_host_is_added(project: Path) -> None:
+    (project / "tools.com").write_text("", encoding="utf-8")
+    for number, command in enumerate(("tools.com", "server.py", "acme.mcp-server", "a.b/c.py")):
+        assert main(["servers", "add", f"s{number}", "--", command]) == 0
+
+
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("words", "text"),
@@ -95,6 +101,9 @@ def test_entries_that_are_added(words: list[str], entry: dict[str, Any]) -> None
         (["x", "-H", "A: b", "--", "run"], "--header requires --url"),
         (["x", "-e", "A=b", "--url", "http://a"], "--env requires a command"),
         (["idea:x", "--", "run"], "this name is reserved"),
+        (["x", "example.com/mcp"], "did you mean https://example.com/mcp?"),
+        (["x", "--", "www.example.museum"], "did you mean https://www.example.museum?"),
+        (["x", "--", "127.0.0.1:80"], "did you mean http://127.0.0.1:80?"),
     ],
 )
 def test_what_cannot_be_added_changes_nothing(

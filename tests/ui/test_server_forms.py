@@ -5,6 +5,7 @@ undone.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -88,7 +89,8 @@ def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_role("status")).to_contain_text("own is removed.")
     expect(row).to_have_count(0)
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo: own was removed").click()
+    expect(page.get_by_role("status")).to_contain_text("own is back.")
     expect(row).to_have_count(1)
     assert file.read_text(encoding="utf-8") == added
 
@@ -104,6 +106,11 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
         ({"name": "a", "start": ""}, "write the command"),
         ({"name": "a", "start": "run 'unclosed"}, "No closing quotation"),
         ({"name": "a", "start": "./run"}, "relative path"),
+        ({"name": "a", "start": "example.com/mcp"}, "did you mean https://example.com/mcp?"),
+        ({"name": "a", "start": "www.example.com"}, "did you mean https://www.example.com?"),
+        ({"name": "a", "start": "localhost:9000/mcp"}, "did you mean http://localhost:9000/mcp?"),
+        ({"name": "a", "start": "ftp://example.com"}, "did you mean https://example.com?"),
+        ({"name": "anonymous", "start": "run"}, "this name is reserved"),
         ({"name": "a", "start": "run", "env": f"{TOKEN}"}, "a variable in line 1"),
         ({"name": "a", "start": "https://x.example/mcp", "headers": TOKEN}, "a header in line 1"),
     ]
@@ -116,6 +123,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
 
         missing = add(http, name="gone", start="no-such-program --now")
         assert "no-such-program is not found on this machine" in missing.text
+        assert '<p class="note ask" role="status">gone is added to' in missing.text
         send(http, "/ui/servers/change", name="gone", action="remove")
         add(http, name="own", start=START)
         assert "already has a server" in add(http, name="own", start=START).text
@@ -123,6 +131,44 @@ def test_what_cannot_be_used_is_refused_with_the_reason(site: str, file: Path) -
     assert json.loads(file.read_text(encoding="utf-8").replace("// what my team uses", ""))[
         "mcpServers"
     ].keys() == {"own"}
+
+
+def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> None:
+    with client(site) as http:
+        add(http, name="own", start=START)
+    before = file.read_text(encoding="utf-8")
+    refused = page.get_by_role("alert")
+    page.goto(f"{site}servers/add")
+    for label, name, start, why in (
+        ("Name", "idea:x", START, "this name is reserved"),
+        ("Name", "own", START, "already has a server of this name"),
+        ("Command or address", "web", "example.com/mcp", "did you mean https://example.com/mcp?"),
+        ("Command or address", "web", "http://", "expected a host after http://"),
+        ("Environment of a command", "web", START, "a variable in line 1"),
+    ):
+        environment = page.get_by_label("Environment of a command")
+        page.get_by_label("Name", exact=True).fill(name)
+        page.get_by_label("Command or address").fill(start)
+        environment.fill("no variable" if label.startswith("Environment") else "")
+        page.get_by_role("button", name="Add").click()
+        expect(refused).to_contain_text(why)
+        expect(refused).not_to_contain_text("mcpServers")
+        field = page.get_by_label(label, exact=True)
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_accessible_description(re.compile(re.escape(why)))
+        if name == "own":
+            expect(refused.get_by_role("link")).to_have_attribute("href", "/ui/modules/own")
+
+    assert file.read_text(encoding="utf-8") == before
+
+
+def test_values_that_stay_readable_are_named(site: str) -> None:
+    with client(site) as http:
+        answer = add(
+            http, name="own", start=START, env=f"REGION=eu\nOWN_TOKEN={TOKEN}\nHOME=${{HOME}}"
+        )
+        assert "env.REGION: readable in that file" in answer.text
+        assert "env.OWN_TOKEN is a secret" in answer.text
 
 
 def test_servers_of_an_assistant_are_ticked_and_copied(

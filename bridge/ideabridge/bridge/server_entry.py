@@ -575,6 +575,8 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     url = entry.get("url")
     if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
         yield "url", "expected an address that starts with http:// or https://"
+    elif isinstance(url, str) and url.lower().partition("://")[1:] == ("://", ""):
+        yield "url", f"expected a host after {url}"
 
     if "enabled" in entry:
         yield "enabled", "expected true or false"

@@ -22,17 +22,40 @@ from ideabridge.bridge.recognising import RecognisedSecrets, recognise_secrets
 from ideabridge.bridge.stored_secrets import find_secret, secret_owner, set_secret
 from ideabridge.bridge.trust import ProjectTrust, keep_trusted, look_at, repository_of
 from ideabridge.server.hosts.editing.host_text import EditedFile, HostText, read_host_text
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{[^{}]+\}")
+_LOCAL_ADDRESS: Final = re.compile(
+    r"(?:localhost|[0-9]{1,3}(?:\.[0-9]{1,3}){3}):[0-9]{1,5}(?:/.*)?", re.IGNORECASE | re.DOTALL
+)
+_REMOTE_ADDRESS: Final = re.compile(
+    r"(?P<host>(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?P<last>[a-z]{2,}))(?P<rest>[:/].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_DOMAIN: Final = re.compile(
+    r"com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|cloud|tech|site|online|xyz|co|me|eu|uk|us"
+    r"|ca|au|nz|de|at|ch|fr|nl|be|it|es|pt|ie|se|no|fi|dk|jp|kr|cn|in|br"
+)
+"""Last labels that make a word without a path the name of a host."""
+
+_FILE_ENDING: Final = re.compile(
+    r"py|pyz|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua|go|rs|jar|exe|bat|cmd|ps|bin|json|toml"
+)
+"""Last labels that are more often the ending of a program's file."""
+
 _OFF: Final = ("disabled", "enabled")
 """The keys that turn a server off and on."""
 
 
 class EntryError(IdeabridgeError):
     """An entry cannot be added or changed. The message says why."""
+
+
+class ServerExistsError(EntryError):
+    """A file has a server of this name already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +146,18 @@ def read_entry_file(
 
 
 def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
-    """Return the entry of a program: its command with arguments, and its environment."""
+    """Return the entry of a program: its command with arguments, and its environment.
+
+    Raises:
+        EntryError: the command looks like the address of a server.
+    """
+    address = _address_meant(words[0])
+    if address is not None:
+        raise EntryError(
+            f"{words[0][:100]!r} is no program or file on this machine: did you mean {address}? If "
+            "it is a program, write its whole path"
+        )
+
     entry: JSONObject = {"command": words[0]}
     if len(words) > 1:
         entry["args"] = list[JSON](words[1:])
@@ -143,6 +177,28 @@ def address_entry(url: str, headers: dict[str, str]) -> JSONObject:
 def is_server_address(word: str) -> bool:
     """Return whether a word is the address of a server, rather than a command."""
     return word.lower().startswith(("http://", "https://"))
+
+
+def _address_meant(word: str) -> str | None:
+    """Return the address that somebody means by a command that looks like one without its scheme,
+    otherwise None. A command that is found on this machine is never taken for an address.
+    """
+    scheme, separator, rest = word.partition("://")
+    if separator and scheme.isalnum():
+        return f"https://{rest[:100]}"
+    if os.path.lexists(word) or shutil.which(word) is not None:
+        return None
+    if _LOCAL_ADDRESS.fullmatch(word):
+        return f"http://{word[:100]}"
+
+    remote = _REMOTE_ADDRESS.fullmatch(word)
+    if remote is None:
+        return None
+    last = remote["last"].lower()
+    has_more = remote["rest"] is not None or word.lower().startswith("www.")
+    if _DOMAIN.fullmatch(last) or (has_more and not _FILE_ENDING.fullmatch(last)):
+        return f"https://{word[:100]}"
+    return None
 
 
 def variable_of(text: str) -> tuple[str, str] | None:
@@ -209,12 +265,13 @@ def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
 
     Raises:
         ConfigurationError: the entry cannot be used.
-        EntryError: the file has a server of this name, or a repository can contain the file and the
-            entry has a value that looks like a secret.
+        EntryError: a repository can contain the file, and the entry has a value that looks like a
+            secret.
+        ServerExistsError: the file has a server of this name.
         StoredSecretError: the stored secrets cannot be read.
     """
     if name in file.servers:
-        raise EntryError(
+        raise ServerExistsError(
             f"{file.path} already has a server {name!r}; `ideabridge servers remove {name}` "
             "removes it"
         )
@@ -286,6 +343,18 @@ def missing_program(entry: JSONObject) -> str | None:
         return None
     program = os.path.expanduser(word)  # noqa: PTH111 - there may be no home
     return None if shutil.which(program) is not None else word
+
+
+def readable_values(entry: JSONObject) -> list[str]:
+    """Return the places of an entry's variables and headers whose values stay in the file: those
+    that name neither a stored secret nor a variable.
+    """
+    return [
+        f"{part}.{name}"
+        for part in ("env", "headers")
+        for name, value in object_or_empty(entry.get(part)).items()
+        if value != "" and not _REFERENCE.search(str(value))
+    ]
 
 
 def started_by(entry: JSONObject) -> str:

@@ -96,8 +96,10 @@ _HEADERS: Final = {
 
 _KEEP: Final = "private, max-age=31536000, immutable"
 
-Note = tuple[Literal["good", "bad", "text"], str]
-"""A message to show on the next page that a visitor opens. A `text` is for the visitor to copy."""
+Note = tuple[Literal["good", "ask", "bad", "text"], str]
+"""A message to show on the next page that a visitor opens. An `ask` says that something still has
+to be done. A `text` is for the visitor to copy.
+"""
 
 
 @dataclass(slots=True)

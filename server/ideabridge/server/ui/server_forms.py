@@ -12,6 +12,7 @@ with the owner's link: a token can be in an assistant's files, where a model mig
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.configuration import Configuration, is_user_file, user_file
+from ideabridge.bridge.configuration import (
+    Configuration,
+    ConfigurationError,
+    is_user_file,
+    user_file,
+)
+from ideabridge.bridge.server_entry import name_problem
 from ideabridge.server.hosts.adopt import Adoption
 from ideabridge.server.hosts.editing.host_text import EditedFile
 from ideabridge.server.hosts.editing.undo import (
@@ -39,6 +46,7 @@ from ideabridge.server.hosts.editing.undo import (
 from ideabridge.server.hosts.entries import (
     EntryError,
     EntryFile,
+    ServerExistsError,
     address_entry,
     header_of,
     is_on,
@@ -47,6 +55,7 @@ from ideabridge.server.hosts.entries import (
     plan_addition,
     program_entry,
     read_entry_file,
+    readable_values,
     secrets_named_in,
     started_by,
     switched,
@@ -74,11 +83,37 @@ _COMMAND: Final = "page"
 
 _IMPORTS: Final = "servers import "
 
+_FIELDS: Final = {
+    "url": "start",
+    "command": "start",
+    "args": "start",
+    "env": "env",
+    "headers": "headers",
+}
+"""The field of the form for each key of an entry."""
+
+_PLACED: Final = re.compile(
+    rf"[^:]*: mcpServers\..+?\.(?P<key>{'|'.join(_FIELDS)})\b(?P<why>.*)", re.DOTALL
+)
+"""A problem of an entry, with its place. What follows the key names the variable or header."""
+
 _Result = TypeVar("_Result")
 
 
 class NoSessionError(IdeabridgeError):
     """A visitor without a session can read the page, but add nothing."""
+
+
+class FieldError(EntryError):
+    """A field of the form for a new server cannot be used.
+
+    Attributes:
+        field: the name of the field: `name`, `start`, `env` or `headers`.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
 
 
 class NoServersFileError(IdeabridgeError):
@@ -93,6 +128,21 @@ class Typed:
 
     name: str = ""
     start: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormRefusal:
+    """Why a new server was refused.
+
+    Attributes:
+        why: the reason.
+        field: the field that has to be changed, or "" if it is none in particular.
+        namesake: the server that has the name already, or "".
+    """
+
+    why: str
+    field: str = ""
+    namesake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +166,19 @@ class OfferedServer:
     source: str
     notes: list[str]
     seal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A server that was added.
+
+    Attributes:
+        text: a text for users that says what was written where.
+        missing: its command, if no such program is found on this machine, or "".
+    """
+
+    text: str
+    missing: str = ""
 
 
 class ServerForms:
@@ -147,14 +210,14 @@ class ServerForms:
             raise NoSessionError("a server is added in a session: see how one begins above")
         return self._form(request, Typed())
 
-    def _form(self, request: Request, typed: Typed, why: str = "") -> Response:
+    def _form(self, request: Request, typed: Typed, refusal: FormRefusal | None = None) -> Response:
         file = file_to_change(self._bridge.configuration)
         return self._site.page(
             request,
             "server_add.html",
-            code=400 if why else 200,
+            code=200 if refusal is None else 400,
             typed=typed,
-            why=why,
+            refusal=refusal,
             file=None if file is None else str(file),
         )
 
@@ -163,17 +226,37 @@ class ServerForms:
         form = form_of(request)
         name = form.get("name").strip()
         try:
-            told = await self._changed(partial(self._add, visitor_of(request), form))
+            added = await self._changed(partial(self._add, visitor_of(request), form))
         except IdeabridgeError as error:
             typed = Typed(name, form.get("start"))
-            return self._form(request, typed, self._bridge.secrets.mask(str(error)))
+            return self._form(request, typed, self._refusal(name, error))
 
-        return self._site.back(request, f"{PREFIX}/modules/{quote(name)}", told)
+        kind = "ask" if added.missing else "good"
+        return self._site.back(
+            request, f"{PREFIX}/modules/{quote(name, safe='')}", added.text, kind=kind
+        )
 
-    def _add(self, visitor: Visitor, form: FormFields) -> str:
+    def _refusal(self, name: str, error: IdeabridgeError) -> FormRefusal:
+        """Return what the form shows about an error."""
+        why = self._bridge.secrets.mask(str(error))
+        if isinstance(error, ServerExistsError):
+            return FormRefusal("this file already has a server of this name", "name", name)
+        if isinstance(error, FieldError):
+            return FormRefusal(why, error.field)
+
+        placed = _PLACED.fullmatch(why)
+        if isinstance(error, ConfigurationError) and placed is not None:
+            return FormRefusal(placed["why"].lstrip(".: "), _FIELDS[placed["key"]])
+        return FormRefusal(why)
+
+    def _add(self, visitor: Visitor, form: FormFields) -> Added:
         expect_manager(visitor)
         file = self._read_file()
         name = form.get("name").strip()
+        problem = name_problem(name)
+        if problem is not None:
+            raise FieldError("name", problem)
+
         addition = plan_addition(file, name, _typed_entry(form, visitor))
         stored_in = addition.store_secrets()
         edited = file.write(name, addition.entry)
@@ -187,10 +270,26 @@ class ServerForms:
         if addition.in_plain_text:
             places = ", ".join(addition.in_plain_text)
             lines.append(f"{places}: in plain text in that file, but never shown.")
+        readable = [
+            place
+            for place in readable_values(addition.entry)
+            if place not in addition.in_plain_text
+        ]
+        if readable:
+            lines.append(
+                f"{', '.join(readable)}: readable in that file. If one is a secret, store it with "
+                "`ideabridge secrets set NAME`, and write ${secret:NAME} in its place."
+            )
         missing = missing_program(addition.entry)
-        if missing is not None:
-            lines.append(f"{missing} is not found on this machine, so the server cannot start.")
-        return "\n".join(lines)
+        if missing is None:
+            return Added("\n".join(lines))
+
+        lines.insert(
+            1,
+            f"{missing} is not found on this machine, so the server cannot start. Install it, or "
+            "remove the server.",
+        )
+        return Added("\n".join(lines), missing)
 
     # -- enabling, disabling, removing -------------------------------------------------------------
 
@@ -254,7 +353,7 @@ class ServerForms:
             if entry.name not in entries_before(edited)
         ]
         named = [file.servers[name] for name in added if name in file.servers]
-        lines = [f"Undone: {_words_of(edit)}.", *map(_left_line, undo_edit(edit))]
+        lines = [_back_line(edit), *map(_left_line, undo_edit(edit))]
         lines += [line for entry in named for line in _staying_secrets(object_or_empty(entry))]
         return "\n".join(line for line in lines if line)
 
@@ -441,12 +540,12 @@ def _typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
     try:
         words = shlex.split(form.get("start"))
     except ValueError as error:
-        raise EntryError(f"the command: {error}") from None
+        raise FieldError("start", str(error)) from None
     if not words:
-        raise EntryError("write the command that starts the server, or its address")
+        raise FieldError("start", "write the command that starts the server, or its address")
 
     if len(words) == 1 and is_server_address(words[0]):
-        headers = dict(_pairs(form.get("headers"), header_of, "a header", "NAME: VALUE"))
+        headers = dict(_pairs(form, "headers", header_of, "a header", "NAME: VALUE"))
         entry = address_entry(words[0], headers)
         if not visitor.is_owner and "${" in encode_text(entry):
             raise NotTheOwnerError(
@@ -456,27 +555,37 @@ def _typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
         return entry
 
     expect_owner(visitor)
+    variables = dict(_pairs(form, "env", variable_of, "a variable", "KEY=VALUE"))
+    try:
+        entry = program_entry(words, variables)
+    except EntryError as error:
+        raise FieldError("start", str(error)) from None
+
     command = words[0]
     if "/" in command and not command.startswith(("/", "~", "$")):
-        raise EntryError(
+        raise FieldError(
+            "start",
             f"the command {command[:100]!r} is a relative path: write an absolute one, or the name "
-            "of a program"
+            "of a program",
         )
-    variables = dict(_pairs(form.get("env"), variable_of, "a variable", "KEY=VALUE"))
-    return program_entry(words, variables)
+    return entry
 
 
 def _pairs(
-    text: str, read: Callable[[str], tuple[str, str] | None], what: str, expected: str
+    form: FormFields,
+    field: str,
+    read: Callable[[str], tuple[str, str] | None],
+    what: str,
+    expected: str,
 ) -> Iterable[tuple[str, str]]:
     """Yield the name and the value of each line that is not empty."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(form.get(field).splitlines(), 1):
         if not line.strip():
             continue
         pair = read(line.strip())
         if pair is None:
             # The line might be a secret.
-            raise EntryError(f"{what} in line {number}: expected {expected}")
+            raise FieldError(field, f"{what} in line {number}: expected {expected}")
         yield pair
 
 
@@ -498,6 +607,15 @@ def _words_of(edit: RecordedEdit) -> str:
         return edit.what
     names = ", ".join(entry.name for file in edit.files for entry in file.entries)
     return f"{edit.command} ({names})"
+
+
+def _back_line(edit: RecordedEdit) -> str:
+    """Return a sentence that says what is so again after an edit is undone."""
+    entries = [entry for edited in edit.files for entry in edited.entries]
+    before = [name for edited in edit.files for name in entries_before(edited)]
+    if len(entries) == 1 and edit.what.endswith(" was removed") and before:
+        return f"{before[0]} is back."
+    return f"Undone: {_words_of(edit)}."
 
 
 def _left_line(undone: UndoneFile) -> str:

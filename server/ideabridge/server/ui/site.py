@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 from starlette.applications import Starlette
@@ -196,10 +196,14 @@ class Site:
         return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 
     @staticmethod
-    def back(request: Request, where: str, message: str = "") -> Response:
-        """Redirect the visitor to a page of this site, with a message."""
+    def back(
+        request: Request, where: str, message: str = "", *, kind: Literal["good", "ask"] = "good"
+    ) -> Response:
+        """Redirect the visitor to a page of this site, with a message. The kind `ask` is a message
+        that something still has to be done.
+        """
         if message:
-            visitor_of(request).notes.append(("good", message))
+            visitor_of(request).notes.append((kind, message))
         return RedirectResponse(where, 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
