@@ -154,6 +154,20 @@ def test_hostile_texts_take_little_time(unit: str) -> None:
     assert time.process_time() - begun < 5
 
 
+def test_a_diff_says_where_lines_changed_only_if_there_are_several_places() -> None:
+    lines = [f"line {number}" for number in range(30)]
+    old = "\n".join([*lines, ""])
+    near = old.replace("line 29", "last line")
+    far = near.replace("line 2\n", "third line\n")
+    earlier = EarlierCall("run_1", 0, {"note": old, "amount": 1})
+    for new, places in ((near, 0), (far, 2)):
+        row, short = compared_values({"_tool": "refund", "note": new, "amount": 2}, earlier).rows
+        assert sum(line.startswith("@@") for line in row.lines) == places
+        assert row.lines[-1] == "+last line"
+        assert not row.is_short_change
+        assert short.is_short_change
+
+
 # -- in a browser ----------------------------------------------------------------------------------
 
 

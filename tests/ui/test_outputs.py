@@ -177,3 +177,10 @@ def test_large_runs_are_compared_in_a_worker(http: httpx.Client) -> None:
     page = http.get(f"/ui/runs/{now}/compare").text
     assert "1 call differs" in page
     assert "40 more calls not compared" in page
+
+
+def test_columns_that_have_only_numbers_are_known() -> None:
+    table = shown_output([{"a": 1, "b": True, "c": "1", "d": None}, {"a": 2.5, "d": 2}]).part
+    assert isinstance(table, ShownTable)
+    assert table.columns == ("a", "b", "c", "d")
+    assert table.number_columns == {0}
