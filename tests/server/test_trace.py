@@ -254,3 +254,14 @@ def test_the_time_of_a_decision_counts_from_the_question_that_it_answers() -> No
     trace.add(list(enumerate(events))[4:], times)
     assert [seconds for _, seconds in bar.approvals] == [3.0, 1.0]
     assert (bar.asked, bar.decided) == (100.0, 101.0)
+
+
+@pytest.mark.parametrize("seconds", [0.003, 0.0001, 0.9, 5.0, 3 * 86_400.0, 4000 * 86_400.0])
+def test_the_marks_of_an_axis_are_distinct(seconds: float) -> None:
+    ticks = timeline(Trace(begun=100.0, ended=100.0 + seconds), None).ticks
+    assert len(set(ticks)) == 5
+    assert all(ticks)
+
+
+def test_marks_that_no_rounding_tells_apart_are_empty() -> None:
+    assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0.00 ms", "", "", "", ""]

@@ -19,6 +19,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_values import EarlierCall, compared_values
 from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_of
+from ideabridge.tools.encoding import JSONObject
 from tests.ui.serving import ask, client, seal, send, served, stranger
 from tests.ui.test_shown import card_of, key_of, refund
 
@@ -139,6 +140,15 @@ def test_sql_and_patches_are_shown_as_they_are_written(http: httpx.Client) -> No
 )
 def test_only_sql_and_patches_are_taken_for_such(text: Any, language: str | None) -> None:
     assert language_of(text) == language
+
+
+def test_the_place_of_a_result_is_no_changed_value() -> None:
+    call: JSONObject = {"_tool": "t", "p": 1, "_outputPath": "here"}
+    without_place: JSONObject = {"p": 1}
+    for before in (without_place, {**without_place, "_outputPath": "there"}):
+        assert compared_values(call, EarlierCall("run", 0, before)).changes == 0
+    earlier = EarlierCall("run", 0, {"p": 2, "_outputPath": "there"})
+    assert compared_values({"_tool": "t", "p": 1}, earlier).changes == 1
 
 
 @pytest.mark.timeout(30)

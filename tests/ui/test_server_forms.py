@@ -15,7 +15,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.store import Store
-from tests.ui.serving import client, secret, send, served, stranger
+from tests.ui.serving import ask, client, secret, send, served, stranger
+from tests.waiting import wait_until
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
 START = f"{sys.executable} -I {OWN_SERVER}"
@@ -169,6 +170,17 @@ def test_values_that_stay_readable_are_named(site: str) -> None:
         )
         assert "env.REGION: readable in that file" in answer.text
         assert "env.OWN_TOKEN is a secret" in answer.text
+
+
+def test_removing_a_server_names_the_tools_that_need_it(site: str) -> None:
+    with client(site) as http:
+        add(http, name="own", start=START)
+        run = ask(http, {"_tool": "where", "_module": "own"}, output="†results.0")
+        wait_until(lambda: "Make it a tool" in http.get(f"/ui/runs/{run}").text)
+        send(http, "/ui/ideas/publish", ref=run, name="place", answer="plan")
+        removed = send(http, "/ui/servers/change", name="own", action="remove").text
+        assert '<p class="note ask" role="status">own is removed.' in removed
+        assert "Published tools that need it, and cannot be called now: place." in removed
 
 
 def test_servers_of_an_assistant_are_ticked_and_copied(

@@ -50,7 +50,8 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     path = f"/ui/ideas/publish?ref={made}"
     while "Self-consistent" not in (draft := http.get(path).text):
         pass
-    # The draft shows the plan before it is published.
+    # The draft shows the plan before it is published, and proposes a name.
+    assert 'name="name" value="count_orders"' in draft
     assert "The plan that a call runs" in draft
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 

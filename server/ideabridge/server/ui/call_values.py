@@ -27,6 +27,9 @@ _MOST_COMPARED: Final = 20_000
 _MOST_BESIDE: Final = 40
 """Maximum number of characters of a value that is shown on one line with the earlier one."""
 
+_OUTPUT_PATH: Final = "_outputPath"
+"""The place where a plan puts the result. The tool does not receive it, so it is not compared."""
+
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
 """Maximum number of lines of a comparison that a page shows."""
@@ -109,7 +112,7 @@ def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues
         gone = tuple(
             (parameter_label(name), in_one_line(value, 200))
             for name, value in before.items()
-            if name not in values
+            if name not in values and name != _OUTPUT_PATH
         )
     return CallValues(rows, earlier, gone)
 
@@ -122,7 +125,7 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
     label = parameter_label(name)
     text = "\n".join(broken_lines(readable_json(value, 2)))
-    if before is None:
+    if before is None or name == _OUTPUT_PATH:
         return ValueRow(label, text, written)
     if name not in before:
         return ValueRow(label, text, written, "new")

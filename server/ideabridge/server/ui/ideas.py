@@ -48,6 +48,7 @@ from ideabridge.server.views.text import source_text
 from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import MAX_NAME, safe_name
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.typed import read_as
 
@@ -521,6 +522,8 @@ class IdeaPages:
             "publish.html",
             ref=ref,
             name=name,
+            proposed=name or self._proposed_name(ref, visitor),
+            longest=MAX_NAME,
             description="" if before is None else before.description,
             programs=self._bridge.configuration.programs,
             refused=refused,
@@ -532,6 +535,19 @@ class IdeaPages:
             answers=_ANSWERS,
             **values,
         )
+
+    def _proposed_name(self, ref: str, visitor: Visitor) -> str:
+        """Return a valid name for the tool of a run, made from its title, which no tool that the
+        visitor sees has. Return "" if the run has no title, or `ref` is an idea.
+        """
+        store = self._bridge.store
+        try:
+            record = store.runs.find(ref.partition(":")[0], caller=visitor.scope)
+        except UnknownRunError:
+            return ""
+        if not record.title:
+            return ""
+        return safe_name(record.title, store.publications.names(visitor.scope))
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
         """Return the run that a version was made from, if the visitor is allowed to see it."""

@@ -97,6 +97,9 @@ _PLACED: Final = re.compile(
 )
 """A problem of an entry, with its place. What follows the key names the variable or header."""
 
+_MOST_CHECKED: Final = 100
+"""Maximum number of published tools that are checked before and after a change."""
+
 _Result = TypeVar("_Result")
 
 
@@ -302,8 +305,25 @@ class ServerForms:
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 
+        callable_before = self._callable_tools(visitor)
         told = await self._changed(partial(self._change, name, form.get("action")))
-        return self._site.back(request, f"{PREFIX}/modules", told)
+        lost = sorted(callable_before - self._callable_tools(visitor))
+        if not lost:
+            return self._site.back(request, f"{PREFIX}/modules", told)
+
+        told += f"\nPublished tools that need it, and cannot be called now: {', '.join(lost)}."
+        return self._site.back(request, f"{PREFIX}/modules", told, kind="ask")
+
+    def _callable_tools(self, visitor: Visitor) -> set[str]:
+        """Return the names of the published tools that a visitor can call on this server, of the
+        first ones by name.
+        """
+        tools = self._bridge.store.publications.page(_MOST_CHECKED, caller=visitor.scope)
+        return {
+            tool.name
+            for tool in tools.items
+            if self._bridge.why_not_here(tool, caller=visitor.caller) is None
+        }
 
     def _change(self, name: str, action: str) -> str:
         file = self._read_file()

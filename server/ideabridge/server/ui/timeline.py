@@ -21,6 +21,7 @@ ROWS: Final = 100
 _NARROWEST: Final = 0.4
 """Minimum width of a bar, in per cent of the full width. Nobody would see a narrower bar."""
 
+_DAY: Final = 86_400
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
 """The width at which a long idle stretch, in which nothing ran, is drawn, as a fraction of the time
@@ -294,9 +295,19 @@ class _Axis:
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """Return the times at five equal distances, counted from the beginning."""
+        """Return the times at five equal distances, counted from the beginning. Where rounding
+        would make two of them the same, they are more exact, and if that does not help, the later
+        one is empty.
+        """
         begun = self._points[0][0]
-        return [duration(self.time(part * 25.0) - begun) for part in range(5)]
+        times = [self.time(part * 25.0) - begun for part in range(5)]
+        texts = [duration(time) for time in times]
+        if len(set(texts)) < len(texts):
+            if times[-1] < 1:
+                texts = [f"{max(0.0, time) * 1000:.2f} ms" for time in times]
+            elif times[-1] >= _DAY:
+                texts = [f"{time / _DAY:.1f} days" for time in times]
+        return [text if text not in texts[:place] else "" for place, text in enumerate(texts)]
 
     def breaks(self) -> list[tuple[float, float, float]]:
         """Return the (left, width, seconds) of each stretch that is drawn shorter."""
