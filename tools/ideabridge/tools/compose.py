@@ -156,11 +156,12 @@ class Admitter:
 
 @dataclass(slots=True)
 class _Part:
-    """The state of one schema in which references are being admitted.
+    """The state of one schema while it is being extended to accept references.
 
     Attributes:
         root: the document that its `$ref`s refer to.
-        top: whether the object it describes will also contain the meta-properties of a call.
+        top: whether the object that the schema describes will also contain a call's
+            meta-properties.
         out: the keywords written so far.
         also: schemas to add to `allOf`.
     """

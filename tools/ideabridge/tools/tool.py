@@ -308,7 +308,7 @@ class Tool:
 
     @property
     def name_in_module(self) -> str:
-        """The name by which its module knows the tool (`remote_name`)."""
+        """The tool's name in its module (`remote_name`)."""
         return self.remote_name or self.name
 
     @property

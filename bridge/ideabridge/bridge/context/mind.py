@@ -103,7 +103,7 @@ class Limited(Protocol):
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits `value` and `request` of `Shown`, in bytes, as far as the mind states them. A
+        """The `value` and `request` limits of `Shown`, in bytes, where the mind specifies them. A
         run can override them.
         """
         ...

@@ -198,7 +198,7 @@ class SaveIdea:
 
     Attributes:
         save: saves it. Called inside the transaction that journals what follows the step.
-        is_large: whether saving it takes long, so that it must not happen on the event loop.
+        is_large: whether saving it is too slow for the event loop.
     """
 
     save: Callable[[], None]

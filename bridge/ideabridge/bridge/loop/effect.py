@@ -96,7 +96,7 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """Return the effect that runs a call with resolved references, or one of its items."""
+        """Return the effect that runs a call, or one of its items, with resolved references."""
         call = progress.call
         tool = progress.tool
         if tool is None:

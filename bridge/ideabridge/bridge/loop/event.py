@@ -469,8 +469,9 @@ class CallDecided(OfCall):
     because a plan's journal has only the tools that the plan names. `grant` is what a person allows
     for the rest of the run with this approval. `granted` is the call whose grant approved this one
     without a question (see `grant.py`). `always` is the id of the standing rule that a person gave
-    with this approval. `rule` is the standing rule, as `{"id", "at"}`, that approved the call
-    without a question; `by` is the person who gave the rule at that time, ISO 8601 in UTC.
+    with this approval. `rule` is the standing rule that approved the call without asking, as
+    `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in UTC. In that case,
+    `by` is the person who created it.
     """
 
     name: ClassVar[str] = "call_decided"

@@ -278,7 +278,7 @@ class Readiness:
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
-                # The parameters are invalid, or nest too deep once the values are in them.
+                # The parameters are invalid, or nest too deeply once the values are filled in.
                 item.finished = True
                 item.error = {"kind": "runtime", "message": f"not run: {error}"}
 

@@ -271,8 +271,8 @@ class Composer:
         return request
 
     def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
-        """Return messages as ideas store them. A message from the last Request is not encoded
-        again.
+        """Return messages in the form in which ideas store them. A message from the last Request is
+        not encoded again.
         """
         last = self._bodies
         self._bodies = {}

@@ -252,7 +252,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
-        # A value that takes long to check is not checked again in the event loop.
+        # A value that is slow to check is not checked again on the event loop.
         if validator.is_costly(value):
             return checked
         return validator.is_valid(value)

@@ -814,8 +814,8 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """The reason why the module is not up, how long it has been away, and when the next attempt
-        is.
+        """Why the module is not up, how long it has been away, and when the next attempt will be
+        made.
         """
         why = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:

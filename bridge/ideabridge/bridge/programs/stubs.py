@@ -92,7 +92,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # A function can be called `list`, so that `list[str]` would mean something else.
+    # A function can have the name `list`; `list[str]` would then mean something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
     }

@@ -787,7 +787,7 @@ class Publisher:
             PublicationError: no program does what the runs did, or there is no mind.
         """
         self.check_free(request.name, caller=request.caller)
-        # No person has seen the program yet.
+        # No one has seen the program yet.
         request = dataclasses.replace(request, by=decider_of(APPROVER))
 
         async def publish(answer: ProgramAnswer) -> Publication:

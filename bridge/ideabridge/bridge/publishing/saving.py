@@ -202,7 +202,7 @@ class Saver:
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
             return SavedIdea(new.idea_id, before, before, prepared.missing)
-        # The calls of the idea refer to the tools that are here now.
+        # The idea's calls refer to the tools that are available now.
         pinned = await publisher.ways.pinned(after, caller)
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 

@@ -125,7 +125,8 @@ class WordIndex(ABC):
     """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
     (name, description).
 
-    Words are letters and digits only. Callers of all methods hold a transaction or guard.
+    Words are letters and digits only. Every method must be called with a transaction or guard
+    held.
     """
 
     @abstractmethod

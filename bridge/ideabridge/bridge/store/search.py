@@ -223,8 +223,8 @@ def _terms(query: str) -> list[str]:
 
 
 class Search:
-    """The tables `idea_words` and `publication_words`. Callers of all methods hold a transaction or
-    guard.
+    """The `idea_words` and `publication_words` tables. Every method must be called with a
+    transaction or guard held.
     """
 
     def __init__(self, database: Database, contents: Contents) -> None:

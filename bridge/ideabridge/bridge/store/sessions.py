@@ -129,7 +129,7 @@ class SessionTable:
         return []
 
     def delete(self, session_id: str) -> None:
-        """Delete a session with its calls, if it exists."""
+        """Delete a session and its calls, if the session exists."""
         with self._database.transaction():
             number = self._database.number(
                 "SELECT number FROM sessions WHERE id = ?", (session_id,)

@@ -307,9 +307,9 @@ class Store:
         return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except what something now needs. Others can use the store
-        in the meantime. If the process is killed, the store stays consistent and the next pruning
-        continues. `vacuum` makes the file smaller.
+        """Delete what `prunable` found, except anything that has since come into use. Others can
+        use the store in the meantime. If the process is killed, the store stays consistent and the
+        next pruning continues. `vacuum` also shrinks the file.
         """
         return self._pruning.prune(prunable)
 

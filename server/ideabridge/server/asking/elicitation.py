@@ -132,8 +132,8 @@ class Deciding:
         """
         key = self._key(request)
         now = time.monotonic()
-        # A client can decline several forms one after another. Then the time since the previous
-        # decline counts.
+        # A client can decline several forms in a row: what counts is the time since the previous
+        # decline.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False

@@ -161,7 +161,7 @@ class RelayedClient:
 
     @property
     def session(self) -> Hashable:
-        """The client's session, or its connection over HTTP without a session."""
+        """The client's session or, over HTTP without sessions, its connection."""
         return client_key(self._context)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:

@@ -656,8 +656,8 @@ def _question_whether(
 
 
 def _further(word: str, text: str) -> Decision | None:
-    """Return the decision that allows further calls, too: `a`, or `r [N] [SCHEMA]`. If the text is
-    malformed, tell the person and return None.
+    """Return the decision that also allows further calls: `a`, or `r [N] [SCHEMA]`. If the text is
+    malformed, print the error and return None.
     """
     from ideabridge.bridge.runs.people import Decision
 

@@ -184,8 +184,8 @@ class HostDocument:
         path: the file.
         text: the text of the file, or None if the file does not exist.
         content: the object in the file; empty if the file does not exist.
-        damage: the error in a malformed text, of which the content contains only the parts that can
-            be read; "" if there is none.
+        damage: the syntax error if the text is malformed, otherwise "". In a malformed text, the
+            content has only the parts that can be read.
     """
 
     path: Path

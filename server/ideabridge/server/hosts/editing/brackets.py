@@ -1,9 +1,9 @@
-"""Brackets: changes one item between brackets: in a JSON object or list, in a YAML mapping or
-sequence that is written with brackets, or in a TOML inline table.
+"""Brackets: changes one item of a collection that is written with brackets: a JSON object or list,
+a YAML flow mapping or sequence, or a TOML inline table.
 
 Each format's module finds the items and their positions. The functions here add, replace and remove
 one item of the text, with its comma and its line, and change nothing else. In all these formats,
-only blanks, commas and comments stand between the items.
+only whitespace, commas and comments appear between the items.
 """
 
 from __future__ import annotations
