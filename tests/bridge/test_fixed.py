@@ -158,5 +158,5 @@ async def test_what_is_fixed_cannot_be_called_otherwise_nor_defined_twice() -> N
             with pytest.raises(MessageError, match=told):
                 await bridge.solve("x", context=[{"type": "tool", "tool": definition}])
         twice: JSONObject = {"name": "x", "output": {}, "_output": {}}
-        with pytest.raises(MessageError, match="_output and output are the same"):
+        with pytest.raises(MessageError, match="_output and output mean the same"):
             await bridge.solve("x", context=[{"type": "tool", "tool": twice}])
