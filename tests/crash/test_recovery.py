@@ -520,6 +520,49 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
         assert (failed > 1, desk.taken_up) == (True, [run_id])
 
 
+async def test_a_run_of_another_configuration_is_tried_again_after_a_store_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
+    async with Bridge(OTHER, toolbox=desk.toolbox, store=path) as bridge:
+        acquire = bridge.store.leases.acquire
+        failed = 0
+
+        def fails_thrice(*arguments: Any) -> int | None:
+            nonlocal failed
+            failed += 1
+            if failed <= 3:
+                raise StoreFullError("there is no room left")
+            return acquire(*arguments)
+
+        monkeypatch.setattr(bridge.store.leases, "acquire", fails_thrice)
+        async with sweeping(bridge, desk, monkeypatch):
+            await until_done(bridge, run_id)
+
+        assert desk.taken_up == [run_id]
+
+
+async def test_a_run_of_another_configuration_is_taken_up_when_its_lease_lapses_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    with Store.open(path) as store:
+        # A driver of another machine, which cannot be seen.
+        assert store.leases.acquire(run_id, "elsewhere|boot|space|1|1|1:0.3", 0.3, 1) is not None
+
+    desk = Desk(open=True)
+    async with (
+        Bridge(OTHER, toolbox=desk.toolbox, store=path) as bridge,
+        sweeping(bridge, desk, monkeypatch),
+    ):
+        await until_done(bridge, run_id)
+        assert desk.taken_up == [run_id]
+
+
 async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,9 @@ A sweep is two indexed queries: for runs whose status is `running`, and for `int
 the current configuration. If the driver of such a run is gone (its process has ended, or its lease
 has lapsed), this process takes the run up, at most `AT_ONCE` runs per second. The first sweep, and
 the first sweep after a change to the configuration, cover the `running` runs of all configurations.
+So do the sweeps that follow, until each of these runs has a driver that is known to be alive or has
+been tried while the store worked: otherwise a run whose configuration nobody has any more would
+stay behind because the store was busy at the wrong moment.
 
 A run that cannot be taken up is reported once. If the store or this process failed, it is tried
 again after a delay that doubles. If it cannot continue under this configuration, it is tried again
@@ -139,29 +142,43 @@ class Recovery:
         cancelled.
         """
         swept_under: str | None = None
+        undecided_until = 0.0
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
                     # Tasks that use the store report its error. The sweeps continue when the store
                     # works again.
                     fingerprint = self._runs.fingerprint
-                    if fingerprint == swept_under:
-                        self._sweep(group, fingerprint)
-                    else:
-                        self._sweep_all(group)
+                    if fingerprint != swept_under:
+                        undecided = self._sweep_all(group)
                         swept_under = fingerprint
+                        if undecided:
+                            # By then a live driver has renewed its lease, and a sweep has come
+                            # after the leases of the others have lapsed.
+                            undecided_until = (
+                                anyio.current_time() + max(undecided) + 2 * SWEEP_SECONDS
+                            )
+                    elif anyio.current_time() < undecided_until or self._has_failed_by_store():
+                        self._sweep(group, None)
+                    else:
+                        self._sweep(group, fingerprint)
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
-    def _sweep_all(self, group: TaskGroup) -> None:
+    def _sweep_all(self, group: TaskGroup) -> list[float]:
         """Sweep the runs of all configurations, because runs that could not continue under another
-        configuration might be able to under this one.
+        configuration might be able to under this one. Returns what `_sweep` returns.
         """
         for failed in self._failed.values():
             failed.hopeless = None
 
-        self._sweep(group, None)
+        undecided = self._sweep(group, None)
         if self._runs.queue.role == "worker":
             self._adopt_queued()
+        return undecided
+
+    def _has_failed_by_store(self) -> bool:
+        """Return whether a run is still to be taken up because the store could not be written."""
+        return any(failed.by_store for failed in self._failed.values())
 
     def _adopt_queued(self) -> None:
         """Adopt queued runs of other configurations that can continue under this one, because there
@@ -175,6 +192,9 @@ class Recovery:
                 continue
             try:
                 self._runs.adopt(record)
+            except PASSING:
+                # The next sweep is one of all configurations again.
+                raise
             except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
                 self._give_up(record, error)
 
