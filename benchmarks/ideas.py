@@ -26,12 +26,14 @@ import anyio
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication, function_schemas
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools import Toolbox, tool
+from ideabridge.tools import Tool, Toolbox, tool
+from ideabridge.tools.compose import solution_schema
+from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 
@@ -194,6 +196,57 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
             "under 200 us",
             indexing < 200,
         ),
+    ]
+
+
+def reading_schemas(rounds: int) -> list[Row]:
+    """The schema of a Solution that can call fifty tools: how long it takes to read, beside
+    encoding it as JSON.
+    """
+    parameters: JSONObject = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "A path"},
+            "limit": {"type": "integer"},
+            "words": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["path"],
+    }
+    output: JSONObject = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "rows": {"type": "array", "items": parameters}},
+    }
+    tools = [Tool(f"tool_{number}", "Does it.", parameters) for number in range(50)]
+    schema = solution_schema(tools, output)
+    idea = Idea([{"type": "input", "input": {"path": "."}}], schema, None)
+
+    # In turns, and the fastest of each, because other processes can only make them slower.
+    reads: dict[str, Callable[[], object]] = {
+        "encode": lambda: encode_text(schema),
+        "read the calls in the schema of a Solution of 50 tools (us)": lambda: (
+            SolutionSchema.read(schema).calls
+        ),
+        "read the input and the output schema of such an idea (us)": lambda: function_schemas(idea),
+    }
+    times: dict[str, list[float]] = {what: [] for what in reads}
+    for _ in range(rounds):
+        for what, read in reads.items():
+            times[what].append(timed(read))
+
+    encoding, *ours = (min(seconds) * 1e6 for seconds in times.values())
+    _, *names = reads
+    limits = (2.0, 1.5)
+    return [
+        Row(
+            what,
+            ours_us,
+            encoding,
+            None,
+            ours_us / encoding,
+            f"at most {limit:g}x of encoding it",
+            ours_us <= limit * encoding,
+        )
+        for what, ours_us, limit in zip(names, ours, limits, strict=True)
     ]
 
 
@@ -629,6 +682,7 @@ def main() -> int:
         rows = [
             *saving(folder, fresh=True, rounds=2_000),
             *saving(folder, fresh=False, rounds=2_000),
+            *reading_schemas(rounds=500),
             journaling(folder, batch=1, rounds=5_000),
             journaling(folder, batch=50, rounds=500),
             *long_run(folder, 500),

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from ideabridge.tools.compose import OUTPUT_NOTE
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
-    SchemaKeywords,
     map_schemas,
     references_in,
 )
-from ideabridge.tools.typed import read_as
 
 _DEFINED: Final = "#/$defs/"
 _NULL: Final[JSONObject] = {"type": "null"}
+_REFERENCE_PATTERNS: Final = (REFERENCE_PATTERN, "^\\u2020")
 
 
-@dataclass(frozen=True, slots=True)
-class CallSchema:
+# Making a named tuple takes half as long as making a frozen dataclass, and a Solution's schema can
+# have a thousand of these.
+class CallSchema(NamedTuple):
     """The schema of the calls of one tool.
 
     Attributes:
@@ -50,7 +50,7 @@ class CallSchema:
             call = object_or_empty(definitions.get(str(target).removeprefix(_DEFINED)))
 
         members = object_or_empty(call.get("properties"))
-        return cls(call, members, _text(members.get("_tool")), _text(members.get("_module")))
+        return cls(call, members, _text(members, "_tool"), _text(members, "_module"))
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,15 @@ class SolutionSchema:
     @classmethod
     def read(cls, schema: JSON) -> SolutionSchema:
         """Read a schema. Parts that are malformed count as absent."""
-        whole = read_as(SchemaKeywords, schema)
-        return cls(whole.properties, whole.definitions)
+        whole = object_or_empty(schema)
+        properties = object_or_empty(whole.get("properties"))
+        return cls(properties, object_or_empty(whole.get("$defs")))
 
     @cached_property
     def calls(self) -> tuple[CallSchema, ...]:
         """The schemas of the calls that a Solution can contain."""
-        items = read_as(SchemaKeywords, self.properties.get("calls")).items
-        if items is None:
+        items = object_or_empty(self.properties.get("calls")).get("items")
+        if not isinstance(items, dict):
             return ()
 
         alternatives = list_or_empty(items.get("anyOf")) or [items]
@@ -172,25 +173,29 @@ class SolutionSchema:
 
     def _is_reference(self, schema: JSON) -> bool:
         """Return whether a schema accepts only references."""
-        keywords = read_as(SchemaKeywords, schema)
-        if keywords.reference is not None:
-            definition = self.definitions.get(keywords.reference.removeprefix(_DEFINED))
-            keywords = read_as(SchemaKeywords, definition)
+        # Most schemas are neither texts nor references to definitions.
+        keywords = object_or_empty(schema)
+        if "$ref" in keywords:
+            target = str(keywords["$ref"])
+            keywords = object_or_empty(self.definitions.get(target.removeprefix(_DEFINED)))
 
-        pattern = keywords.pattern or ""
-        return keywords.type == "string" and pattern.startswith((REFERENCE_PATTERN, "^\\u2020"))
+        pattern = str(keywords.get("pattern", ""))
+        return keywords.get("type") == "string" and pattern.startswith(_REFERENCE_PATTERNS)
 
 
-def _text(schema: JSON) -> str:
-    """Return the only text that a schema accepts, or "" if it accepts others."""
-    text = object_or_empty(schema).get("const")
+def _text(members: JSONObject, name: str) -> str:
+    """Return the only text that a member can have, or "" if it can have others."""
+    if name not in members:
+        return ""
+
+    text = object_or_empty(members[name]).get("const")
     return text if isinstance(text, str) else ""
 
 
 def _without_note(output: JSONObject) -> JSONObject:
     """Return the schema of the output without the sentence that was added to its description."""
-    description = read_as(SchemaKeywords, output).description or ""
-    if not description.endswith(OUTPUT_NOTE):
+    description = output.get("description")
+    if not isinstance(description, str) or not description.endswith(OUTPUT_NOTE):
         return output
 
     others = {key: value for key, value in output.items() if key != "description"}

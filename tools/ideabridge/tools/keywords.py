@@ -165,8 +165,13 @@ def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
 def references_in(root: JSON) -> Iterator[str]:
     """Yield the targets of all references in `root`, even in parts that might not be schemas."""
     for value in values_in(root):
-        if isinstance(value, dict):
-            yield from (target for word in REFERRING if isinstance(target := value.get(word), str))
+        if not isinstance(value, dict):
+            continue
+
+        for word in REFERRING:
+            target = value.get(word)
+            if isinstance(target, str):
+                yield target
 
 
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:

@@ -28,7 +28,7 @@ from ideabridge.bridge.context.references import map_references
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.members import GROUP, THOUGHT_PROCESS
 from ideabridge.bridge.loop.solution import Proposal
-from ideabridge.tools.composed import SolutionSchema
+from ideabridge.tools.composed import CallSchema, SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
@@ -67,7 +67,12 @@ class SolutionValidator:
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
-        self._calls = {(call.module, call.tool): call for call in self._schema.calls}
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, str], CallSchema]:
+        """The schemas of calls, by module and tool. A module of "" means none."""
+        # Most Requests offer many tools, and some are answered without a call.
+        return {(call.module, call.tool): call for call in self._schema.calls}
 
     @cached_property
     def body(self) -> Body:
