@@ -93,7 +93,7 @@ WHY = [
     ("stdio", "hang", "server 'bank' did not answer within 3 s and was told to stop"),
     ("stdio", "close", "server 'bank' closed its output while tool 'pay' was running"),
     ("stdio", "garbage", "server 'bank': its answer is not a JSON-RPC message"),
-    ("stdio", "strange", "server 'bank': its result is a text, not an object: no object"),
+    ("stdio", "strange", "server 'bank': its result is a string, not an object: no object"),
     ("http", "hang", "server 'bank' did not answer within 3 s and was told to stop"),
     ("http", "die", "server 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "close", "server 'bank' cut its answer off while tool 'pay' was running"),

@@ -202,7 +202,7 @@ def test_without_any_value_there_is_none() -> None:
         ([5, -3], -2, []),
         ([5], 0, ["zero"]),
         ([5], None, ["nothing, but earlier runs had a number"]),
-        ([5], "x", ["a text"]),
+        ([5], "x", ["a string"]),
         (["x"], "", ["an empty text"]),
         ([[1]], [], ["an empty list"]),
         ([[1], []], [], []),

@@ -67,7 +67,7 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         ("long", LimitExceededError, "bytes; the limit is 16,777,216"),
         ("malformed", ModuleProtocolError, "not a JSON-RPC message"),
         ("not_a_result", ModuleToolError, '{"answer": 42}'),
-        ("no_object", ModuleProtocolError, "its result is a text, not an object: done"),
+        ("no_object", ModuleProtocolError, "its result is a string, not an object: done"),
         ("refuses", ModuleProtocolError, r"error -32001: no, says \[secret:API_TOKEN\]"),
         ("fails", ModuleToolError, r"cannot open \[secret:API_TOKEN\]: yyy"),
     ],

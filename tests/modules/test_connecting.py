@@ -113,8 +113,8 @@ async def test_odd_tools_stay_with_a_note_and_clashing_parameters_renamed() -> N
             'properties.a.type: found "strange", expected a type of JSON: ignored',
             "'fetches' has an odd input schema",
             "nothing is fetched",
-            "tools/list: tools['hints'].annotations: expected an object, got a text; left out",
-            "tools/list: tools[6]: expected an object, got a text; left out",
+            "tools/list: tools['hints'].annotations: expected an object, got a string; left out",
+            "tools/list: tools[6]: expected an object, got a string; left out",
             "'good' is listed twice",
             "'meta' has parameters with different names here: _id is ",
         ):

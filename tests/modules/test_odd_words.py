@@ -54,13 +54,13 @@ async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
                 "number; taken as 2025-03-26"
             ),
             "initialize: serverInfo: is missing",
-            "tools/list: tools['echo'].icons: expected a list, got a text; left out",
+            "tools/list: tools['echo'].icons: expected a list, got a string; left out",
             (
                 "tools/list: tools['echo'].annotations.idempotentHint: expected true or "
                 "false, got a number; left out"
             ),
-            "tools/list: tools[1]: name: expected a text, got a number; left out",
-            "tools/call: isError: expected true or false, got a text; taken as true",
+            "tools/list: tools[1]: name: expected a string, got a number; left out",
+            "tools/call: isError: expected true or false, got a string; taken as true",
             "wrote unpaired surrogates",
             "notifications/heartbeat: is not known",
         ):
@@ -115,7 +115,7 @@ def test_people_see_the_notes_in_lists_and_in_doctor(
     file = tmp_path / "ideabridge.json"
     odd = {"command": sys.executable, "args": ["-I", str(SERVERS / "odd_words.py")]}
     file.write_text(json.dumps({"mcpServers": {"odd": odd}}), encoding="utf-8")
-    words = "tools/list: tools['echo'].icons: expected a list, got a text; left out"
+    words = "tools/list: tools['echo'].icons: expected a list, got a string; left out"
     assert main(["servers", "list", "--config", str(file), "--json"]) == 0
     (module,) = json.loads(capsys.readouterr().out)["modules"]
     assert any(words in note for note in module["notes"])

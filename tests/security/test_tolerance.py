@@ -130,7 +130,7 @@ def test_notes_on_a_result_have_no_words_for_one_user(version: str) -> None:
     result = {"content": content, "isError": "bob", "structuredContent": {"bob": 1}, "_meta": "bob"}
     repaired(result, version, oddities)
     notes = "\n".join(oddities.lines)
-    assert "content[2].text: expected a text, got a number" in notes
+    assert "content[2].text: expected a string, got a number" in notes
     assert "bob" not in notes
     assert "4111" not in notes
 

@@ -161,7 +161,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
     given: dict[str, Any] = {"small": [[]] * 2000}
     many = ["†input.small"] * 10_000
     wanted = (
-        "would have 20,010,000 values (numbers, texts, lists, ...) including those referred "
+        "would have 20,010,000 values (numbers, strings, lists, ...) including those referred "
         f"to; the limit is {MOST_VALUES:,}"
     )
     async with bridge(tmp_path) as one:

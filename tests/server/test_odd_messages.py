@@ -134,7 +134,7 @@ def without(*names: str) -> bytes:
 
 
 REFUSED = [
-    (changed(id=None), None, -32600, "id: expected a text or an integer, found null"),
+    (changed(id=None), None, -32600, "id: expected a string or an integer, found null"),
     (changed(id=True), None, -32600, "found true"),
     (changed(id={"a": 1}), None, -32600, "found an object"),
     (changed(id=[7]), None, -32600, "found a list"),
@@ -143,15 +143,15 @@ REFUSED = [
     (changed(jsonrpc=2.0), 7, -32600, "jsonrpc"),
     (changed(jsonrpc=None, id=None), None, -32600, "jsonrpc"),
     (without("jsonrpc"), 7, -32600, "jsonrpc"),
-    (without("method"), 7, -32600, "method: expected a text, found null"),
-    (changed(method=5), 7, -32600, "method: expected a text, found a number"),
+    (without("method"), 7, -32600, "method: expected a string, found null"),
+    (changed(method=5), 7, -32600, "method: expected a string, found a number"),
     (dumped({"jsonrpc": "2.0", "method": 1, "params": "bar"}), None, -32600, "method"),
-    (changed(params="bar"), 7, -32600, "params: expected an object, found a text"),
+    (changed(params="bar"), 7, -32600, "params: expected an object, found a string"),
     (changed(params=[1]), 7, -32602, "params: expected an object, found a list"),
     (changed(method="no/such"), 7, -32601, ""),
     (b"{}", None, -32600, "jsonrpc"),
     (b"5", None, -32600, "found a number"),
-    (b'"text"', None, -32600, "found a text"),
+    (b'"text"', None, -32600, "found a string"),
     (b"null", None, -32600, "found null"),
     (b"[]", None, -32600, "the batch is empty"),
     (b"[5]", None, -32600, "found a number"),

@@ -88,7 +88,7 @@ def decode_file_content(data: bytes, *, what: str, max_bytes: int, workspace: Pa
 
     if count_values(plain, MAX_FILE_VALUES) > MAX_FILE_VALUES:
         raise LimitExceededError(
-            f"{what} contains more than {MAX_FILE_VALUES:,} values (numbers, texts, lists, ...)"
+            f"{what} contains more than {MAX_FILE_VALUES:,} values (numbers, strings, lists, ...)"
         )
     return read_file_content(raw, workspace)
 
@@ -191,7 +191,7 @@ class _Reader:
             if isinstance(name, str):
                 named.append((name, item))
             else:
-                text = "expected an object with 'name', a text; this server is not used"
+                text = "expected an object with 'name', a string; this server is not used"
                 self._notes.append(Remark(f"{_SERVERS}.{number}", text))
 
         return named

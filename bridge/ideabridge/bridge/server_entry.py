@@ -380,7 +380,7 @@ def _read_command(entry: ServerEntry) -> None:
     arguments = entry.members.get("args", [])
     if isinstance(arguments, str):
         if re.search(r"\s", arguments):
-            entry.refuse("args", "expected a list, found text; write each argument as a text")
+            entry.refuse("args", "expected a list, found a string; write each argument as a string")
         else:
             entry.note("args", "text is read as a list of one argument")
         words: list[JSON] = [arguments] if arguments else []

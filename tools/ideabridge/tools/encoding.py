@@ -108,7 +108,7 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a JSON value in words: "null", "true", "false", "a number", "a text", "a
+    """Return the kind of a JSON value as text: "null", "true", "false", "a number", "a string", "a
     list" or "an object".
     """
     if value is None:
@@ -118,7 +118,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, int | float):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, list) else "an object"
 
 
@@ -297,7 +297,7 @@ def decode(
     max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
     if count_values(plain, max_values) > max_values:
         raise LimitExceededError(
-            f"{what} contains more than {max_values:,} values (numbers, texts, lists, ...)"
+            f"{what} contains more than {max_values:,} values (numbers, strings, lists, ...)"
         )
 
     if nests_deeper(plain, max_depth):

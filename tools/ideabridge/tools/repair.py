@@ -354,7 +354,7 @@ class Repair:
         if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(
             value, str
         ):
-            self._ignore((*part.place, keyword), value, "a text")
+            self._ignore((*part.place, keyword), value, "a string")
 
     # -- references
 

@@ -36,7 +36,7 @@ _NAMED: Final = 5
 
 _KINDS: Final[Mapping[str, str]] = {
     "number": "a number",
-    "text": "a text",
+    "text": "a string",
     "list": "a list",
     "object": "an object",
     "boolean": "true or false",
@@ -236,7 +236,8 @@ def _new_notation(facts: _Facts, text: str) -> list[Novelty]:
         return []
 
     notations = " and ".join(_STEPS[step][1] for step in new)
-    return [Novelty(f"a text with {notations}, which no earlier run had", mild=True, notation=True)]
+    text_of_novelty = f"a string with {notations}, which no earlier run had"
+    return [Novelty(text_of_novelty, mild=True, notation=True)]
 
 
 def _new_members(facts: _Facts, members: JSONObject) -> list[Novelty]:

@@ -149,7 +149,7 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
 
     for key in ("run", "by", "time"):
         if not isinstance(raw[key], str):
-            raise _malformed(f"{where}.{key}", "a text", raw[key])
+            raise _malformed(f"{where}.{key}", "a string", raw[key])
 
     kind = raw["kind"]
     if kind not in ("run", "person", "assistant"):

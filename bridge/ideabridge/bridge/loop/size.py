@@ -104,7 +104,7 @@ def too_large(name: str, size: Size) -> str | None:
         )
     if size.values > MOST_VALUES:
         return (
-            f"{name} would have {size.values:,} values (numbers, texts, lists, ...) including "
+            f"{name} would have {size.values:,} values (numbers, strings, lists, ...) including "
             f"those referred to; the limit is {MOST_VALUES:,}"
         )
     return None

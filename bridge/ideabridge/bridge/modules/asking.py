@@ -226,7 +226,7 @@ def _check_field(where: str, field: JSONObject) -> None:
     if kind == "array":
         items = field.get("items")
         if not isinstance(items, dict) or not any(key in items for key in ("enum", *_CHOICES)):
-            raise FormError(f"{where} is a list of arbitrary values; expected a choice of texts")
+            raise FormError(f"{where} is a list of arbitrary values; expected a choice of strings")
         _known(f"the items of {where}", items, {"type", "enum", *_CHOICES})
         _check_choices(f"the items of {where}", items)
         return
@@ -235,7 +235,7 @@ def _check_field(where: str, field: JSONObject) -> None:
         raise FormError(f"{where} has items but is not a list")
     if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
         raise FormError(
-            f"{where}: expected a text, a number, an integer, a boolean or a "
+            f"{where}: expected a string, a number, an integer, a boolean or a "
             f"choice, found type {kind!r}"
         )
 
@@ -270,11 +270,11 @@ def _check_words(where: str, field: JSONObject) -> None:
     """Check that labels are strings, and that a person can see the whole default."""
     names = field.get("enumNames", [])
     if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        raise FormError(f"{where}: expected enumNames to be texts")
+        raise FormError(f"{where}: expected enumNames to be strings")
 
     for key in ("title", "description"):
         if not isinstance(field.get(key, ""), str):
-            raise FormError(f"{where}: expected its {key} to be a text")
+            raise FormError(f"{where}: expected its {key} to be a string")
 
     default = field.get("default")
     for text in default if isinstance(default, list) else [default]:

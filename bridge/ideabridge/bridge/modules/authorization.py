@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The HTTP statuses that mean that an authorization server will never renew a token."""
+"""The HTTP statuses with which an authorization server says that it will never renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -166,7 +166,7 @@ class Authorization(httpx2.Auth):
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
-        # The token of the last sign-in, or None after the module has accepted it.
+        # The token of the last sign-in, or None once the module has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""
@@ -725,8 +725,8 @@ class Authorization(httpx2.Auth):
     # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read this module's sign-in from its file, unless that was done before. `again` forces a
-        new read.
+        """Read this module's sign-in from its file, unless it has been read before. `again` forces
+        a new read.
         """
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
@@ -746,7 +746,7 @@ class Authorization(httpx2.Auth):
         if self._person is not None:
             return
         if client is None:
-            context.current_tokens = None  # someone has signed out
+            context.current_tokens = None  # Someone has signed out.
             return
 
         requested = settings.client_id or settings.client_metadata_url
@@ -788,7 +788,7 @@ class Authorization(httpx2.Auth):
                 self._holds = False
 
     async def _keep(self, sign_in: SignIn) -> str:
-        assert self._file is not None  # without a file there are no tokens
+        assert self._file is not None  # Without a file, there are no tokens.
         self._sign_in = sign_in
         sign_in.learn(self._module, self._secrets)
         return await anyio.to_thread.run_sync(self._file.write, sign_in)

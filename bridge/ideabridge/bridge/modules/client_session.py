@@ -1,4 +1,4 @@
-"""ClientSession: tells for which client's session the current task works.
+"""ClientSession: identifies the client session that the current task works for.
 
 Modules with `"sharing": "session"` have a process for each session. A request sets its session, and
 each call of a run sets that of the request that began the run.

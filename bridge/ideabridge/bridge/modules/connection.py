@@ -418,7 +418,8 @@ class ConnectionStart:
         log_level: the level of the log messages that the module should send, or None to leave it to
             the module.
         log: the log file of the module, or None.
-        on_ask: called when the module sends a question in the way of versions with a handshake.
+        on_ask: called when the module sends a question in the way that versions with a handshake
+            do.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
@@ -449,8 +450,8 @@ class Connection:
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         legacy: True if `initialize` is sent first.
-        may_be_era: True if the attempt failed during the first messages, so that it might succeed
-            with the other first message.
+        may_be_era: True if the attempt failed during the first messages, so that an attempt with
+            the other first message might succeed.
         listing: the tools, refreshed when they change, or None until the module has listed them.
         list_fault: the reason why some or all tools could not be listed the last time, or None if
             all were listed.
@@ -900,7 +901,7 @@ class Connection:
                 await self._subscribe(uri)
             except MCPError as error:
                 self.oddities.note(
-                    f"no longer reports changes of {uri[:100]!r}: {_text(error, self._secrets)}"
+                    f"no longer reports changes to {uri[:100]!r}: {_text(error, self._secrets)}"
                 )
             self._heard(ResourceUpdated(uri))
 

@@ -34,7 +34,7 @@ class ConnectionPool:
 
     Args:
         start: starts the task of a module.
-        owners: the word for owners in messages, such as "users".
+        owners: the word that messages use for owners, such as "users".
         is_needed: returns whether a run needs the module of this name even though no call is
             running. Connections to it then do not end.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if

@@ -207,7 +207,7 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question in the way of version 2025-11-25 or earlier, which a call in
+    """The tool asked a question in the way that versions up to 2025-11-25 do, which a call in
     version 2026-07-28 does not allow.
 
     Attributes:
@@ -229,6 +229,6 @@ class ModuleTimeoutError(ModuleError):
 
 class ModuleInputRequiredError(ModuleError):
     """The module asks for something that is not available: the user's model (sampling), the user's
-    folders (roots), a form even though nobody can be asked, or answers to more rounds of questions
-    than allowed.
+    folders (roots), a form that nobody can fill in, or answers to more rounds of questions than are
+    allowed.
     """

@@ -331,7 +331,7 @@ class Shape:
 
     Attributes:
         name: the name of the model, or "Content" for content blocks.
-        expected: the expected form, in words.
+        expected: a description of the expected form.
         item: the shape of the items of a list or mapping.
         arms: the shapes of a union's alternatives.
     """
@@ -415,7 +415,7 @@ _UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceCon
 """The names of unions, keyed by the name of one of their models."""
 
 _WORDS: Final[Mapping[Any, str]] = {
-    str: "a text",
+    str: "a string",
     int: "an integer",
     float: "a number",
     bool: "true or false",

@@ -5,7 +5,7 @@ well-formed message takes one pass of a parser. Only what the parser rejects is 
 layers:
 
     bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
-    text      prompts and banners around messages, several messages, one message on several lines
+    text prompts and banners around messages, several messages, one message on several lines
     envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
 An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
@@ -227,7 +227,7 @@ class MessageReader:
     # -- several messages, and noise ---------------------------------------------------------------
 
     def _in_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the messages in a text that is something other than one well-formed message.
+        """Return the messages in a string that is something other than one well-formed message.
 
         Noise can come before or after a message. A message with noise on both sides is more likely
         a quotation in a log, or a part of a malformed message.
@@ -264,8 +264,8 @@ class MessageReader:
         return [_deep(message) for message in messages] if is_deep else messages
 
     def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
-        """Return the answers in a text that nests deeper than `MAX_NESTING`, with the values below
-        that depth left out.
+        """Return the answers in a string that nests deeper than `MAX_NESTING`, without the values
+        below that depth.
         """
         cut = _without_depths(text)
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
@@ -345,7 +345,7 @@ class MessageReader:
             return None
 
         if not isinstance(method, str):
-            self.oddities.note("sent a message whose `method` is not a text", _shown(method))
+            self.oddities.note("sent a message whose `method` is not a string", _shown(method))
             # The SDK itself answers requests with an unknown method.
             method = ""
 
@@ -417,7 +417,7 @@ class MessageReader:
 
         if not isinstance(message, str):
             self.oddities.note(
-                "answered with an error whose `message` is not a text", _shown(message)
+                "answered with an error whose `message` is not a string", _shown(message)
             )
             message = _shown(
                 {name: part for name, part in parts.items() if name != "data"} or parts
@@ -472,7 +472,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
-    """Return the message in a text or an object, or None if it is not exactly one message."""
+    """Return the message in a string or an object, or None if that is not exactly one message."""
     try:
         if isinstance(data, dict):
             message = _MESSAGE.validate_python(data, by_name=False)
@@ -538,7 +538,7 @@ def _is_odd_message(text: str) -> bool:
 
 
 def _is_incomplete(text: str) -> bool:
-    """Return whether a text could be the first part of a JSON array or object."""
+    """Return whether a string could be the first part of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
 
@@ -554,7 +554,7 @@ def _is_incomplete(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a text: an array, an object, or the noise between them."""
+    """A part of a string: an array, an object, or the noise between them."""
 
     text: str
     is_noise: bool
@@ -562,7 +562,7 @@ class _Part:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """Yield the arrays and objects in a text, and the noise between them."""
+    """Yield the arrays and objects in a string, and the noise between them."""
     tries = max(2, min(_TRIES, _WORK // max(1, len(text))))
     place = looked = 0
     while (match := _START.search(text, looked)) is not None and tries:
@@ -591,7 +591,7 @@ def _parts(text: str) -> Iterator[_Part]:
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     """Return an error for the request that an unreadable answer belongs to, or an empty list for
-    other texts.
+    any other string.
     """
     if not text.startswith("{"):
         # Logs can also quote the first part of an answer.

@@ -124,7 +124,7 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""How many of the latest calls `latency` takes the median duration of."""
+"""The number of the latest calls whose median duration `latency` returns."""
 
 _NOTES: Final = 100
 """Maximum number of lines that `note` stores."""
@@ -135,7 +135,7 @@ _WITHHELD: Final = (
 
 _APART: Final = (
     "each session has its own process of it, because it asked a question while calls of several "
-    "sessions were running, and did not say whose it is"
+    "sessions were running, and did not say which session it belongs to"
 )
 
 _PATIENCE: Final = 30.0
@@ -157,7 +157,7 @@ as long as the one before.
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
 _REFUSED_RECONNECT_PAUSE: Final = 5.0
 """The longest pause, in seconds, between two attempts to connect while a call needs the module. The
-second value applies if the module refuses or cannot start.
+second value applies if the module refuses the connection or cannot start.
 """
 
 _ASKED_SECONDS: Final = 3600.0
@@ -351,7 +351,8 @@ class Module:
         """
         logger.warning(
             "server %s asked a question while calls of %d sessions were running, and did not say "
-            "whose it is, so nobody was asked. From now on, each session has its own process of it",
+            "which session it belongs to, so nobody was asked. From now on, each session has its own "
+            "process",
             self.name,
             sessions,
         )

@@ -21,7 +21,7 @@ MAX_EMPTY_PAGES: Final = 100
 """Maximum number of consecutive pages without an entry."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum total size, in bytes, of the pages of one list. 10,000 tools with a page of text each
+"""Maximum total size, in bytes, of the pages of one list. 10,000 tools, each with a page of text,
 need less.
 """
 

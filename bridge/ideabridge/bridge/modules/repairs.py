@@ -123,7 +123,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         repair.note("content", "expected a list, got an object; taken as its only block")
     elif not isinstance(content, list):
         fixed["content"] = [_text(content if isinstance(content, str) else json_of(content))]
-        repair.note("content", f"expected a list, got {kind_of(content)}; shown as a text")
+        repair.note("content", f"expected a list, got {kind_of(content)}; shown as text")
     elif any(isinstance(block, list) for block in cast("list[Any]", content)):
         fixed["content"] = list(_without_lists(cast("list[Any]", content)))
         repair.note("content", "has lists of blocks; their blocks are taken one by one")
@@ -171,7 +171,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
     if value is None or isinstance(value, list):
         return cast("Any", value)
     if not isinstance(value, dict):
-        repair.note(place, f"expected an object, got {kind_of(value)}; shown as a text")
+        repair.note(place, f"expected an object, got {kind_of(value)}; shown as text")
         return _text(value if isinstance(value, str) else json_of(value))
 
     block = dict(cast("Object", value))
@@ -199,20 +199,20 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
     """Return a block of this type with its required members, as far as they can be derived."""
     text = block.get("text")
     if kind == "text" and not isinstance(text, str) and text is not None:
-        repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown", text)
+        repair.note(f"{place}.text", f"expected a string, got {got(text)}; its JSON is shown", text)
         block["text"] = json_of(text)
 
     mime_type = block.get("mimeType")
     if kind in ("image", "audio") and not isinstance(mime_type, str):
         other = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(other, str) and other:
-            problem = f"expected a text, got {got(mime_type)}; another one is used"
+            problem = f"expected a string, got {got(mime_type)}; another one is used"
             repair.note(f"{place}.mimeType", problem, other)
             block["mimeType"] = other
 
     has_name = isinstance(block.get("name"), str)
     if kind == "resource_link" and not has_name and isinstance(block.get("uri"), str):
-        repair.note(f"{place}.name", "expected a text; its address is shown")
+        repair.note(f"{place}.name", "expected a string; its address is shown")
         block["name"] = block["uri"]
 
     if kind == "resource" and isinstance(block.get("resource"), dict):
@@ -280,12 +280,12 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
         fixed["uri"] = repair.params["uri"]
         repair.note(
             f"{place}.uri",
-            f"expected a text, got {got(members.get('uri'))}; the requested one is used",
+            f"expected a string, got {got(members.get('uri'))}; the requested one is used",
         )
 
     if text is not None and not isinstance(text, str) and not isinstance(blob, str):
         fixed["text"] = json_of(text)
-        repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown")
+        repair.note(f"{place}.text", f"expected a string, got {got(text)}; its JSON is shown")
 
     return fixed
 
@@ -305,7 +305,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
         where = f"messages[{index}]"
         message = object_of(item)
         if isinstance(item, str):
-            repair.note(where, "expected an object, got a text; taken as a message of the user")
+            repair.note(where, "expected an object, got a string; taken as a message of the user")
             messages.append({"role": "user", "content": _text(item)})
         elif message is not None and isinstance(message.get("content"), list):
             # The content of a message is a single block, not a list.
@@ -392,7 +392,7 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
     versions = fixed.get("supportedVersions")
     if isinstance(versions, str):
         fixed["supportedVersions"] = [versions]
-        repair.note("supportedVersions", "expected a list, got a text; taken as its only item")
+        repair.note("supportedVersions", "expected a list, got a string; taken as its only item")
     elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
         # A server that answers every request with {} does not know this request, so the result must
         # also have `capabilities`.
@@ -412,7 +412,7 @@ def _page(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
     cursor = members.get("nextCursor")
     if isinstance(cursor, int) and not isinstance(cursor, bool):
-        repair.note("nextCursor", "expected a text, got a number; sent back as a text")
+        repair.note("nextCursor", "expected a string, got a number; sent back as a string")
         return {**members, "nextCursor": str(cursor)}
 
     return members
@@ -427,7 +427,7 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
     if isinstance(members.get("name"), str) or not isinstance(address, str):
         return members
     repair.note(
-        f"{place}.name", f"expected a text, got {got(members.get('name'))}; its address is shown"
+        f"{place}.name", f"expected a string, got {got(members.get('name'))}; its address is shown"
     )
     return {**members, "name": address}
 

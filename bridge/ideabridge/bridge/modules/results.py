@@ -203,7 +203,7 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
         IdeabridgeError: neither of them satisfies the schema, or the content is not text.
     """
     if not isinstance(value, str):
-        raise InvalidJSONError("it is not a text")
+        raise InvalidJSONError("it is not text")
 
     with suppress(IdeabridgeError):
         parsed = decode(value, what="its text")
@@ -235,7 +235,7 @@ def _blocks(result: types.CallToolResult) -> list[JSON]:
 
 
 def _described(result: types.CallToolResult) -> str:
-    """Describe the content of a result in words."""
+    """Describe the content of a result."""
     kinds = dict.fromkeys(block.type for block in result.content)
     return f"its content is {' and '.join(kinds)}" if kinds else "no content"
 

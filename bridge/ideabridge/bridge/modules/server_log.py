@@ -36,7 +36,7 @@ MAX_LINE: Final = 2000
 
 _MAX_LOGGER: Final = 100
 _MAX_TOKEN: Final = 1000
-"""Maximum length, in characters, of a log message's origin, and of a text that is recognised as a
+"""Maximum length, in characters, of a log message's origin, and of a string that is recognised as a
 secret by its form.
 """
 
@@ -223,7 +223,7 @@ class ServerLog:
 
 
 def _kept(masked: str, most: int) -> str:
-    """Return the beginning of a text, without what looks like a secret."""
+    """Return the beginning of a string, without what looks like a secret."""
     return _without_tokens(masked[: most + _MAX_TOKEN])[:most]
 
 
@@ -281,7 +281,7 @@ def _earlier(path: Path) -> Path:
 
 
 class ServerLogReader:
-    """Reads the log of one server, from its beginning on, while processes write it.
+    """Reads the log of one server from its beginning, while processes write it.
 
     Args:
         path: the file, which need not exist.

@@ -561,7 +561,7 @@ def _check_auth(
     module: str, auth: AuthorizationSettings, headers: Mapping[str, str], secrets: Secrets
 ) -> None:
     if any(name.lower() == "authorization" for name in headers):
-        raise _error(module, "auth", "goes in place of the header Authorization")
+        raise _error(module, "auth", "replaces the header Authorization; set only one of them")
     for key in SECRET_KEYS:
         secrets.add(key, getattr(auth, key) or "", certain=True)
 
@@ -803,8 +803,8 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """A text for users about who has their own process or connection of the module; "" if
-        everybody shares one.
+        """Text for users about who has their own process of the module, or their own connection to
+        it; "" if everybody shares one.
         """
         if self.sharing == "shared":
             return ""

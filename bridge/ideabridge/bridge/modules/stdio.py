@@ -370,8 +370,8 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """How the process ended, in words: 'ended with exit code 3', 'was ended by SIGKILL',
-        'closed its output'.
+        """A phrase that says how the process ended: 'ended with exit code 3', 'was ended by
+        SIGKILL', 'closed its output'.
         """
         code = self._process.returncode
         if code is None:
@@ -500,8 +500,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message can contain one JSON value for every so many bytes of the size limit. The number of
-values is limited because parsed values take more memory.
+"""A message can contain one JSON value for each of these units of the size limit, in bytes. The
+number of values is limited because parsed values take more memory.
 """
 STDERR_LINES: Final = 20
 

@@ -415,7 +415,7 @@ def ask_call(arguments: JSONObject) -> JSONObject:
     if unknown:
         raise ProgramError(f"ask() has no parameter {show(unknown[0])}")
     if not isinstance(text, str) or not text.strip():
-        raise ProgramError(f"ask(): expected a text, found {show(text)}")
+        raise ProgramError(f"ask(): expected a string, found {show(text)}")
     if schema is not None and not isinstance(schema, dict):
         raise ProgramError(
             f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}"

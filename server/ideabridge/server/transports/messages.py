@@ -44,7 +44,7 @@ class RefusedMessage:
     Attributes:
         id: the id of the request, or None if it has no usable id.
         code: the error code of JSON-RPC.
-        why: what is wrong, in words.
+        why: a sentence that says what is wrong.
     """
 
     id: int | float | str | None
@@ -211,9 +211,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     if message.get("jsonrpc") != "2.0":
         return RefusedMessage(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
     if not isinstance(method, str):
-        return RefusedMessage(
-            answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}"
-        )
+        problem = f"method: expected a string, found {kind_of(method)}"
+        return RefusedMessage(answered_id, types.INVALID_REQUEST, problem)
 
     if request is None:
         if _is_fraction(message.get("id")):
@@ -223,7 +222,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         return RefusedMessage(
             answered_id,
             types.INVALID_REQUEST,
-            f"id: expected a text or an integer, found {id_kind}",
+            f"id: expected a string or an integer, found {id_kind}",
         )
 
     if params == []:

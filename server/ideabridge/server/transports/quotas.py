@@ -138,7 +138,7 @@ def problem(message: bytes) -> str | None:
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return (
-            f"the message contains more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, texts, "
+            f"the message contains more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, strings, "
             "lists, ...)"
         )
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
