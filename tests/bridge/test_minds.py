@@ -223,8 +223,8 @@ async def test_what_an_answer_took_stands_in_the_run_and_in_its_idea() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"tokens": 2000}, "2,468 tokens were used; the limit of a run is 2,000"),
-        ({"cost": 0.003}, "0.0042 dollars were spent; the limit of a run is 0.003"),
+        ({"tokens": 2000}, "2,468 tokens were used; the limit for a run is 2,000"),
+        ({"cost": 0.003}, "0.0042 dollars were spent; the limit for a run is 0.003"),
     ],
 )
 async def test_a_run_ends_when_its_minds_have_used_what_they_may(

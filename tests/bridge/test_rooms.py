@@ -431,7 +431,7 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
         assert await run.wait() == "limit"
         assert (
             run.answer()["reason"]
-            == "10 requests were made, which is the limit of a run and its rooms"
+            == "10 requests were made, which is the limit for a run and its rooms"
         )
         # Requests that are written together are counted together, before their minds are asked.
         assert len(mind.seen) == 10 or (writes == "later" and len(mind.seen) < 10)

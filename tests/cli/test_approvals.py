@@ -126,7 +126,7 @@ def test_a_decision_without_the_tools_of_the_run_says_so(
     write_trusted(here, '{"store": "store.sqlite"}')
     run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
     assert main(["approvals", "decide", "approve", run]) == 1
-    why = "its tool 'note' is not here; was a tool file left out?"
+    why = "its tool 'note' is missing here; was a tool file left out?"
     works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run}"
     assert (
         capsys.readouterr().err
@@ -212,7 +212,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
         (["edit", run, "--call", "nonsense"], "--call: expected JSON or @FILE"),
         (["deny", run, "--call", edited], "--call requires edit, not deny"),
         (["value", run], "value needs --value"),
-        ([], "which decision? There is no terminal to ask at"),
+        ([], "which decision?"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
@@ -466,7 +466,7 @@ def test_mistakes_with_always_are_told(here: Path, capsys: pytest.CaptureFixture
     for words, message in (
         (["deny", run, "--always"], "--always requires approve, not deny"),
         (["approve", run, "--always", "--for-run"], "--always and --for-run: expected one of them"),
-        (["approve", run, "--always"], "there is no terminal to ask at"),
+        (["approve", run, "--always"], "requires a terminal"),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err

@@ -194,7 +194,7 @@ async def test_a_run_whose_tool_is_not_here_is_interrupted(tmp_path: Path) -> No
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     async with Bridge(store=path) as bridge:
-        with pytest.raises(InterruptedRunError, match="its tool 'work' is not here"):
+        with pytest.raises(InterruptedRunError, match="its tool 'work' is missing here"):
             await bridge.resume(run_id)
         assert bridge.runs()[0]["status"] == "interrupted"
 

@@ -1,5 +1,5 @@
-"""Notices: receives the reports of other processes on the same store, so that polling is needed
-only if the store cannot notify.
+"""Notices: receives notices from other processes on the same store, so that polling is needed only
+if the store cannot notify.
 
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
 (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something was

@@ -79,7 +79,7 @@ class Read:
 
 @dataclass(slots=True)
 class Call:
-    """A call as listed.
+    """A call that a mind or a plan lists.
 
     Attributes:
         index: its number in the run, from 0.

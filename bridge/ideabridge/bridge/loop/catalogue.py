@@ -237,7 +237,7 @@ class Catalogue:
 
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool of this module, by its name in the catalogue or in the module, or None. A
-        module of None means this process.
+        module of None stands for this process.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         return None if tool is None else tool.real
@@ -267,7 +267,9 @@ class Catalogue:
         return Catalogue(tools, self.latent, self.missing, self._unlisted)
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
-        """Return a catalogue with more tools. Those whose keys are in `latent` are latent."""
+        """Return a catalogue with additional tools. The tools whose keys are in `latent` are
+        latent.
+        """
         new_tools = list(tools)
         new_latent = {tool.key for tool in new_tools}.intersection(latent)
         return Catalogue(

@@ -70,16 +70,17 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
 """Who decided. `person`: a person saw the question and answered. `assistant`: a client's model,
 with `decide_approval`. `approver`: the code of a program that embeds ideabridge. `nobody`: the time
-ran out, or the question became void.
+    limit passed, or the question no longer applied.
 """
 
 Via: TypeAlias = Literal[
     "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
 ]
-"""How an answer came. `command`: from a command line that nobody typed at a prompt, such as a
-script. `tool`: from `decide_approval`. `code`: from an approver or `Run.decide`. `fork`: the call
+"""How the answer was given. `command`: on a command line that nobody typed at a prompt, such as in
+a script. `tool`: from `decide_approval`. `code`: from an approver or `Run.decide`. `fork`: the call
 had run before the fork. `bridge`: the process in which the call waited has died. `module`: the
-module withdrew its question."""
+module withdrew its question.
+"""
 
 LOCAL_USER: Final = "local"
 """The user of this machine, who needs no name as long as nobody else uses the server."""
@@ -97,8 +98,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The texts by which messages refer to each kind of decider. Only `Decider.__str__` uses them, so a
-message attributes a decision to a person only if the journal does.
+"""The phrases with which messages refer to each kind of decider. Only `Decider.__str__` uses them,
+so a message attributes a decision to a person only if the journal does.
 """
 
 
@@ -161,7 +162,7 @@ def read_decider(value: JSON) -> Decider:
 
 
 def decider_text(event: JSONObject) -> str:
-    """Return words that say who made a decision, given its event as the journal stores it.
+    """Return a phrase that says who made a decision, given its event as the journal stores it.
 
     If a grant or a standing rule approved the call, nobody was asked about it, so the text names
     the grant or the rule. Return "" if the journal does not say who decided, or says so in a form
@@ -181,8 +182,8 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Return words that name a standing rule that the journal cites, with the day on which it was
-    given.
+    """Return a phrase with the id of a standing rule that the journal cites, and the day on which
+    it was given.
     """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
@@ -463,15 +464,15 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call: by whom, why, and the edited call.
+    """A decision on a call: who made it and why, and the edited call if there is one.
 
     `tool` is the full definition of a tool that replaces the call's own. The event contains it
-    because a plan's journal has only the tools that the plan names. `grant` is what a person allows
-    for the rest of the run with this approval. `granted` is the call whose grant approved this one
-    without a question (see `grant.py`). `always` is the id of the standing rule that a person gave
-    with this approval. `rule` is the standing rule that approved the call without asking, as
-    `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in UTC. In that case,
-    `by` is the person who created it.
+    because the journal of a plan has only the tools that the plan names. `grant` is what a person
+    allows for the rest of the run with this approval. `granted` is the call whose grant approved
+    this one without a question (see `grant.py`). `always` is the id of the standing rule that a
+    person gave with this approval. `rule` is the standing rule that approved the call without
+    asking, as `{"id", "at"}`, where `at` is the time when the rule was created, ISO 8601 in UTC. In
+    that case, `by` is the person who created it.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -536,8 +537,8 @@ class CallFinished(OfCall):
 
     `sent` is what the tool sent, unchecked. `content` contains the content blocks of the result if
     they say something other than the value. The error kind `cancelled` means that the call's group
-    was decided without it, or that its Solution was cancelled. `chosen` is the output path that an
-    activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
+    was decided by another call, or that its Solution was cancelled. `chosen` is the output path
+    that an activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
     assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
 
     This is not the only event that ends a call:

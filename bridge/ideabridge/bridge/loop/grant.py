@@ -1,14 +1,14 @@
 """Grant: a person allows a tool for the rest of a run, so that its later calls need no approval.
 
-A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers later
-calls in the same run to the same tool, and such calls that are already waiting, unless the policy
-asks about them for another reason. Each call that it approves gets its own `CallDecided`, which
-names the call of the grant. Grants are part of the machine, so folding the journal again restores
-them with their counts. A room has its own machine, and a fork does not inherit grants, so no grant
+A grant comes with the approval of one call, and is journaled in its `CallDecided`. It covers calls
+to the same tool in the same run that are already waiting or that follow, unless the policy asks
+about them for another reason. Each call that it approves gets its own `CallDecided`, which names
+the call of the grant. Grants are part of the machine, so folding the journal again restores them
+with their counts. A room has its own machine, and a fork does not inherit grants, so no grant
 applies to another run.
 
-    {"for": "run"}                                                  every further call to the tool
-    {"for": "run", "max": 3}                                        at most three executions more
+    {"for": "run"}                                                  every later call to the tool
+    {"for": "run", "max": 3}                                        at most three more executions
     {"for": "run", "parameters": {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}}
 """
 
@@ -189,7 +189,7 @@ def _executions(progress: Progress) -> int:
 
 
 def decision_text(event: CallDecided) -> str:
-    """Return a decision in words, such as `approve`, `approve for the rest of the run`, `approve
+    """Return a decision as text, such as `approve`, `approve for the rest of the run`, `approve
     (grant of call 2)`, or `approve (the standing rule 4f1a of 2026-11-29)`.
     """
     if event.rule is not None:

@@ -1,6 +1,4 @@
-"""InitialDocuments: the values that references can read when a run begins, as its context gives
-them.
-"""
+"""InitialDocuments: the values from its context that references can read when a run begins."""
 
 from __future__ import annotations
 

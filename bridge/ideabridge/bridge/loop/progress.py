@@ -132,8 +132,8 @@ class Progress:
         wrote: the full paths that it wrote.
         staged: whether only its group sees what it wrote.
         approval: the question whether the call may run, while a person is asked.
-        granted: the call whose grant approves this one, until the approval is journaled. Nobody is
-            asked in this case.
+        granted: the call whose grant approves this one, so that nobody is asked. Set until the
+            approval is journaled.
         approved_by: who approved it. None if nobody has approved it yet, or if the policy allows
             it.
         forbidden: whether the call has begun, but later rules would not let it run without a
@@ -319,8 +319,8 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Return a call that an operand of the read waits for, if there is one. For reads that are
-        evaluated once per item.
+        """Return a call that an operand of the read waits for, if there is one. Used for reads that
+        are evaluated once per item.
         """
         for bound in item.bound:
             for writers in bound:

@@ -268,8 +268,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Return words that say which code runs if it is the code of another tool. The author of a tool
-    chooses the tool's name, so the name might mislead.
+    """Return a phrase that says which code runs if it is the code of another tool. The author of a
+    tool chooses the tool's name, so the name might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:

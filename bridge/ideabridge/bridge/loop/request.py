@@ -37,7 +37,7 @@ _CALLS: Final = 200
 """Maximum number of calls in one plan that are reported."""
 
 _NAMED: Final = 5
-"""Maximum number of instances that are named because they have not done a call."""
+"""Maximum number of instances that are listed because they have not done a call."""
 
 
 class Guidance:
@@ -472,8 +472,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
     if more:
         text = (
-            f"{more:,} more calls failed, of {len(errors):,} errors. All are "
-            "read at †data.error.PLACE."
+            f"{more:,} more calls failed, of {len(errors):,} errors. Read them "
+            "all at †data.error.PLACE."
         )
         messages.append(Message("user", "text", text, "text"))
 
@@ -481,8 +481,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: Solution) -> list[str]:
-    """Return the texts about the last program: what it printed and, if it failed, the program
-    itself. A Request never refers to an earlier Request.
+    """Return what the next Request says about the last program: what it printed and, if it failed,
+    the program itself. A Request never refers to an earlier Request.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:

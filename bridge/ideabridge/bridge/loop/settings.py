@@ -187,20 +187,20 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
-        """Return a text that names the limit that forbids another Request after `requests`
-        Requests, or None if no limit does.
+        """Return a sentence about the limit that forbids another Request after `requests` Requests,
+        or None if no limit forbids it.
         """
         if requests + self.requests >= settings.requests and requests:
-            return f"{settings.requests} requests were made, which is the limit of a run"
+            return f"{settings.requests} requests were made, which is the limit for a run"
 
         tokens = self.tokens + self.estimated
         if settings.tokens is not None and tokens >= settings.tokens:
             estimate = f", {self.estimated:,} of them by an estimate" if self.estimated else ""
             return (
-                f"{tokens:,} tokens were used{estimate}; the limit of a run is {settings.tokens:,}"
+                f"{tokens:,} tokens were used{estimate}; the limit for a run is {settings.tokens:,}"
             )
         if settings.cost is not None and self.cost >= settings.cost:
-            return f"{self.cost:.4g} dollars were spent; the limit of a run is {settings.cost:g}"
+            return f"{self.cost:.4g} dollars were spent; the limit for a run is {settings.cost:g}"
         return None
 
 

@@ -2,8 +2,8 @@
 
 `SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
 references and finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces
-are collected, it waits for a person's decision, and it either runs as a whole or returns to the
-mind.
+are collected, it waits for a person's decision, and then it either runs as a whole or returns to
+the mind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ideabridge.tools.typed import read_as
 
 BROKE_OFF: Final = "the answer broke off: "
 
-WHY: Final = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
+WHY: Final = "the run is lazy: no part of its plan runs before the whole plan is accepted"
 
 LAZY = (
     "Write a plan: list every call the task needs as far as you can see, wired by references. "

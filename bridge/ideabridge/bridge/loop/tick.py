@@ -16,7 +16,7 @@ The statuses of a call (`CallStatus`), and what leads from one to the next:
                                                               malformed, or a value that it
                                                               needs is absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
-    ASKING     a person must decide, or has with a grant      approved: QUEUED; denied: FAILED
+    ASKING     a person must decide, or a grant decides       approved: QUEUED; denied: FAILED
     QUEUED     may run; the listed order or the limit of      a place is free: RUNNING;
                parallel calls holds it                        stricter rules (`judge_again`):
                                                               ASKING or FAILED

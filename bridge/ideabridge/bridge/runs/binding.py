@@ -130,7 +130,7 @@ class Binding:
 
     def _fault_of_own(self, tool: Tool) -> str | None:
         if not self._executor.has(tool):
-            return f"its tool {tool.name!r} is not here; was a tool file left out?"
+            return f"its tool {tool.name!r} is missing here; was a tool file left out?"
 
         if self._is_from_files(tool):
             difference = self._executor.difference(tool)

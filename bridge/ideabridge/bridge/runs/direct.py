@@ -90,7 +90,7 @@ class SessionInfo:
         began: the time when its first call arrived, in seconds since 1970.
         last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
-        tools: the names of its tools, each once.
+        tools: the names of its tools, without repetition.
         in_progress: whether the session is still in progress.
     """
 
@@ -142,14 +142,14 @@ class SessionInfo:
         if self.client:
             line += f", {self.client}"
         if self.is_ambiguous:
-            line += "; perhaps of several conversations"
+            line += "; perhaps from several conversations"
         return line
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls from a session in the form of a run's calls. For each call that cannot be published,
-    there is a reason, keyed by the call's place.
+    """Calls from a session in the form of a run's calls, and the reason why a call cannot be
+    published, keyed by the call's place.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])

@@ -58,8 +58,8 @@ runs take together.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""How much more memory, in bytes, a run can take before the results of the caller's other runs are
-counted again.
+"""The additional memory, in bytes, that a run can take before the results of the caller's other
+runs are counted again.
 """
 
 _SMALL_RESULT = 16 * 1024

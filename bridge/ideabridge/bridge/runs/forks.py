@@ -399,9 +399,9 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         if message.type == "input" and not message.instance
     ]
     if not places:
-        raise ForkError("input: the run takes no input, so it cannot get another one")
+        raise ForkError("input: the run takes no input, so it cannot get a different one")
     if len(places) > 1:
-        raise ForkError("input: the run takes several inputs, so it cannot get another one")
+        raise ForkError("input: the run takes several inputs, so it cannot get a different one")
 
     old = messages[places[0]]
     if old.schema is not None:
@@ -513,7 +513,7 @@ class _Copy:
                 )
         return (
             "with the other input, or under the present configuration, the run would have "
-            f"gone another way before event {number} ({event.name}); fork after event "
+            f"taken a different course before event {number} ({event.name}); fork after event "
             f"{number - 1} or an earlier one"
         )
 

@@ -553,7 +553,7 @@ class People:
     Args:
         group: a task group that outlives the run.
         approver: see `Approver`, or None if people decide with `Run.decide`.
-        mask: removes secrets from texts.
+        mask: removes secrets from text.
 
     Attributes:
         deciding: the approvals that the approver was asked about and has not yet answered.

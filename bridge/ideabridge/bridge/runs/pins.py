@@ -179,7 +179,9 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """Return the tools of the calls that need a pin, each once, sorted by module and name."""
+    """Return the tools of the calls that need a pin, without duplicates, sorted by module and
+    name.
+    """
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call)
@@ -242,7 +244,7 @@ def check_pins(
     """
     pins = read_pins(pinned)
     defined = defined_in(pinned)
-    # Program calls come in no particular order.
+    # The calls of a program come in no particular order.
     is_program = "program" in (pinned or {})
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
@@ -295,7 +297,7 @@ def _why_unpinned(call: WrittenCall, tool: Tool) -> str:
     names_module = call.module is not None and call.module != ANONYMOUS
     if tool.module is None or names_module:
         return f"{tool.label} is not among the tools that it was published with"
-    return f"{call.tool} is not here; {tool.label} is another tool and does not take its place"
+    return f"{call.tool} is missing here; {tool.label} is another tool and cannot replace it"
 
 
 @dataclass(frozen=True, slots=True)

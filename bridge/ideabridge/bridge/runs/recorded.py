@@ -88,7 +88,7 @@ class RecordedRun:
         return ends
 
     def not_as_listed(self) -> list[str]:
-        """Return a text for each call that did not run as listed, with the reason: `calls.0 (send):
+        """Return a line for each call that did not run as listed, with the reason: `calls.0 (send):
         a person changed it`.
         """
         edited = {

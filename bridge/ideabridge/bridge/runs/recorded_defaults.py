@@ -4,9 +4,10 @@ published plan, are assumptions.
 A default was recorded together with the other values of its call, so it might not fit if one of
 them is replaced. A default that is a string, list or object is an assumption if the caller passes
 another value of the call. Any default is an assumption if the caller passes a value that was a
-member of the same object in an earlier result, such as the other coordinate of a place. Words are
-always an assumption, because a mind wrote them for the values of that time. A default is not an
-assumption if two runs had the same value, or if the author of the plan wrote it for any input.
+member of the same object in an earlier result, such as the other coordinate of a place. A default
+of several words is always an assumption, because a mind wrote it for the recorded values. A default
+is not an assumption if two runs had the same value, or if the author of the plan wrote it for any
+input.
 """
 
 from __future__ import annotations

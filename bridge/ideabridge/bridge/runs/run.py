@@ -8,8 +8,8 @@ it belongs to, and counts as part of that run: the status, approvals, requests a
 include those of its rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
-    interrupted: the run cannot continue in this process; its journal says at most which calls have
-        an unknown outcome
+    interrupted: the run cannot continue in this process; its journal can only record which calls
+        have an unknown outcome
 """
 
 from __future__ import annotations
@@ -368,8 +368,8 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while a write is still queued for the run or one of its rooms: its status, or the
-        release of its lease.
+        """True while the status or the release of the lease is still queued to be written, for the
+        run or one of its rooms.
         """
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
@@ -396,7 +396,7 @@ class Run:
             self.active_seconds += seconds
             most = self.machine.settings.wall_seconds
             if self.active_seconds > most:
-                self.runner.end_at_limit(f"{most:g} seconds, which is the limit of a run")
+                self.runner.end_at_limit(f"{most:g} seconds, which is the limit for a run")
 
     @contextlib.contextmanager
     def watching(
@@ -1328,13 +1328,13 @@ class Run:
         spent = self.spent()
         if spent.requests > settings.requests:
             return (
-                f"{settings.requests:,} requests were made, which is the limit of a run and its "
+                f"{settings.requests:,} requests were made, which is the limit for a run and its "
                 "rooms"
             )
 
         if spent.calls > settings.calls:
             return (
-                f"{settings.calls:,} calls were listed, which is the limit of a run and its rooms"
+                f"{settings.calls:,} calls were listed, which is the limit for a run and its rooms"
             )
         return spent.over(settings)
 

@@ -484,7 +484,7 @@ class Runner:
             self._keep(error)
 
     def _keep(self, error: HandlerError) -> None:
-        """Journal what happened before a message handler failed, and abandon the run in this
+        """Journal the events from before a message handler failed, and abandon the run in this
         process.
 
         Raises:
@@ -997,8 +997,8 @@ class RunningCalls:
             lock.release()
 
     async def _post(self, ended_call: _Ended) -> None:
-        """Post that a call has ended. If several calls end in the same pass of the event loop, the
-        task of the first one posts for all of them.
+        """Post the event that ends a call. If several calls end in the same pass of the event loop,
+        the task of the first one posts for all of them.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:

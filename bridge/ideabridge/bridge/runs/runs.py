@@ -408,7 +408,7 @@ class Runs:
             )
             if busy >= self.users.runs:
                 raise LimitExceededError(
-                    f"you have {busy} active runs, which is the limit for one user: wait for one "
+                    f"you have {busy} active runs, the limit for one user: wait until one ends "
                     "(check_run), or cancel one"
                 )
 
@@ -1117,7 +1117,7 @@ class Runs:
                 registry.pop(record.id, None)
             raise JournalError(
                 f"the journal of run {record.id} does not fit this version of ideabridge "
-                f"({error}). The run cannot continue here; nothing of it is lost, and `ideabridge "
+                f"({error}). The run cannot continue here; no part of it is lost, and `ideabridge "
                 f"runs show {record.id}` lists its events"
             ) from None
 
@@ -1373,7 +1373,7 @@ class Runs:
                 except (InterruptedRunError, StoreError) as error:
                     # Another process drives the run, or the store fails. The run follows the new
                     # rules before the next decision about it.
-                    logger.warning("run %s: the new configuration waits: %s", run.id, error)
+                    logger.warning("run %s: the new configuration must wait: %s", run.id, error)
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run

@@ -186,7 +186,7 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
     """Return the errors of the last Solution as an answer shows them. What tools sent is shortened
-    like results. Read †data.error.PLACE.error.sent for all of it.
+    like results. All of it is at †data.error.PLACE.error.sent.
     """
     errors: list[JSON] = []
     room = RESULTS

@@ -155,7 +155,7 @@ def _show(
 
     if pending.question.asked is not None:
         write(
-            f"    server {pending.question.asked.module} asks the following, in its own words:",
+            f" server {pending.question.asked.module} asks the following, in its own words:",
             None,
         )
 
@@ -175,7 +175,7 @@ def _content_lines(question: Question, width: int | None) -> list[str]:
 
 
 def _times(pending: Pending) -> str:
-    """Return words that say when a decision was asked for, and how much time is left."""
+    """Return a phrase that says when a decision was asked for, and how much time is left."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -265,7 +265,7 @@ async def decide(
     if decision is None:
         if not at_terminal() or options.json:
             raise UsageError(
-                "which decision? There is no terminal to ask at: ideabridge approvals decide "
+                "which decision? Without a terminal, name it: ideabridge approvals decide "
                 "approve|deny|... RUN|APPROVAL..."
             )
 
@@ -341,7 +341,7 @@ def standing_rules(
 ) -> None:
     """List the tools that people have allowed always, or withdraw such rules.
 
-    A withdrawn rule covers no further call, not even in servers that are running.
+    A withdrawn rule covers no more calls, not even in servers that are running.
     """
     from ideabridge.bridge.standing_rules import StandingRules
 
@@ -408,7 +408,7 @@ def _check_always(decision: str, options: Options, *, always: bool, for_run: boo
         raise UsageError("--always and --for-run: expected one of them")
     if not at_terminal() or options.json:
         raise UsageError(
-            "--always: only a person can allow a tool always, but there is no terminal to ask at"
+            "--always: only a person can allow a tool always, which requires a terminal"
         )
 
 
@@ -457,7 +457,7 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words names this decision itself, not only its run."""
+    """Return whether one of the words stands for this decision itself, not only for its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
@@ -670,5 +670,5 @@ def _why_not(error: Exception, pending: Pending) -> str:
 
 
 def _refused(pending: Pending) -> str:
-    """Return words that describe what happens to the call if nobody decides in time."""
+    """Return a phrase that says what happens to the call if nobody decides in time."""
     return "skipped" if pending.question.refusal == "skip" else "denied"
