@@ -223,7 +223,7 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
         assert await replay.run.wait(20) == "done"
         bridge.store.import_idea(forged(document, answer="recorded"), with_publication=True)
         assert bridge.store.publications.get("found", caller=SEES_ALL).description.endswith(
-            "recorded for its one input; nothing runs."
+            "recorded for its only input; nothing runs."
         )
 
 

@@ -200,7 +200,7 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     assert change.breaking == [
         "input: b: is required now",
         "output: it has no schema any more",
-        "answer: it answers for one input only, the recorded one",
+        "answer: it answers only for the recorded input",
         "annotations: it was read-only, and no longer is",
     ]
     assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []

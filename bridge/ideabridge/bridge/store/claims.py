@@ -14,7 +14,7 @@ from ideabridge.tools.typed import read_as
 
 _IMPORTED: Final = "Imported: its author's description was not checked here."
 _WAYS: Final = {
-    "recorded": "It gives the answer recorded for its one input; nothing runs.",
+    "recorded": "It returns the answer recorded for its only input; nothing runs.",
     "plan": "It replays a saved plan with your input.",
     "program": "It runs a saved program with your input.",
     "solve": "It asks a model to solve the task again with your input.",

@@ -1,4 +1,5 @@
-"""Contents: stores messages, schemas and lists of messages, each once by content.
+"""Contents: stores messages, schemas and lists of messages by content, so that each is stored only
+once.
 
 A context is stored as a JSON array of entries. A positive entry is the number of a message; a
 negative entry is the negated number of a list of entries, stored the same way. A fixed function of
@@ -10,11 +11,11 @@ next step changes them.
 With an index of hashes, each save would write one more page for each new row. So `content_keys` is
 written for many rows at a time. Until then, each process remembers the latest rows.
 
-A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
+A string of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
 contents as well. A state that grows with each step adds only its new pieces and a list of limited
-size. The row stores the hash of the whole text, and the view `whole_contents` shows the text
-itself. JSON never begins with `~`, and pieces are shorter than texts that are cut, so no row can be
-mistaken for another kind.
+size. The row stores the hash of the whole string, and the view `whole_contents` shows the string
+itself. JSON never begins with `~`, and pieces are shorter than strings that are cut, so no row can
+be mistaken for a row of another kind.
 
 Events in journals refer to contents, too. Parts that many runs repeat (definitions of tools,
 settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
@@ -92,7 +93,9 @@ def key_of(digest: bytes) -> int:
 
 
 def _ends(entry: int) -> bool:
-    """Return whether a stretch ends after `entry`. Multiplicative hashing picks one entry in 32."""
+    """Return whether a stretch ends after `entry`. Multiplicative hashing picks about one entry in
+    32.
+    """
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
@@ -338,8 +341,8 @@ class Contents:
         return numbers
 
     def _stored_form(self, text: str, new: list[StoredContent]) -> str:
-        """Return the body of the row for a text: the text itself, or a rope, whose pieces this
-        stores.
+        """Return the body of the row for a string: the string itself, or a rope, whose pieces this
+        method stores.
         """
         if len(text) <= LONG // 4:
             # A character takes at most 4 bytes.
@@ -383,7 +386,7 @@ class Contents:
         return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
 
     def texts(self, numbers: list[int]) -> list[str]:
-        """Return the JSON texts of messages, in order."""
+        """Return the JSON of messages as strings, in order."""
         rows = self._database.execute(
             "SELECT content.body FROM json_each(?) AS part "
             "JOIN whole_contents AS content ON content.number = CAST(part.value AS BIGINT) "

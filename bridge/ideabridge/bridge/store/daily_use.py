@@ -172,7 +172,7 @@ class DailyUse:
 
 
 class _Counts:
-    """How many things happened on each day, and how many of them failed.
+    """The number of things that happened on each day, and the number of those that failed.
 
     Attributes:
         all: the number of all things, by day; 0 for a day that is not in it.

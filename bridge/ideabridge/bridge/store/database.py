@@ -131,7 +131,7 @@ class WordIndex(ABC):
 
     @abstractmethod
     def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
-        """Index texts. Each entry is `(row, text of each column)`."""
+        """Index rows of text. Each entry is `(row, text of each column)`."""
 
     @abstractmethod
     def remove(self, table: str, rows: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Decoded: a cache of the values of long JSON texts that were read recently, so that they are not
+"""Decoded: a cache of the values of long JSON strings that were read recently, so that they are not
 decoded again.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
 LONG: Final = 20_000
-"""Minimum length, in characters, of a text whose value is cached. Decoding a shorter text takes
+"""Minimum length, in characters, of a string whose value is cached. Decoding a shorter string takes
 less than a millisecond.
 """
 
@@ -20,8 +20,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Decoded:
-    """A thread-safe cache of the values of JSON texts. Callers must not change a value, because the
-    next reader gets the same object.
+    """A thread-safe cache of the values of JSON strings. Callers must not change a value, because
+    the next reader gets the same object.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Decoded:
         self._total = 0
 
     def value(self, text: str) -> JSON:
-        """Return the value of a JSON text that `encode` wrote."""
+        """Return the value of a JSON string that `encode` wrote."""
         if len(text) < LONG:
             return decode_trusted(text)
 
@@ -44,7 +44,7 @@ class Decoded:
         return value
 
     def keep(self, text: str, value: JSON) -> None:
-        """Cache the value of a text, unless it would take more than half of the memory for all
+        """Cache the value of a string, unless it would take more than half of the memory for all
         values.
         """
         if len(text) < LONG:

@@ -42,8 +42,8 @@ class Idea:
         solution: `{"calls": [...], "output": ...}`.
         shown: size limits on the results that the mind was shown, `{"value": bytes, "request":
             bytes}`: for one result, and for all results in the Request. Context, schema and `shown`
-            determine the texts that the mind got. None if no mind was shown anything, and in ideas
-            that are older than this attribute.
+            determine the text that the mind received. None if no mind was shown anything, and in
+            ideas that are older than this attribute.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
     given, no sorting):
@@ -120,7 +120,7 @@ class IdeaMeta:
         description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
-        tags: free words.
+        tags: words that people chose for it.
         written: the Solution as the mind wrote it, if the schema does not allow this form and it is
             not large. The idea itself contains a form that satisfies the schema; a recorded mind
             answers with the written form.

@@ -661,9 +661,9 @@ class Ideas:
         """Search ideas, best first: published ideas, then ideas with all words, then ideas
         with some of them.
 
-        The search covers titles, descriptions, task texts, tags, tool names and published names.
-        The last idea of a run represents it. Words that occur in almost every idea are ignored if
-        the query has rarer words.
+        The search covers titles, descriptions, tasks, tags, tool names and published names. The
+        last idea of a run represents it. Words that occur in almost every idea are ignored if the
+        query has rarer words.
 
         Args:
             words: any text. If it contains no word, the result is the newest ideas that

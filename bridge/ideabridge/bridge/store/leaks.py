@@ -14,7 +14,7 @@ from ideabridge.bridge.store.errors import SecretInIdeaError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
-"""A function that returns the names of the configured secrets that occur in a text."""
+"""A function that returns the names of the configured secrets that occur in a string."""
 
 _LISTED: Final = 10
 """Maximum number of places that an error lists."""

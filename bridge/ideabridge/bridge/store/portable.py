@@ -32,7 +32,7 @@ from ideabridge.tools.schema import Validator, check_schema
 
 
 def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
-    """Rebuild the Request that an idea answers, with the texts that its mind got.
+    """Rebuild the Request that an idea answers, with the text that its mind received.
 
     Args:
         idea: the idea. If its results were left out, the Request lacks them too, and so has another
@@ -52,7 +52,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
     """Rebuild the Request of an exported idea from the document alone, with the same id and the
-    same texts for the mind. The model's settings are not in the document, and are not part of any
+    same text for the mind. The model's settings are not in the document, and are not part of any
     id.
 
     Args:
@@ -278,7 +278,7 @@ class Document:
         members["plan"] = unchecked(members["plan"])
         recorded = cast("JSON", members["recorded"])
         if isinstance(recorded, dict):
-            # Nobody has checked that the publication does what this text says.
+            # Nobody has checked that the publication does what this description says.
             members["recorded"] = {
                 key: value for key, value in recorded.items() if key != "written"
             }

@@ -529,7 +529,7 @@ class Publications:
         caller.
 
         Args:
-            numbers: rows of ideas.
+            numbers: the row numbers of ideas.
             caller: the caller.
             imported: True to include ideas that no run of this store made.
         """
@@ -803,8 +803,8 @@ class Publications:
             limit: the maximum number of rows.
             viewer: who asks.
             sql: the statement. Its first parameter is the owner, its second one the maximum number
-                of rows, and further ones follow.
-            parameters: the further ones.
+                of rows, and any others follow.
+            parameters: the parameters that follow the first two.
         """
         owner = only_owner(viewer)
         size = limit

@@ -50,7 +50,7 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """Return the type of a value in words, with the number of its parts: `text`, `array of 3`."""
+    """Return the type of a value as text, with the number of its parts: `text`, `array of 3`."""
     match json_type(value):
         case "string":
             return "text"

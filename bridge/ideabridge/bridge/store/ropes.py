@@ -1,9 +1,9 @@
-"""Ropes: cuts long texts into pieces so that two texts that differ in one place share almost all of
-their pieces.
+"""Ropes: cuts long strings into pieces so that two strings that differ in one place share almost
+all of their pieces.
 
-A state of 2 MB that grows by 1 KB with each step is a new text at each step. Each piece is stored
-once by content, and the text is stored as the list of its pieces' numbers. Where a text is cut
-depends only on the bytes around the cut, so a change moves only the cuts near it.
+A state of 2 MB that grows by 1 KB with each step is a new string at each step. Each piece is stored
+once by content, and the string is stored as the list of its pieces' numbers. The position of a cut
+depends only on the bytes around it, so a change moves only the cuts near it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from typing import Final
 
 LONG: Final = 8192
-"""Texts of more than this many bytes are cut."""
+"""Strings of more than this many bytes are cut."""
 
 SHORTEST: Final = 256
 """Minimum number of bytes in a piece, except in the last one."""
@@ -22,9 +22,9 @@ LONGEST: Final = 2048
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
-"""A cut is possible only between a byte of the first class and a byte of the second. In most texts
-this is one place in 30 to 100, and `bytes.find` finds it faster than Python code could examine each
-byte. The first class contains the comma, the second the digits 1 and 9.
+"""A cut is possible only between a byte of the first class and a byte of the second. In most
+strings this is one place in 30 to 100, and `bytes.find` finds it faster than Python code could
+examine each byte. The first class contains the comma, the second the digits 1 and 9.
 """
 
 _WINDOW: Final = 24
@@ -37,7 +37,7 @@ _ONE_IN: Final = 8
 
 
 def cut(raw: bytes) -> list[bytes]:
-    """Cut a UTF-8 text into pieces. Each piece is also valid UTF-8."""
+    """Cut a UTF-8 string into pieces. Each piece is also valid UTF-8."""
     classes = raw.translate(_CLASSES)
     pieces: list[bytes] = []
     start = 0

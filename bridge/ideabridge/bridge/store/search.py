@@ -1,6 +1,6 @@
 """Search: full-text search over ideas and published names.
 
-Saving an idea does not index it; `Ideas.index` does. The index does not store texts, because they
+Saving an idea does not index it; `Ideas.index` does. The index does not store the text, because it
 can be read from the idea.
 """
 
@@ -125,7 +125,7 @@ def indexed_words(text: str) -> list[str]:
 
 
 def indexable(text: str) -> str:
-    """Convert a text to the form that is passed to the index."""
+    """Convert a string to the form that is passed to the index."""
     if text.isascii():
         return text
     return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
@@ -154,7 +154,7 @@ def task_text(messages: list[JSON]) -> str:
 
 
 def _text_of(message: JSON) -> str:
-    """Return the text of a text message, however it is written, or "" for other messages."""
+    """Return the text of a text message in either of its forms, or "" for other messages."""
     if isinstance(message, str):
         return message
     if not isinstance(message, dict) or message.get("role") == "system":

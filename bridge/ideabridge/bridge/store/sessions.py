@@ -26,7 +26,7 @@ class SessionRow(NamedTuple):
         began: the time when its first call arrived, in seconds since 1970.
         last: the time when its last call ended, in seconds since 1970.
         calls: the number of its calls.
-        tools: the names of its tools, each once.
+        tools: the names of its tools, without repetition.
     """
 
     id: str

@@ -349,7 +349,7 @@ class Store:
 
         Args:
             ref: see `Ideas.get`.
-            find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
+            find_secrets: finds configured secrets in a string. Secrets of well-known shapes are
                 found without it.
             caller: who asks. The document contains nothing that belongs to others and is not shared
                 with the caller.

@@ -186,7 +186,7 @@ def breaking(old: Side, new: Side) -> list[str]:
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
-        lines.append("answer: it answers for one input only, the recorded one")
+        lines.append("answer: it answers only for the recorded input")
 
     only_read = old.annotations.get("readOnlyHint") is True
     if only_read and new.annotations.get("readOnlyHint") is not True:

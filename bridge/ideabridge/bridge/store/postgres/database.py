@@ -211,11 +211,11 @@ class PostgresDatabase(Database):
             self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
             raise StoreAccessError(self._down) from error
 
-        # All texts have the same type, and so have all numbers, because PostgreSQL selects
+        # All strings have the same type, and so do all numbers, because PostgreSQL selects
         # functions and operators by type.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
-        # Send arrays in binary, so that their texts are not escaped.
+        # Send arrays in binary, so that the strings in them are not escaped.
         connection.adapters.register_dumper(list, ListBinaryDumper)
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000

@@ -40,7 +40,7 @@ _CONFIGURATION_CHANGES: Final = f"""
     """
 
 _FUNCTIONS: Final = (
-    # JSON texts can contain \u0000 and lone surrogates, which PostgreSQL refuses to unescape.
+    # JSON strings can contain \u0000 and lone surrogates, which PostgreSQL refuses to unescape.
     r"""
     CREATE OR REPLACE FUNCTION readable_json(document text) RETURNS json LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN document ~ '\\u(0000|[dD][89a-fA-F])'
@@ -306,7 +306,7 @@ _MESSAGES: Final = """
     """
 
 _WHOLE: Final = (
-    # Long texts are stored as `~` and the entries of their pieces.
+    # Long strings are stored as `~` and the entries of their pieces.
     """
     CREATE OR REPLACE FUNCTION text_of_rope(rope text) RETURNS text LANGUAGE plpgsql STABLE AS $$
     BEGIN

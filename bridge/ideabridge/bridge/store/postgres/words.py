@@ -1,7 +1,7 @@
 """PostgresWords: the full-text index of a store in PostgreSQL.
 
 PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this module
-splits texts into words as for SQLite, and removes accents. PostgreSQL only stems the words. Its
+splits text into words as for SQLite, and removes accents. PostgreSQL only stems the words. Its
 ranking does not consider how rare a word is.
 """
 
@@ -74,7 +74,7 @@ class PostgresWords(WordIndex):
 
 
 def _folded(text: str) -> str:
-    """Return the words of a text in lower case, without accents."""
+    """Return the words of a string in lower case, without accents."""
     if not text.isascii():
         signs = unicodedata.normalize("NFKD", text)
         text = "".join(sign for sign in signs if not unicodedata.combining(sign))

@@ -240,7 +240,7 @@ _SPECIAL_TABLES: Final = (
     """,
 )
 """Tables that sqlite-utils cannot express: with generated columns, without row numbers, with
-numbers that are never reused, or with a full-text index that stores no texts.
+numbers that are never reused, or with a full-text index that stores no text.
 """
 
 _PARTIAL_INDEXES: Final = (
@@ -269,7 +269,7 @@ millions of entries.
 """
 
 _VIEWS: Final = {
-    # Long texts are stored as `~` and the entries of their pieces.
+    # Long strings are stored as `~` and the entries of their pieces.
     "whole_contents": f"""
         SELECT number,
                CASE WHEN substr(body, 1, 1) <> '~' THEN body

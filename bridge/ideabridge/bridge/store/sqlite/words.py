@@ -15,7 +15,7 @@ _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(
 
 
 class SqliteWords(WordIndex):
-    """The tables `idea_words`, which stores no copy of its texts, and `publication_words`."""
+    """The tables `idea_words`, which stores no copy of its text, and `publication_words`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,8 +29,8 @@ class SqliteWords(WordIndex):
 
     def remove(self, table: str, rows: Sequence[int]) -> bool:
         if table != "publication_words":
-            # In a table that stores no texts, FTS5 can delete a row only if it is given the row's
-            # texts.
+            # In a table that stores no text, FTS5 can delete a row only if it is given the row's
+            # text.
             return False
         self._database.many(
             "DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows]
