@@ -71,7 +71,7 @@ def test_a_folder_of_ideas_goes_from_one_store_to_another(
     answer = told(capsys)
     assert len(answer["ideas"]) == 2
     assert answer["refused"] == []
-    assert answer["missing"] == ["there is no tool 'add' here (a file of tools, perhaps: --tools)."]
+    assert answer["missing"] == ["there is no tool 'add' here (is a tool file missing? --tools)."]
     assert main(["ideas", "import", "shared", "--json", *there, "--tools", "tools.py"]) == 0
     assert told(capsys)["missing"] == []
     assert main(["ideas", "call", "twice", "--input", "a=21", *there, "--tools", "tools.py"]) == 0
@@ -149,7 +149,7 @@ def test_the_servers_an_idea_needs_are_named(
     ("words", "why"),
     [
         ([], "expected one idea"),
-        (["twice", "again"], "several need a folder"),
+        (["twice", "again"], "need a folder"),
         (["twice", "--output", "x", "--folder", "y"], "give one of them"),
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],

@@ -210,8 +210,8 @@ class AlignedRun:
         return writers
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand of the run reads, or None if that is neither the input
-        nor the result of a single call.
+        """Return the source that an operand of the run reads, or None if the operand reads neither
+        the input nor the result of a single call.
         """
         number = _number_of(operand)
         if number is None:

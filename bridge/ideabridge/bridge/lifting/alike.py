@@ -39,8 +39,8 @@ shape.
 """
 
 _EVENTS: Final = 2_000
-"""Maximum number of events of these runs together, about 500 calls. Nobody asked for this search,
-so it must stay cheap.
+"""Maximum number of events that these runs have together: about 500 calls. Nobody asked for this
+search, so it must stay cheap.
 """
 
 
@@ -230,8 +230,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run wrote a literal at a place that differs from the value that the
-    lifted run's source has in the other run.
+    """Return whether the other run wrote, at a place, a literal that differs from the value of the
+    lifted run's source in the other run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False

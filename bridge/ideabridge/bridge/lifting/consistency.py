@@ -52,7 +52,8 @@ def inconsistency(
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
-    # Pass the explanations along, as when a run is taken up, so that the plan is bound only once.
+    # Pass the explanations along, as when a process takes up a run, so that the plan is bound only
+    # once.
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
@@ -76,9 +77,7 @@ def inconsistency(
     output = given_by(machine)
     if run.is_done and not same(output, run.result):
         difference = contrast(output, run.result)
-        return (
-            f"with the recorded results it gives another output than the recorded one: {difference}"
-        )
+        return f"with the recorded results its output differs from the recorded one: {difference}"
 
     return None
 

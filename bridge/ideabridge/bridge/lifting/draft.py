@@ -617,8 +617,8 @@ class _Making:
         self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the path to the number that the run returns, such as the id of a new issue, or
-        None unless exactly one call produced it. The number can also be a string of digits.
+        """Return the path to the number that the run returns, such as the id of a new issue. Return
+        None unless exactly one call produced the number. It can also be a string of digits.
 
         Results of read-only calls do not count: an equal number in such a result, such as a page
         number, can be a coincidence. Booleans do not count either: they are equal by chance in half
@@ -757,7 +757,7 @@ def _is_number(value: JSON) -> bool:
 
 def _copied_part(explanations: Found) -> str | None:
     """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier text. Return None if no part appeared, or if two runs had the same value.
+    earlier string. Return None if no part appeared, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

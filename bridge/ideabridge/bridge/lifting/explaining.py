@@ -8,10 +8,10 @@ grows. For each call:
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
    explains it as a whole.
-3. Each literal is looked up (search.py), which gives its explanations in this run. An explanation
-   is removed if it gives a wrong value in another named run. If none is left, the literal is
+3. Each literal is looked up (search.py), which yields its explanations in this run. An explanation
+   is removed if it yields a wrong value in another named run. If none is left, the literal is
    `contradicted`.
-4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), the
+4. If nothing explains a literal, but a part of it appears in an earlier string (inside.py), the
    search records this.
 5. A literal that nothing explains enters the index itself, because later literals can repeat it.
 
@@ -208,7 +208,7 @@ class _Explaining:
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
         """Return a part of a literal that its explanations do not account for, and the place where
-        that part appeared earlier. Return None if there is no such part.
+        that part appeared earlier. Return None if the explanations account for the whole literal.
 
         A part that the user named does not count, because it is a parameter. The literals of a plan
         have no such parts, because its author wrote it for any input.

@@ -531,7 +531,7 @@ class _FailedCalls:
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
         """Yield the marks by which repetitions of a call are recognised: its tool with the
-        parameters as written, and its tool with the parameters as run.
+        parameters as the mind wrote them, and its tool with the parameters as the call ran.
         """
         tool = call.call.tool
         if tool is None:
@@ -620,7 +620,7 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     """Replace the references to results of reading calls, which a plan does not contain, with
     references to the values that these calls read. If a call read only part of a value, such as
-    some lines of a text, that part becomes a literal.
+    some lines of a string, that part becomes a literal.
     """
     if not readers:
         return value

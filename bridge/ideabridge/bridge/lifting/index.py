@@ -34,8 +34,8 @@ PLACES: Final = 60
 """Maximum number of stored places of one value."""
 
 LONGEST: Final = 2_000
-"""Maximum length, in characters, of a string that is also searched for in other notations, or as a
-text that contains a value.
+"""Maximum length, in characters, of a string that is also looked up in other notations, or searched
+for values inside it.
 """
 
 _NODES: Final = 800_000

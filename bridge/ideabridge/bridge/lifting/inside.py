@@ -1,11 +1,11 @@
-"""Inside: finds a literal within longer texts that existed when it was written, such as an address
-in a page.
+"""Inside: finds a literal within longer strings that existed when it was written, such as an
+address in a page.
 
-Theory of operation. `Texts` holds the texts of the input, the results and the earlier literals that
-an author had seen. A part is found only if it begins and ends at word boundaries, so that `cat` is
-not found in `concatenate`. This means that each word of the part is also a word of the text.
-`Texts` lists the texts that contain each word, and searches only those that contain the rarest word
-of the part. The lists are built at the first search.
+Theory of operation. `Texts` holds the strings in the input, the results and the earlier literals
+that an author had seen. A part is found only if it begins and ends at word boundaries, so that
+`cat` is not found in `concatenate`. This means that each word of the part is also a word of the
+string. `Texts` lists the strings that contain each word, and searches only those that contain the
+rarest word of the part. The lists are built at the first search.
 
 Limits for one run: the words of the first `LISTED` characters are listed, and `_SEARCHED`
 characters are searched. Parts beyond these limits are not found.
@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED: Final = 4_000_000
-"""Number of characters of one run's texts that are split into words for the lists."""
+"""Number of characters of one run's strings that are split into words for the lists."""
 
 _SEARCHED: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
-"""Number of characters that each searched text counts for, in addition to its length."""
+"""Number of characters that each searched string counts for, in addition to its length."""
 
 _SHORTEST: Final = 3
-"""Minimum number of characters of a part that can identify its text."""
+"""Minimum number of characters of a part that can identify the string that it comes from."""
 
 _TRIES: Final = 50
-"""Maximum number of places in one text that are compared with a part."""
+"""Maximum number of places in one string that are compared with a part."""
 
 _WORD = re.compile(r"\w+")
 
@@ -51,14 +51,14 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text of the document that a reference reads."""
+    """A string in the document that a reference reads."""
 
     root: str
     text: str
 
 
 class Texts:
-    """The texts that existed when a literal was written."""
+    """The strings that existed when a literal was written."""
 
     def __init__(self) -> None:
         self._texts: list[_Text] = []
@@ -68,7 +68,7 @@ class Texts:
         self._searched = 0
 
     def add(self, root: str, text: str) -> None:
-        """Add a text from the document that a reference reads."""
+        """Add a string from the document that a reference reads."""
         if len(text) >= _SHORTEST and self._characters + len(text) <= LISTED:
             self._characters += len(text)
             self._texts.append(_Text(root, text))
@@ -90,7 +90,7 @@ class Texts:
                 yield listed_text.root
 
     def _list_words(self) -> None:
-        """List the words of the texts that were added since the last call."""
+        """List the words of the strings that were added since the last call."""
         for number in range(self._unlisted, len(self._texts)):
             for word in set(_WORD.findall(self._texts[number].text)):
                 self._of_word.setdefault(word, []).append(number)
@@ -98,7 +98,7 @@ class Texts:
 
 
 def stands_in(part: str, text: str) -> bool:
-    """Return whether a text contains a part that begins and ends at word boundaries."""
+    """Return whether a string contains a part that begins and ends at word boundaries."""
     start = text.find(part)
     for _ in range(_TRIES):
         if start < 0:

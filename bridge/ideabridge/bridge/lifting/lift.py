@@ -16,7 +16,7 @@ keeps every explanation (`context/explanations.py`).
    literal (search.py) in the values that its author had seen (index.py): the input, the results
    before its Request, and the literals before it. The other runs remove the explanations that they
    contradict. If no explanation accounts for a part of a literal, that part is searched for inside
-   longer texts (inside.py).
+   longer strings (inside.py).
 5. A literal in a call that only its constant explains becomes an optional parameter with a default;
    a literal that is followed becomes an optional parameter without a default (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.

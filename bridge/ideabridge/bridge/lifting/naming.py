@@ -4,8 +4,8 @@ A parameter is named after the tool parameter that it fills. If several paramete
 same name, each gets a prefix from the first of the following that distinguishes it: the object
 around it (`from_city`), the key from which its value was copied (`owner_id`), its tool
 (`write_file_path`), the file or folder that it names (`notes_folder`) or that its call names
-(`notes_content`). If nothing distinguishes them, they are numbered: in words (`first_city`) up to
-ten, then in digits.
+(`notes_content`). If nothing distinguishes them, they are numbered: with words (`first_city`) up to
+ten, then with digits.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _last_segment(text: str) -> str:
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """Return a parameter's name with other words in front, or an empty string if these words add
+    """Return a parameter's name with words in front of it, or an empty string if these words add
     nothing to it.
     """
     words = [word for text in before for word in words_of(text)]

@@ -193,7 +193,7 @@ class Parameter:
         leaves: the literals that it fills.
         tool: the tool that the first of these literals belongs to.
         source: the source of a followed value, or None if the parameter has a default.
-        source_in_words: the same source in words.
+        source_in_words: the same source, in words.
         also: True if it is a member of the object `also`.
     """
 

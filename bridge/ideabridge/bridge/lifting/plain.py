@@ -54,7 +54,7 @@ OpenKind: TypeAlias = Literal[
 
 - `several_places`: a value appears in more than one earlier place;
 - `computed`: no earlier value equals the whole value;
-- `inside`: a value, or an item of a list, appears inside an earlier text;
+- `inside`: a value, or an item of a list, appears inside an earlier string;
 - `put_together`: the items of a list are values from earlier results;
 - `varies`: a value differed between the runs, and nothing explains it;
 - `position`: a call that changes something takes its value from a position in a list;
@@ -356,7 +356,7 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield unexplained literals that are a mind's own words, or that contain a part of an earlier
-    text.
+    string.
     """
     parameter_paths = {
         leaf.path
@@ -384,7 +384,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _where(draft: PlanDraft, inside: Inside) -> str:
-    """Return words that say where a part of a literal appeared earlier."""
+    """Return a phrase that says where a part of a literal appeared earlier."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:

@@ -101,7 +101,7 @@ class ToolReport:
 
 
 def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") -> dict[str, Any]:
-    """Return the report on a lifted run. It never contains a whole result.
+    """Return the report on a lifted run. The report never contains a whole result.
 
     Args:
         draft: the plan that is published from the run.

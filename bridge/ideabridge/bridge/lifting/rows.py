@@ -185,8 +185,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return words that say where a copied value comes from when the data differs, and what else
-    might explain it.
+    """Return a phrase that says where a copied value comes from when the data differs, and what
+    else might explain it.
 
     Args:
         literal: the value with its explanations.
@@ -204,8 +204,8 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """Return words that name the other possible explanations of a value: `; or from owner of result
-    0 (get_issue); or the same`.
+    """Return a phrase with the other possible explanations of a value: `; or from owner of result 0
+    (get_issue); or the same`.
     """
     text = ""
     for other in others[:_OTHERS]:
@@ -220,7 +220,7 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Return words that say where a value comes from: `owner of result 1 (get_issue)` for
+    """Return a phrase that says where a value comes from: `owner of result 1 (get_issue)` for
     `†results.1.owner`.
 
     Args:

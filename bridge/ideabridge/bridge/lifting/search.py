@@ -8,8 +8,8 @@ where it occurs into explanations:
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
 - for a string: one value that it contains, with constant text around it.
 
-Other things that a mind might have done (arithmetic, parts of texts, the largest item, a loop) are
-not explanations, because a program expresses them better. `fitting` keeps the explanations that
+Other things that a mind might have done (arithmetic, parts of strings, the largest item, a loop)
+are not explanations, because a program expresses them better. `fitting` keeps the explanations that
 also give the values that other runs recorded.
 
 Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
@@ -54,16 +54,16 @@ from ideabridge.bridge.lifting.naming import words_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 _WORDS: Final = 12
-"""Maximum number of words in a value that is found within a text."""
+"""Maximum number of words in a value that is found within a string."""
 
 _MARKED_WORDS: Final = 300
-"""Number of words of a text that are tried as the start of a value."""
+"""Number of words in a string that are tried as the start of a value."""
 
 _PIECES: Final = 8
-"""Maximum number of values within one text that are explained."""
+"""Maximum number of values within one string that are explained."""
 
 _SOURCES: Final = 4
-"""Number of places that are considered for a value within a text, or for a value that selects an
+"""Number of places that are considered for a value within a string, or for a value that selects an
 item.
 """
 
@@ -86,7 +86,7 @@ class Found:
         contradicted: True if the runs have different values, and no explanation fits all of them.
         runs: the number of runs that the explanations fit.
         inside: a part of the literal that no explanation accounts for, but that appeared in an
-            earlier text, or None if there is none.
+            earlier string, or None if there is none.
     """
 
     by: list[Explanation]
@@ -170,8 +170,8 @@ class _Search:
             explanation: the explanation, whose value is the literal.
             more: an amount to add to its cost.
             node: the value that it reads.
-            length: the length, in characters, of a value within a text. A longer match is stronger
-                evidence.
+            length: the length, in characters, of a value within a string. A longer match is
+                stronger evidence.
         """
         if explanation in self._explanations:
             return
@@ -270,7 +270,7 @@ class _Search:
             for text in _texts_of(value):
                 self._direct(text, "number")
 
-    # -- a value within a text ---------------------------------------------------------------------
+    # -- a value within a string -------------------------------------------------------------------
 
     def _within(self, text: str) -> None:
         """Add each value that the literal contains, with the constant text around it."""
@@ -289,7 +289,7 @@ class _Search:
                 self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
     def _pieces(self, text: str) -> list[_Piece]:
-        """Return the longest non-overlapping parts of a text that are values."""
+        """Return the longest non-overlapping parts of a string that are values."""
         spans = dict(_spans(text, self._values.begins))
         # A value in the input can also match part of a word.
         for input_text in self._values.input_texts:
@@ -312,8 +312,8 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the longest value that begins at `start` in a text and is not the whole text, or
-        None.
+        """Return the longest value that begins at `start` in a string and is not the whole string,
+        or None.
         """
         for end in ends:
             part = text[start:end]
@@ -326,7 +326,7 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places where a part of a text is a value, as a string or as a number. Those
+        """Return the places where a part of a string is a value, as a string or as a number. Those
         whose name is most like the parameter's come first.
         """
         is_short = len(part) < 3
@@ -357,7 +357,7 @@ class _Ranked:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a text, with the places where the same value occurs."""
+    """A part of a string, with the places where the same value occurs."""
 
     start: int
     end: int
@@ -369,14 +369,14 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each position where a value might begin in a text, with the positions where it might
+    """Yield each position where a value might begin in a string, with the positions where it might
     end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
     `/tmp/x`, `#5`.
 
     Args:
-        text: the text.
+        text: the string.
         begins: returns whether a value begins with the given marks and word.
     """
     words = list(islice(_MARKED_WORD.finditer(text), _MARKED_WORDS))

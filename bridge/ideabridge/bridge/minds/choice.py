@@ -24,7 +24,7 @@ class Choice:
 
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
-        why: the reason, in words.
+        why: the reason for the choice, as text.
         shown: the limits that the mind states for shown results; see `Limited`.
     """
 

@@ -291,7 +291,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return words that say why the model stopped early, or None if it finished or gives no
+        """Return a phrase that says why the model stopped early, or None if it finished or gives no
         reason.
         """
         reason = self._response.finish_reason

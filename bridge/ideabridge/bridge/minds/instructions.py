@@ -192,7 +192,7 @@ You solve the task by writing one JSON object, and nothing else: {"calls": [...]
 - "output": null while you must see results first; you are asked again, with them. Otherwise the final answer, with
   references or values.
 - Text that begins with † is written with two: ††."""
-"""This text is short, because the examples show the rest."""
+"""The instructions are short, because the examples show the rest."""
 
 EXAMPLES: Final = (
     (

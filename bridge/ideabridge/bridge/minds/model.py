@@ -467,7 +467,7 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # This is done now, because a run stores texts before it first asks the model.
+        # Mask them now, because a run stores text before it first asks the model.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
         # For each model, its endpoint and the forms that work.

@@ -72,8 +72,8 @@ class Recorded:
         self.title = title
         self._store = store
         self._by_offer: dict[str, str] | None = None
-        """The id of the newest idea for each `_offer_key`, among the ideas that existed when the
-        index was first needed.
+        """The id of the newest idea for each `_offer_key`, among the ideas that existed when this
+        index was first used.
         """
 
     @property

@@ -360,7 +360,7 @@ def missing(
         if need.module:
             where = f"on the server {need.module!r}"
         else:
-            where = "here (a file of tools, perhaps: --tools)"
+            where = "here (is a tool file missing? --tools)"
 
         lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, similar)}")
 

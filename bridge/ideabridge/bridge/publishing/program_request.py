@@ -4,7 +4,7 @@ copied do not show by themselves what the runs did.
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the
 tools that were called. Each part has a share of the space, and the Request says how much did not
-fit. A mind that wants more reads the results of the run.
+fit. A mind that wants to see more reads the results of the run.
 
 Results are data that someone else wrote. The Request shows them as JSON, after a line that says so,
 and they never decide anything: the recordings judge the program, and names and descriptions by its
@@ -103,7 +103,7 @@ _TASK: Final = 300
 """Limits on the characters of parts of a Request."""
 
 _TASKS: Final = 3
-"""Maximum number of a person's texts that are shown at the start of a Request."""
+"""Maximum number of a person's messages that are shown at the start of a Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text for most models, erring on the high side. In hashes and other
-    random strings, a token has about two characters; a word is one or two tokens; any other
-    character is one token.
+    """Estimate the number of tokens that most models count in some text, erring on the high side.
+    In hashes and other random strings, a token has about two characters; a word is one or two
+    tokens; any other character is one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -269,7 +269,7 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
 
 
 def _tasks(function: Function) -> list[str]:
-    """Return the first texts of the person who asked for the run, each truncated to a maximum
+    """Return the first messages of the person who asked for the run, each truncated to a maximum
     length.
     """
     texts = [

@@ -500,7 +500,7 @@ class Publisher:
             return planned
         if request.answer == "auto" and not outline.is_done and not outline.has_results:
             # The caller then publishes the idea as it was written.
-            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
+            raise NoFinishedRunError(f"run {outline.run} is {outline.status} and did nothing")
 
         if request.answer in ("auto", "solve"):
             guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
@@ -683,7 +683,7 @@ class Publisher:
         """
         if request.strict or request.choices.take:
             raise PublicationError(
-                "a program has no copied values to decide on: leave strict and take out"
+                "a program has no copied values to decide on: leave out strict and take"
             )
 
         trial = await self._trial(request, run, written)

@@ -346,7 +346,7 @@ class Saver:
         unknown = next((pattern for pattern in absent if has_wildcard(pattern)), None)
         if unknown is not None:
             raise PublicationError(
-                f"tools: nothing here matches {unknown!r}; name the tools, or start their server"
+                f"tools: nothing here matches {unknown!r}; write exact names, or start their server"
             )
 
         needs = [_need_of_name(pattern) for pattern in absent]

@@ -1,8 +1,8 @@
 """Suggested names: asks a mind, in one Request, to name the tools that were suggested.
 
 The Request contains the names of the tools that were called and of the parameters. It contains no
-values and no texts by people, because imported histories stay in the store. The mind decides only
-the names. If one of them is invalid or already taken, only that name is refused.
+values and nothing that people wrote, because imported histories stay in the store. The mind decides
+only the names. If one of them is invalid or already taken, only that name is refused.
 """
 
 from __future__ import annotations

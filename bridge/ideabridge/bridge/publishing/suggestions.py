@@ -364,7 +364,7 @@ def _without_helpers(tools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Runs:
-    """Reads runs, each once."""
+    """Reads runs, and each run only once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

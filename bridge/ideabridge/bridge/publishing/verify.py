@@ -136,8 +136,8 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
     """Return a sentence for each recorded default that a plan uses without reporting it even though
-    part of the value was copied from an earlier text. Earlier versions of ideabridge published such
-    plans.
+    part of the value was copied from an earlier string. Earlier versions of ideabridge published
+    such plans.
 
     Args:
         published: the published plan.

@@ -97,7 +97,7 @@ class WrittenIdea:
         program: the text of its solution if that is a program, or None.
         tools: names or patterns of the tools that a mind can call, or None for the tools that its
             calls name.
-        tags: words of the author's choice.
+        tags: words that the author chose.
         members: `description`, `schema`, `tools`, `answer` and `tags` as written in the document.
     """
 
@@ -451,7 +451,7 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
 
     if not isinstance(value, list) or len(names) != len(value) or len(names) > MAX_TOOLS:
         raise IdeaDocumentError(
-            f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}"
+            f"{key}: expected an array of at most {MAX_TOOLS:,} strings, found {show(value)}"
         )
 
     return tuple(names)

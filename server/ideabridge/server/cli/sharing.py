@@ -84,7 +84,7 @@ def export_ideas(
     if output is not None and folder is not None:
         raise UsageError("--output, --folder: give one of them")
     if folder is None and (published or len(references) != 1):
-        raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
+        raise UsageError("REF: expected one idea; several ideas need a folder (--folder DIR)")
 
     with open_store(options) as store:
         # Do not enter the bridge, so that no modules are started.
@@ -189,8 +189,7 @@ def _file_name(document: JSONObject, ref: str) -> str:
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
-    # In the case of `NAME@2`, the file name contains the version. No other part of REF becomes part
-    # of a path.
+    # For `NAME@2`, the file name contains the version. No other part of REF becomes part of a path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
         return str(publication["name"]) + (
             f"@{int(str(publication['version']))}" if "@" in ref else ""
