@@ -42,7 +42,7 @@ def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nothing_is_read_without_asking(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "import", "claude-code"]) == 2
     assert (
-        "there is no terminal to ask whether the logs may be read: add --yes"
+        "cannot ask without a terminal whether to read the logs: add --yes"
         in capsys.readouterr().err
     )
 

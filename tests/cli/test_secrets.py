@@ -114,7 +114,7 @@ def test_at_a_terminal_the_value_is_typed_and_not_shown(project: Path) -> None:
         (("set", "token"), "", "the value is empty"),
         (("allow", "token"), "", "your own servers need no permission"),
         (("set", "other", "--config", "ideabridge.json"), VALUE, "names ${secret:other}"),
-        (("allow", "token", "--config", "ideabridge.json"), "", "there is no terminal"),
+        (("allow", "token", "--config", "ideabridge.json"), "", "at a terminal"),
         (("set", "token", "--config", "missing.json"), VALUE, "cannot be read"),
     ],
 )

@@ -67,7 +67,7 @@ class Connecting:
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
         """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up, has
-        failed, is disabled, or is one that is not started.
+        failed, is disabled, or is among those that are not started.
 
         `report` is called with the status of each module as soon as it is known, and at the end
         with the status of each module that is still connecting. Its output appears above the line.

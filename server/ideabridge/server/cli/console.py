@@ -122,8 +122,8 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """Wrap a text if standard output is a terminal. Continuation lines begin with `indent` spaces,
-    or with as many as the text itself.
+    """Wrap a line if standard output is a terminal. Continuation lines begin with `indent` spaces,
+    or with as many as the line itself.
     """
     if not sys.stdout.isatty():
         return text
@@ -133,13 +133,13 @@ def fit(text: str, indent: int | None = None) -> str:
 
 
 _FILLER: Final = "\ue000"
-"""Represents the second column of a wide character while a text is wrapped."""
+"""Represents the second column of a wide character while text is wrapped."""
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """Split a text into lines of at most `width` columns. The first line begins with `first`, the
+    """Split text into lines of at most `width` columns. The first line begins with `first`, the
     others with `further`. The terminal would break longer lines, and the author of the text could
-    then make the rest look like a line by ideabridge.
+    then make the rest look like a line that ideabridge wrote.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -163,9 +163,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
 
 def echo(text: str) -> None:
-    """Print help or another text by ideabridge, which can quote the command line, to standard
-    output.
-    """
+    """Print help or other text to standard output. The text can quote the command line."""
     _write(printable(text))
 
 
@@ -176,7 +174,7 @@ def _write(text: str) -> None:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text, cut after 100 characters."""
+    """Return the first line of a string, cut after 100 characters."""
     line = text.strip().split("\n")[0]
     return line if len(line) <= 100 else line[:97] + "..."
 
@@ -246,7 +244,7 @@ def print_value(value: JSON) -> None:
 
 
 def _note_escapes(text: str) -> None:
-    """Report if the encoding of standard output lacks characters of a text that was printed."""
+    """Report if the encoding of standard output lacks characters of the text that was printed."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)

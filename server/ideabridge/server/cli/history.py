@@ -39,11 +39,11 @@ with a time, so a few characters would not distinguish them.
 """
 
 _SERVERS = 8
-"""Maximum number of servers that are not configured and are named."""
+"""Maximum number of servers that the command names because they are not configured."""
 
 _MOST_ROWS = 20
-"""Maximum number of runs that the table shows. With more rows, only the summary, pages below, would
-be of interest.
+"""Maximum number of runs that the table shows. A reader of more rows would only look for the
+summary, which would be pages below.
 """
 
 _REASONS = 5
@@ -94,7 +94,7 @@ async def import_history(
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("there is no terminal to ask whether the logs may be read: add --yes")
+        raise UsageError("cannot ask without a terminal whether to read the logs: add --yes")
 
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))

@@ -263,7 +263,7 @@ def search_ideas(
         list[str] | None,
         typer.Argument(
             metavar="[WORD]...",
-            help="Words of titles, tasks, tools or names. Default: the newest ideas.",
+            help="Words from titles, tasks, tools or names. Default: the newest ideas.",
         ),
     ] = None,
     *,
@@ -338,7 +338,7 @@ def show_idea(
 
 
 def _show_request(options: Options, stored: StoredIdea) -> None:
-    """Show the texts that an idea's mind received, and the schema of the Solution."""
+    """Show the text that an idea's mind received, and the schema of the Solution."""
     from ideabridge.bridge.store.portable import request_of
 
     request = request_of(stored.idea)
@@ -505,7 +505,7 @@ def prune_ideas(
     from ideabridge.bridge.store.ideas import past_time
 
     if not (dry_run or yes or at_terminal()):
-        raise UsageError("there is no terminal to ask at: add --yes, or check first with --dry-run")
+        raise UsageError("cannot ask without a terminal: add --yes, or check first with --dry-run")
     past_time(older_than, "--older-than")
     with open_store(options) as store:
         with working("looking for old runs", quiet=options.json):

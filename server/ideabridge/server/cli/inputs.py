@@ -274,13 +274,13 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
     for text in str(question.get("message")).split("\n"):
         say(_marked(visible(text), "  | "))
 
-    say("  what you fill in goes to the server; do not write a password or a token into it")
+    say(" what you fill in goes to the server; do not write a password or a token into it")
     say(_marked(f"while it runs {readable_json(call)}", "  "))
     while True:
         match await _choose(
             "answer it? y(es), n(o) [reason], s(kip)",
             ("yes", "no", "skip"),
-            "y fills in its form, n (with a reason) declines, s gives no answer",
+            "y fills in its form, n (with a reason) declines, s sends no answer",
         ):
             case "yes", _:
                 content = await _fields(object_or_empty(question.get("schema")))
@@ -346,7 +346,7 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 
 def _marked(text: str, mark: str) -> str:
-    """Return a text from outside with a mark before each line. Without marks, a line that the
+    """Return text from outside with a mark before each line. Without marks, a line that the
     terminal breaks would continue at the left edge, where it could pass for a line by ideabridge.
     """
     if not sys.stderr.isatty():
@@ -777,7 +777,7 @@ async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision 
 
 
 async def _edit_text(editor: str, text: str) -> str | None:
-    """Let the person edit a text, and return the result. Report the failure and return None if the
+    """Let the person edit text, and return the result. Report the failure and return None if the
     editor fails.
     """
     import anyio

@@ -108,7 +108,7 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
 
 
 Line = tuple[str, str | None]
-"""A text and its style."""
+"""A line of text and its style."""
 
 
 @dataclass(frozen=True, slots=True)

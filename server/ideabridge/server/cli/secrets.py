@@ -186,7 +186,7 @@ def allow_servers(options: Options, name: NameArgument) -> int:
     uses = _uses(_configuration(owner), name, None)
     _check_named(owner, name, uses)
     if not at_terminal():
-        raise UsageError(f"there is no terminal to review it at. Run: {owner.allow_command(name)}")
+        raise UsageError(f"a person must review it at a terminal. Run: {owner.allow_command(name)}")
 
     _say_uses(uses)
     if not confirm(f"Let them use the secret {name}?"):

@@ -159,7 +159,7 @@ def _confirmed(steps: ServerImport, *, at_terminal: bool) -> bool:
     """Ask the person whether to move these servers, each with its old and new place.
 
     Raises:
-        UsageError: nobody is at a terminal to be asked.
+        UsageError: there is no terminal, so nobody can be asked.
     """
     if not at_terminal:
         files = " and ".join(str(text.path) for text in steps.changes)

@@ -138,7 +138,7 @@ async def list_servers(
 
 
 def _say_users_and_age(status: ModuleStatus) -> None:
-    """Report who is signed in to a server, and when its stored list is from."""
+    """Report who is signed in to a server, and how old its stored list is."""
     from ideabridge.bridge.modules.sign_ins import signed_in_users
 
     users = signed_in_users(status.name)
@@ -400,8 +400,8 @@ def _say_notes(status: ModuleStatus) -> None:
 
 
 def is_well(status: ModuleStatus) -> bool:
-    """Return whether a server is as its entry wants it: up, stopped because nobody uses it, or
-    disabled.
+    """Return whether a server is in a state that its entry asks for: up, stopped because nobody
+    uses it, or disabled.
     """
     return status.state in ("up", "idle", "disabled")
 
@@ -534,7 +534,7 @@ def _confirmed(why: str, tool: str, parameters: JSONObject, options: Options) ->
     """Ask the person at the terminal whether to make a call.
 
     Raises:
-        UsageError: nobody is at a terminal to ask.
+        UsageError: there is no terminal, so nobody can be asked.
     """
     if options.json or not at_terminal():
         raise UsageError(f"{why}: to call it without a question, add --yes")

@@ -132,7 +132,7 @@ async def _offer(
     plan: SetupPlan,
     record: SetupRecord,
 ) -> None:
-    """Offer something on the basis of what the clients did or allowed before. An error ends only
+    """Make an offer that is based on what the clients did or allowed before. An error ends only
     this offer.
     """
     try:
@@ -290,8 +290,8 @@ def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run:
     else:
         code = ExitCode.USAGE
         text = (
-            "nothing was changed, because there is no terminal to ask at. Run `ideabridge setup` "
-            "at a terminal; `ideabridge setup --yes` changes your own files"
+            "nothing was changed, because setup cannot ask without a terminal. Run "
+            "`ideabridge setup` at a terminal; `ideabridge setup --yes` changes your own files"
         )
 
     if options.json:
@@ -398,7 +398,7 @@ def _undo_refusal(
     if yes:
         return None
     if options.json or not at_terminal():
-        why = "nothing was changed, because there is no terminal to ask at; --yes does not ask"
+        why = "nothing was changed, because undoing needs a terminal; --yes does not ask"
         return why, ExitCode.USAGE
 
     say("These will be restored:")

@@ -33,7 +33,7 @@ async def accept_changes(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SERVER]", help="The server, or idea:NAME for the calls of an idea by an idea."
+            metavar="[SERVER]", help="The server, or idea:NAME for an idea that other ideas call."
         ),
     ] = None,
     own: Annotated[

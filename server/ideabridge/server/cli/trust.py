@@ -163,7 +163,7 @@ def _ask(
         # A script that could trust the current content would also trust the next change, which
         # nobody has seen.
         raise UsageError(
-            "there is no terminal to review it at. `ideabridge trust --show` shows what it would "
+            "a person must review it at a terminal. `ideabridge trust --show` shows what it would "
             "do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
         )
 

@@ -339,8 +339,8 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
 def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
-    """Print a text that can contain words from the file. Its continuation lines are indented, so
-    that they cannot pass for lines by ideabridge.
+    """Print text that can contain words from the file. Its continuation lines are indented, so that
+    they cannot pass for lines by ideabridge.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
     if width is None:

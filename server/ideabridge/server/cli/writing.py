@@ -108,7 +108,7 @@ async def add_ideas(
     from ideabridge.server.cli.connecting import connected
 
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("there is no terminal to ask at: review the files, and add --yes")
+        raise UsageError("cannot ask without a terminal: review the files, and add --yes")
 
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:

@@ -67,16 +67,17 @@ from ideabridge.tools.names import visible
 _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
 _MOST_SERVERS: Final = 1000
-"""Maximum number of characters shown of a server's name, and of a text that quotes its entry, and
-maximum number of servers that are read from one place."""
+"""Maximum number of characters that are shown of a server's name and of a line that quotes its
+entry, and maximum number of servers that are read from one place.
+"""
 
 _OWN_KEYS: Final = ("mcpServers",)
 """The keys that lead to the servers in `ideabridge.json`."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: the server will be added. same: it is already configured. taken: another module keeps this
-name. replaced: the server replaces another module. shadowed: an earlier file of the host has the
-same name. ourselves: the server starts ideabridge. unusable: see `why`.
+"""new: the server will be added. same: it is already configured. taken: another module has this
+name and keeps it. replaced: the server replaces another module. shadowed: an earlier file of the
+host has the same name. ourselves: the server starts ideabridge. unusable: see `why`.
 """
 
 
@@ -558,8 +559,8 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
-    """Store the secrets of an adopted server for the configuration that receives it. Return a text
-    for users that says where they are stored.
+    """Store the secrets of an adopted server for the configuration that receives it. Return a
+    phrase for users that says where they are stored.
 
     Raises:
         StoredSecretError: one cannot be stored.
@@ -586,8 +587,8 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
 
 
 def meaning_of(entry: JSONObject) -> JSONObject | None:
-    """Return the meaning of an entry of `ideabridge.json`, which is equal for two spellings of the
-    same server. Return None if the entry is not valid.
+    """Return the meaning of an entry of `ideabridge.json`. Two spellings of the same server have
+    the same meaning. Return None if the entry is not valid.
     """
     try:
         configuration = ModuleConfiguration.model_validate_json(json.dumps(with_own_keys(entry)))

@@ -39,12 +39,12 @@ _DOMAIN: Final = re.compile(
     r"com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|cloud|tech|site|online|xyz|co|me|eu|uk|us"
     r"|ca|au|nz|de|at|ch|fr|nl|be|it|es|pt|ie|se|no|fi|dk|jp|kr|cn|in|br"
 )
-"""Last labels that make a word without a path the name of a host."""
+"""Last labels that show that a word without a path is the name of a host."""
 
 _FILE_ENDING: Final = re.compile(
     r"py|pyz|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua|go|rs|jar|exe|bat|cmd|ps|bin|json|toml"
 )
-"""Last labels that are more often the ending of a program's file."""
+"""Last labels that are more often the extension of a program's file."""
 
 _OFF: Final = ("disabled", "enabled")
 """The keys that turn a server off and on."""
@@ -154,8 +154,8 @@ def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
     address = _address_meant(words[0])
     if address is not None:
         raise EntryError(
-            f"{words[0][:100]!r} is no program or file on this machine: did you mean {address}? If "
-            "it is a program, write its whole path"
+            f"{words[0][:100]!r} is not a program or file on this machine: did you mean {address}? "
+            "If it is a program, write its whole path"
         )
 
     entry: JSONObject = {"command": words[0]}
@@ -239,7 +239,7 @@ class Addition:
         return self.recognised.entry
 
     def store_secrets(self) -> str | None:
-        """Store the secrets for this server. Return a text for users that says where they are
+        """Store the secrets for this server. Return a phrase for users that says where they are
         stored.
 
         Raises:
@@ -330,7 +330,7 @@ def switched(entry: JSONObject, *, on: bool) -> JSONObject:
 
 
 def secrets_named_in(entry: JSON) -> list[str]:
-    """Return the names of the stored secrets that an entry names, each once."""
+    """Return the names of the stored secrets that an entry uses, without duplicates."""
     return list(dict.fromkeys(_SECRET.findall(encode_text(entry))))
 
 

@@ -58,7 +58,7 @@ MAX_TOML: Final = 1024 * 1024
 """Maximum size of a TOML file, in characters. The parser needs about a second for this size."""
 
 _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
-"""Keys that lead to the servers in files of several hosts."""
+"""Keys that lead to the servers in the files of several hosts."""
 
 _SERVER_KEYS: Final = frozenset({"command", "cmd", "url", "uri", "httpUrl", "serverUrl"})
 """A server's entry has one of these keys."""

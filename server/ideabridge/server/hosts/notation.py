@@ -182,12 +182,12 @@ class HostVariables:
         return f"${{{inside}}}"
 
     def _passed_on(self, written: str) -> str:
-        """Escape a text, so that the server gets it unchanged."""
+        """Escape a string, so that the server receives it unchanged."""
         return f"${written}"
 
     def _editor_value(self, inside: str) -> str | None:
-        """Return the text for an editor's variable without a kind (`${workspaceFolder}`); None for
-        any other text.
+        """Return the replacement for an editor's variable without a kind (`${workspaceFolder}`);
+        None for any other variable.
         """
         is_windows = self.environment.platform == "win32"
         match inside:
@@ -205,7 +205,7 @@ class HostVariables:
                 return None
 
     def _named(self, kind: str, name: str) -> str:
-        """Return the text for a value of a kind: `env:X`, `input:x`, ..."""
+        """Return the replacement for a value of a kind: `env:X`, `input:x`, ..."""
         if kind in ("env", "secret") and _WITH_DEFAULT.fullmatch(name):
             if kind == "secret":
                 self._note(f"{self.title} keeps the secret {name!r}: set the variable {name}")
@@ -245,7 +245,7 @@ _KINDS: Final = {
 
 
 def as_written(text: str) -> str:
-    """Return a text for `ideabridge.json` in which nothing is read as a variable."""
+    """Return a string for `ideabridge.json` in which nothing is read as a variable."""
     return text.replace("${", "$${")
 
 

@@ -128,7 +128,7 @@ def _source(*, shared: bool) -> tuple[str, str]:
     if not url.startswith("file:"):
         return url, ""
     if shared:
-        return _NAME, f"The entry starts the published ideabridge, not the one of {url}"
+        return _NAME, f"The entry starts the published ideabridge, not the one from {url}"
     return url, ""
 
 

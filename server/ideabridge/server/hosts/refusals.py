@@ -176,7 +176,7 @@ def _denied_tools(refusal_list: _List, name: str) -> list[str]:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    """Return whether a text matches a pattern with `*` and `?`."""
+    """Return whether a string matches a pattern with `*` and `?`."""
     plain = pattern.replace("[", "[[]")
     return len(pattern) <= _MAX_PATTERN and fnmatchcase(text[:2000], plain)
 

@@ -260,7 +260,7 @@ def _merge(whole: JSONObject, part: JSONObject) -> None:
 
 
 def _blocks(text: str, start: re.Pattern[str]) -> list[str]:
-    """Split a text at each match of `start`."""
+    """Split text at each match of `start`."""
     places = [match.start() for match in start.finditer(text)]
     places = [0, *[place for place in places if place > 0], len(text)]
     return [text[first:last] for first, last in itertools.pairwise(places) if last > first]

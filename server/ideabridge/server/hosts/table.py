@@ -102,7 +102,7 @@ class Place:
 
 
 def _folder(name: str, environment: HostEnvironment) -> Path:
-    """Return the folder that the first part of a place's path stands for."""
+    """Return the folder for which the first part of a place's path stands."""
     variables = environment.variables
     match name:
         case "{project}":
@@ -223,7 +223,7 @@ class Host:
 
     Attributes:
         name: the name of the host on the command line.
-        title: the name of the host in texts.
+        title: the name of the host as people see it.
         places: the places that the host reads; the first one wins.
         shape: the form of an entry that starts ideabridge. `translate.py` reads the entries of
             other servers, and knows the keys of all hosts.
@@ -239,7 +239,7 @@ class Host:
             project. Hosts start its servers in that folder, unless the table has something else.
         refusals: the place where the host lists servers that it does not start, outside their
             entries.
-        unsure: the questions that the host's documentation does not answer; for docs/hosts.md.
+        unsure: what the host's documentation leaves open; for docs/hosts.md.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of its command
             follow. Empty if the host has no such command.

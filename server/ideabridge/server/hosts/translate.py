@@ -675,13 +675,13 @@ class _Translator:
         ]
 
     def _texts(self, place: str, value: JSON, separator: str) -> dict[str, str]:
-        """Return texts keyed by name. Some hosts write them as a list of `NAME=TEXT`, or of objects
-        with `name` and `value`.
+        """Return strings keyed by name. Some hosts write them as a list of `NAME=TEXT`, or of
+        objects with `name` and `value`.
         """
         if isinstance(value, list):
             value = dict(self._pairs(place, value, separator))
         if not isinstance(value, dict):
-            raise UnusableEntryError(f"{place}: expected an object that maps names to texts")
+            raise UnusableEntryError(f"{place}: expected an object that maps names to strings")
         return {
             name: self._text(f"{place}.{name}", item)
             for name, item in value.items()

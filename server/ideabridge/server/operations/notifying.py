@@ -72,7 +72,8 @@ class Notifying:
 
     Args:
         bridge: the bridge. Its configuration says whether and how messages are sent.
-        commands: name the page, if there is one, and the command that lists what waits.
+        commands: contains the address of the page, if there is one, and the command that lists what
+            waits.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:

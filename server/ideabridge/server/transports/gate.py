@@ -189,8 +189,8 @@ class Door(Protocol):
 
 class TokenDoor:
     """The door for programs: a bearer token in the header identifies the caller. The address
-    `/mcp/p/NAME` restricts it to one of the `profiles`. `metadata` is the route and the address of
-    the protected resource's metadata (RFC 9728), or None.
+    `/mcp/p/NAME` restricts it to one of the `profiles`. `metadata` contains the route and the
+    address of the protected resource's metadata (RFC 9728), or is None.
     """
 
     def __init__(

@@ -173,7 +173,7 @@ class WorkspaceDoor:
         if not isinstance(admission, Admission):
             return admission
         if self._workspaces is None:
-            text = "this server has no workspaces; that of `ideabridge service` has them"
+            text = "this server has no workspaces; only the server of `ideabridge service` does"
             return self.refusal(404, text, {})
         if admission.caller is None or owner_of(admission.caller) != LOCAL:
             return self.refusal(404, "workspaces are for the user of this machine only", {})

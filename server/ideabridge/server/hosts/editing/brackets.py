@@ -21,7 +21,7 @@ _FIRST_INDENT: Final = re.compile(r"^([ \t]+)[^\s*/#]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """A part of a text that is replaced: from `start` to `end`."""
+    """A part of a file's text that is replaced: from `start` to `end`."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ def spliced(text: str, splices: list[Splice]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """One member of an object, or one element of a list, in a text.
+    """One member of an object, or one element of a list, in the text of a file.
 
     Attributes:
         name: the key of the member, or the `name` in the element; None if it has none.
@@ -58,7 +58,7 @@ class TextItem:
 
 @dataclass(frozen=True, slots=True)
 class Bracketed:
-    """An object or a list in a text.
+    """An object or a list in the text of a file.
 
     Attributes:
         start: the position of the opening bracket.
@@ -100,12 +100,12 @@ Render = Callable[[Layout], str]
 
 
 def newline_of(text: str) -> str:
-    """Return the line break that a text uses."""
+    """Return the line break that is used in some text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def unit_of(text: str, default: str = "  ") -> str:
-    """Return the blanks that indent the first indented line of a text."""
+    """Return the blanks that indent the first indented line."""
     first = _FIRST_INDENT.search(text)
     return first.group(1) if first else default
 
@@ -288,7 +288,7 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
 
 
 def _is_compact(text: str) -> bool:
-    """Return whether a text of one line has no blanks after its colons."""
+    """Return whether one line of text has no blanks after its colons."""
     return "\n" not in text.strip() and '": ' not in text and '":' in text
 
 

@@ -10,8 +10,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class UneditableError(IdeabridgeError):
-    """A text cannot be edited without changing other parts of it. The message names the obstacle,
-    but not the file.
+    """A file's text cannot be edited without changing other parts of it. The message names the
+    obstacle, but not the file.
     """
 
 
@@ -60,7 +60,7 @@ def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
 
 
 def key_path(keys: Sequence[str]) -> str:
-    """Return the text with which a message names the place that keys lead to."""
+    """Return the name by which messages refer to the place that keys lead to."""
     return ".".join(keys) or "the file"
 
 

@@ -28,7 +28,7 @@ _MARKS: Final = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-"""Byte order marks, with the encodings of the texts that begin with them. PowerShell writes UTF-16.
+"""Byte order marks, with the encodings of the files that begin with them. PowerShell writes UTF-16.
 """
 
 
@@ -38,9 +38,9 @@ class _Notation:
 
     Attributes:
         title: the name of the notation in messages.
-        parse: returns the value of a text, or raises `ValueError` or `RecursionError`.
-        put: returns a text with an entry.
-        remove: returns a text without an entry, which keys and a name lead to.
+        parse: returns the value that text contains, or raises `ValueError` or `RecursionError`.
+        put: returns the text with an entry.
+        remove: returns the text without the entry that keys and a name lead to.
     """
 
     title: str
@@ -296,7 +296,7 @@ class HostText:
 
 
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
-    """Return whether a text has the expected content. An object on the way to the entries can be
+    """Return whether text has the expected content. An object on the way to the entries can be
     removed with its last entry: TOML has no empty table without a header, and YAML has null where a
     key has no lines below it.
 

@@ -1,4 +1,4 @@
-"""JSON: edits JSON texts, which can have comments and trailing commas.
+"""JSON: edits JSON text, which can have comments and trailing commas.
 
 Comments are replaced by blanks of the same length. The standard library's decoder then says where
 each value ends, so positions are the same as in the original text.
@@ -36,7 +36,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 def parse_json(text: str) -> JSON:
-    """Return the value of a text; an empty object if the text has only blanks and comments.
+    """Return the value of JSON text; an empty object if the text has only blanks and comments.
 
     Raises:
         ValueError: the text is not JSON.

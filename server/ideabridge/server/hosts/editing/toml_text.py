@@ -1,7 +1,8 @@
-"""TOML: edits TOML texts.
+"""TOML: edits TOML text.
 
-The standard library parses TOML, but returns no positions. So this module splits a text into its
-statements: headers of tables, and pairs of a key and a value. An entry is a separate table with the
+The standard library parses TOML, but returns no positions. So this module splits the text into its
+    statements: headers of tables, and pairs of a key and a value. An entry is a separate table with
+    the
 tables below it, or pairs with dotted keys, or a member of an inline table.
 """
 
@@ -66,7 +67,7 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Lines of a text that belong together: one pair, or a table up to its last pair.
+    """Lines that belong together: one pair, or a table up to its last pair.
 
     Attributes:
         path: the path of the table or of the value.
@@ -236,7 +237,7 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 
 
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
-    """Return the parts of a text that contain the value at a path, in order."""
+    """Return the parts of the text that contain the value at a path, in order."""
     own = [table for table in _tables(statements) if _is_below(table.path, path)]
     pairs = [
         _Part(pair.path, pair.start, pair.end, is_table=False)
@@ -269,8 +270,8 @@ def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str
 
 
 def _with_comments(statements: Sequence[_Statement], end: int) -> int:
-    """Return the end of a table with the comments right below its last pair, unless they stand
-    right above the next header.
+    """Return the end of a table with the comments right below its last pair, unless they are right
+    above the next header.
     """
     place = end
     for statement in statements:

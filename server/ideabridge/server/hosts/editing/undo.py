@@ -59,7 +59,7 @@ class RecordedEdit:
         at: the time when it ran.
         files: the files, in the order in which they were written.
         trusted: the project files among them that were trusted afterwards.
-        what: a text for users that says what was done, or "" if the command says it.
+        what: a line for users that says what was done, or "" if the command says it.
     """
 
     command: str
@@ -279,7 +279,7 @@ def _without_entries(
         current = text.entries(entry.keys).get(entry.name)
         if current != old and old is None:
             text = text.without_entry(entry.keys, entry.name, parents=entry.parents)
-            # The same change, so that both texts look alike around the entry.
+            # Repeat the same change, so that both versions look alike around the entry.
             replayed = replayed.without_entry(entry.keys, entry.name, parents=entry.parents)
             continue
 
@@ -315,8 +315,8 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
 def _with_former_text(
     now: HostText, expected: HostText, *, before: HostText, after: HostText
 ) -> HostText:
-    """Return a text in which an entry has its former text, comments included. If the text around it
-    has changed, return `expected`, which has the same content.
+    """Return the file's text with the former text of an entry, comments included. If the text
+    around the entry has changed, return `expected`, which has the same content.
 
     Args:
         now: the current text.
@@ -341,7 +341,7 @@ def _with_former_text(
 
 
 def _common_length(text: str, other: str) -> int:
-    """Return the length of the beginning that two texts share."""
+    """Return the length of the prefix that two strings share."""
     shared = 0
     limit = min(len(text), len(other))
     while shared < limit:

@@ -1,4 +1,4 @@
-"""YAML: edits YAML texts.
+"""YAML: edits YAML text.
 
 The parser's events have positions. This module builds a tree of values from them, which shows where
 the lines of an entry begin and end. Between brackets, YAML is edited like JSON.
@@ -45,7 +45,7 @@ _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
 def parse_yaml(text: str) -> JSON:
-    """Return the value of a text; an empty object if the text has only blanks and comments.
+    """Return the value of YAML text; an empty object if the text has only blanks and comments.
 
     Raises:
         ValueError: the text is not YAML, or its value is not JSON.
