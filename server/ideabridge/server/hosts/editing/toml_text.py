@@ -1,8 +1,7 @@
 """TOML: edits TOML text.
 
 The standard library parses TOML, but returns no positions. So this module splits the text into its
-    statements: headers of tables, and pairs of a key and a value. An entry is a separate table with
-    the
+statements: headers of tables, and pairs of a key and a value. An entry is a separate table with the
 tables below it, or pairs with dotted keys, or a member of an inline table.
 """
 
