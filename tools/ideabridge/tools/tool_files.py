@@ -275,17 +275,28 @@ def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     A deeper module, such as one in a virtual environment, counts only if its topmost package lies
     directly in the folder.
     """
-    places = {str(folder) for folder in folders}
-    foreign = {name for place in places for name in _foreign.get(place, ())}
-    helpers: dict[str, ModuleType] = {}
-    for name, module in list(sys.modules.items()):
-        topmost = name.partition(".")[0]
-        if name in foreign or topmost in foreign or topmost.startswith(_TOOL_FILE_NAME):
-            continue
-        if _places_of(sys.modules.get(topmost)) & places:
-            helpers[name] = module
+    if not folders:
+        # To look for every imported module on the disk would take longer than most loads.
+        return {}
 
-    return helpers
+    places = {str(folder) for folder in folders}
+    modules = dict(sys.modules)
+    added = set(modules)
+    for place in places:
+        added = added - _foreign.get(place, frozenset())
+
+    own = {
+        name
+        for name in added
+        if "." not in name
+        and not name.startswith(_TOOL_FILE_NAME)
+        and _places_of(modules[name]) & places
+    }
+    return {
+        name: module
+        for name, module in modules.items()
+        if name in added and name.partition(".")[0] in own
+    }
 
 
 def _places_of(topmost: ModuleType | None) -> set[str]:
