@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,49 @@ def modules(part: str) -> list[Path]:
     return sorted((ROOT / part).rglob("*.py"))
 
 
-@cache
-def imported(path: Path) -> list[tuple[int, str]]:
-    """(line, module) of every import, also those inside functions."""
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found += [(node.lineno, name.name) for name in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found.append((node.lineno, "." * node.level + (node.module or "")))
-            # `from ideabridge import server` names its part here.
-            found += [(node.lineno, f"{node.module}.{name.name}") for name in node.names]
+@dataclass(frozen=True)
+class Outline:
+    """What the tests read of one module. It is parsed once: that takes the most of their time."""
 
-    return found
+    imported: tuple[tuple[int, str], ...]
+    """(line, module) of every import, also those inside functions."""
+    imported_when_run: frozenset[str]
+    """The top packages that the module imports when it runs: not those under
+    `if TYPE_CHECKING:`."""
+    defined: tuple[str, ...]
+    """The classes and functions at the top of the module."""
+
+
+@cache
+def outline(path: Path) -> Outline:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported: list[tuple[int, str]] = []
+    imported_when_run: set[str] = set()
+    nodes: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while nodes:
+        node, is_run = nodes.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = names_imported(node)
+            imported.extend((node.lineno, name) for name in names)
+            if is_run:
+                imported_when_run.update(name.partition(".")[0] for name in names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            nodes.extend((child, False) for child in node.body)
+            nodes.extend((child, is_run) for child in node.orelse)
+        else:
+            nodes.extend((child, is_run) for child in ast.iter_child_nodes(node))
+
+    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    defined = tuple(node.name for node in tree.body if isinstance(node, definitions))
+    return Outline(tuple(sorted(imported)), frozenset(imported_when_run), defined)
+
+
+def names_imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [name.name for name in node.names]
+    module = "." * node.level + (node.module or "")
+    # `from ideabridge import server` names its part here.
+    return [module, *(f"{module}.{name.name}" for name in node.names)]
 
 
 def committed() -> list[Path]:
@@ -82,7 +113,7 @@ def test_imports_point_one_way(part: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in modules(part)
-        for line, name in imported(path)
+        for line, name in outline(path).imported
         if name.startswith("ideabridge.") and name.split(".")[1] not in MAY_IMPORT[part]
     ]
     assert wrong == []
@@ -93,7 +124,7 @@ def test_imports_are_absolute(part: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules(part)
-        for line, name in imported(path)
+        for line, name in outline(path).imported
         if name.startswith(".")
     ]
     assert wrong == []
@@ -170,7 +201,7 @@ def imports_of(path: Path) -> set[str]:
     """The modules of ours that one imports, anywhere in it: at its head, in functions and under
     `TYPE_CHECKING`.
     """
-    return {name for _, name in imported(path) if name in NAMES} - {name_of(path)}
+    return {name for _, name in outline(path).imported if name in NAMES} - {name_of(path)}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -263,7 +294,7 @@ def test_the_loop_is_pure() -> None:
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in modules("bridge")
         if "loop" in path.relative_to(ROOT).parts
-        for line, name in imported(path)
+        for line, name in outline(path).imported
         if name.split(".")[0] in PURE
     ]
     assert wrong == []
@@ -283,11 +314,9 @@ def test_public_classes_and_functions_have_names_of_their_own() -> None:
         if module == "ideabridge.bridge.sync":
             # The bridge for scripts has the names of what it waits for.
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                continue
-            if not node.name.startswith("_") and node.name not in SHARED_NAMES:
-                modules_by_name.setdefault(node.name, set()).add(module)
+        for name in outline(path).defined:
+            if not name.startswith("_") and name not in SHARED_NAMES:
+                modules_by_name.setdefault(name, set()).add(module)
 
     defined_twice = {name: modules for name, modules in modules_by_name.items() if len(modules) > 1}
     assert defined_twice == {}
@@ -360,26 +389,6 @@ def pins(file: str) -> list[Requirement]:
     return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
 
 
-def imported_when_run(path: Path) -> set[str]:
-    """The top packages that a module imports when it runs: not those under `if TYPE_CHECKING:`."""
-    packages: set[str] = set()
-    nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            nodes.extend(node.orelse)
-            continue
-
-        if isinstance(node, ast.Import):
-            packages.update(name.name.partition(".")[0] for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            packages.add(str(node.module).partition(".")[0])
-
-        nodes.extend(ast.iter_child_nodes(node))
-
-    return packages
-
-
 @pytest.mark.parametrize("package", STANDS_ON)
 def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> None:
     required = {
@@ -387,16 +396,18 @@ def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> N
     }
     assert package in required
     name = package.replace("-", "_")
-    users = [path for part in PARTS for path in modules(part) if name in imported_when_run(path)]
+    users = [
+        path for part in PARTS for path in modules(part) if name in outline(path).imported_when_run
+    ]
     assert users, f"no module of the product imports {name}"
 
 
 def test_httpx2_is_used_only_where_the_client_is_that_of_a_library() -> None:
-    users = {name for name, path in NAMES.items() if "httpx2" in imported_when_run(path)}
+    users = {name for name, path in NAMES.items() if "httpx2" in outline(path).imported_when_run}
     foreign = {
         name
         for name in users
-        if imported_when_run(NAMES[name]) & {"mcp", "mcp_types", "pydantic_ai"}
+        if outline(NAMES[name]).imported_when_run & {"mcp", "mcp_types", "pydantic_ai"}
     }
     assert users - foreign == set(), (
         "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
