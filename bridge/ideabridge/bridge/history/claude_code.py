@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -39,15 +40,9 @@ from ideabridge.bridge.history.conversation import (
     shortened_prompt,
     text_in,
 )
-from ideabridge.tools.encoding import (
-    JSON,
-    MAX_BYTES,
-    JSONObject,
-    decode,
-    list_or_empty,
-    object_or_empty,
-)
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, decode, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import member, read_as, read_whole
 
 NAME: Final = "claude-code"
 PATTERNS: Final = ("*.jsonl",)
@@ -92,6 +87,56 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
     return _Log(path, names).read()
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block of an answer or of a person's line: text, a call, or a result."""
+
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: JSONObject | None = None
+    tool_use_id: str | None = None
+    content: JSON = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    id: str = ""
+    content: JSON = None
+    blocks: tuple[_Block, ...] = field(default=(), metadata=member("content"))
+
+
+@dataclass(frozen=True, slots=True)
+class _McpMeta:
+    structured: JSON = field(default=None, metadata=member("structuredContent"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of any type.
+
+    Attributes:
+        maker: the line with the call whose result this line contains.
+        agent: the id of the subagent that wrote the line.
+        is_meta, is_compact_summary: whether Claude Code wrote the line itself.
+        forked_from: where the line was copied from, if a person forked the conversation.
+    """
+
+    type: str | None = None
+    uuid: str | None = None
+    parent: str | None = field(default=None, metadata=member("parentUuid"))
+    maker: str | None = field(default=None, metadata=member("sourceToolAssistantUUID"))
+    agent: str = field(default="", metadata=member("agentId"))
+    is_sidechain: bool = field(default=False, metadata=member("isSidechain"))
+    is_meta: bool = field(default=False, metadata=member("isMeta"))
+    is_compact_summary: bool = field(default=False, metadata=member("isCompactSummary"))
+    folder: str = field(default="", metadata=member("cwd"))
+    forked_from: JSONObject | None = field(default=None, metadata=member("forkedFrom"))
+    mcp_meta: _McpMeta = field(default=_McpMeta(), metadata=member("mcpMeta"))
+    message: _Message = _Message()
+
+
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._path = path
@@ -105,13 +150,13 @@ class _Log:
 
     def read(self) -> list[Conversation]:
         for line in read_lines(self._main):
-            self._lines.add(line.content)
-            kind = line.content.get("type")
-            if kind == "assistant":
-                self._take_answer(line)
-            elif kind == "user":
-                self._take_user(line)
-            elif not isinstance(kind, str) or line.content.keys() >= {"message", "uuid"}:
+            read = read_as(_Line, line.content)
+            self._lines.add(read)
+            if read.type == "assistant":
+                self._take_answer(line, read)
+            elif read.type == "user":
+                self._take_user(line, read)
+            elif read.type is None or line.content.keys() >= {"message", "uuid"}:
                 # Lines of other types contain neither calls nor results, and differ from version to
                 # version.
                 self._main.skipped["of an unknown kind"] += 1
@@ -122,85 +167,74 @@ class _Log:
             conversations += self._lines.branches(conversation)
         return conversations
 
-    def _part(self, line: JSONObject) -> str:
-        agent = line.get("agentId")
-        if isinstance(agent, str) and agent:
+    def _part(self, line: _Line) -> str:
+        if line.agent:
             # If the agent has its own log, the file name contains the agent's id.
-            return "" if agent in self._path.stem else f"agent-{agent[:100]}"
-        return "sidechain" if line.get("isSidechain") is True else ""
+            return "" if line.agent in self._path.stem else f"agent-{line.agent[:100]}"
+        return "sidechain" if line.is_sidechain else ""
 
-    def _conversation(self, line: JSONObject) -> Conversation:
+    def _conversation(self, line: _Line) -> Conversation:
         part = self._part(line)
         if part not in self._parts:
             self._parts[part] = Conversation(NAME, f"{self._main.id}/{part}", self._path)
 
         conversation = self._parts[part]
-        folder = line.get("cwd")
-        if not conversation.folder and isinstance(folder, str):
-            conversation.folder = folder
-
+        conversation.folder = conversation.folder or line.folder
         return conversation
 
-    def _take_answer(self, line: LogLine) -> None:
-        for block in _blocks(line.content):
-            name = block.get("name")
-            if block.get("type") != "tool_use" or not isinstance(name, str):
-                continue
-            if name.startswith(_PREFIX):
-                self._take_call(line, block, name.removeprefix(_PREFIX))
+    def _take_answer(self, line: LogLine, read: _Line) -> None:
+        for block in read.message.blocks:
+            if block.type == "tool_use" and block.name and block.name.startswith(_PREFIX):
+                self._take_call(line, read, block, block.name.removeprefix(_PREFIX))
 
-    def _take_call(self, line: LogLine, block: JSONObject, name: str) -> None:
-        call_id = block.get("id")
-        arguments = block.get("input")
-        if not isinstance(call_id, str) or not isinstance(arguments, dict):
+    def _take_call(self, line: LogLine, read: _Line, block: _Block, name: str) -> None:
+        if block.id is None or block.input is None:
             self._main.skipped["without id or arguments"] += 1
             return
 
-        conversation = self._conversation(line.content)
+        conversation = self._conversation(read)
         tool = self._names.split(name)
         if tool.module is None:
             conversation.others[tool.server] += 1
             return
         call = HistoryCall(
-            call_id,
+            block.id,
             tool.module,
             tool.name,
-            arguments,
+            block.input,
             line.number,
-            conversation.time_of(line.content),
-            self._prompts.get(self._part(line.content), ""),
-            answer=_answer_of(line.content),
+            conversation.time_of(line.timestamp),
+            self._prompts.get(self._part(read), ""),
+            answer=read.message.id,
             doubt=line.doubt,
-            copied=isinstance(line.content.get("forkedFrom"), dict),
+            copied=read.forked_from is not None,
         )
         if not self._calls.take(call, conversation, line.size):
             return
 
-        self._lines.add_call(line.content, call)
+        self._lines.add_call(read, call)
         early = self._early.take(call)
         if early is not None:
-            self._take_results(early)
+            self._take_results(early, read_as(_Line, early.content))
 
-    def _take_user(self, line: LogLine) -> None:
-        content = line.content
-        results = self._take_results(line)
-        if results or content.get("isMeta") is True or content.get("isCompactSummary") is True:
+    def _take_user(self, line: LogLine, read: _Line) -> None:
+        has_results = self._take_results(line, read)
+        if has_results or read.is_meta or read.is_compact_summary:
             return
 
-        text = text_in(object_or_empty(content.get("message")).get("content")).strip()
+        text = text_in(read.message.content).strip()
         if text and not text.startswith(_NO_PROMPT):
-            self._prompts[self._part(content)] = shortened_prompt(text)
-            self._lines.add_prompt(content)
+            self._prompts[self._part(read)] = shortened_prompt(text)
+            self._lines.add_prompt(read)
 
-    def _take_results(self, line: LogLine) -> bool:
+    def _take_results(self, line: LogLine, read: _Line) -> bool:
         """Read the results in a line, and return whether there are any."""
-        content = line.content
-        results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
+        results = [block for block in read.message.blocks if block.type == "tool_result"]
         for block in results:
-            at = self._main.time_of(content)
-            call = self._ended_by(content, block.get("tool_use_id"), at)
+            at = self._main.time_of(line.timestamp)
+            call = self._ended_by(read, block.tool_use_id, at)
             if call is None:
-                self._early.add(block.get("tool_use_id"), at, line)
+                self._early.add(block.tool_use_id, at, line)
                 continue
 
             if not self._calls.takes_result(line.size):
@@ -208,16 +242,16 @@ class _Log:
                 continue
 
             call.doubt = call.doubt or line.doubt
-            structured = _structured(content) if len(results) == 1 else None
+            structured = read.mcp_meta.structured if len(results) == 1 else None
             self._end(call, line.number, at, block, structured)
 
         return bool(results)
 
-    def _ended_by(self, line: JSONObject, call_id: JSON, at: float | None) -> HistoryCall | None:
+    def _ended_by(self, line: _Line, call_id: str | None, at: float | None) -> HistoryCall | None:
         """Return the call that a result in a line certainly belongs to, or None if every call
         already has a result.
         """
-        maker = line.get("sourceToolAssistantUUID", line.get("parentUuid"))
+        maker = line.maker or line.parent
         for call in self._calls.of(call_id):
             if self._lines.made(maker, call):
                 return call if call.ended is None else None
@@ -226,7 +260,7 @@ class _Log:
         if call is None or may_be_another(call, self._main):
             return None
 
-        is_of_unread = isinstance(maker, str) and not self._lines.has(maker)
+        is_of_unread = maker is not None and not self._lines.has(maker)
         return None if is_of_unread and is_numbered(call.id) else call
 
     def _end(
@@ -234,26 +268,25 @@ class _Log:
         call: HistoryCall,
         number: int,
         at: float | None,
-        block: JSONObject,
+        block: _Block,
         structured: JSON,
     ) -> None:
-        content = block.get("content")
-        text = text_in(content)
+        text = text_in(block.content)
         saved = _SAVED.match(text)
-        if structured is not None and block.get("is_error") is not True:
+        if structured is not None and not block.is_error:
             call.end(number, structured, at=at)
         elif saved is not None:
             value = self._saved(saved["name"])
             missing = "the host cut it, and its file is gone" if value is None else None
             call.end(number, value, at=at, missing=missing)
-        elif block.get("is_error") is True and text.startswith(_INTERRUPTED):
+        elif block.is_error and text.startswith(_INTERRUPTED):
             call.missing = "a person interrupted it"
             call.ended_at = at
-        elif block.get("is_error") is True:
+        elif block.is_error:
             call.fail(number, text, at=at, rejected=_REJECTED.match(text) is not None)
         else:
             missing = "the host cut it" if _CUT.search(text) else None
-            call.end(number, content_value(_as_mcp(content)), at=at, missing=missing)
+            call.end(number, content_value(_as_mcp(block.content)), at=at, missing=missing)
 
     def _saved(self, name: str) -> JSON:
         """Return the result saved in a file next to the log, or None if it cannot be read."""
@@ -301,31 +334,27 @@ class _Lines:
         # The line that made each call, keyed by the identity of the call.
         self._makers: dict[int, str] = {}
 
-    def add(self, line: JSONObject) -> None:
-        uuid = line.get("uuid")
-        parent = line.get("parentUuid")
-        if isinstance(uuid, str):
-            self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
+    def add(self, line: _Line) -> None:
+        if line.uuid is not None:
+            self._parents.setdefault(line.uuid, line.parent)
 
     def has(self, uuid: str) -> bool:
         """Return whether the part of the log that was read contains a line."""
         return uuid in self._parents
 
-    def add_prompt(self, line: JSONObject) -> None:
-        uuid = line.get("uuid")
-        if isinstance(uuid, str):
-            parent = self._parents[uuid]
+    def add_prompt(self, line: _Line) -> None:
+        if line.uuid is not None:
+            parent = self._parents[line.uuid]
             if parent is not None:
-                self._prompts.setdefault(parent, []).append(uuid)
+                self._prompts.setdefault(parent, []).append(line.uuid)
 
-    def add_call(self, line: JSONObject, call: HistoryCall) -> None:
-        uuid = line.get("uuid")
-        if isinstance(uuid, str):
-            self._makers[id(call)] = uuid
+    def add_call(self, line: _Line, call: HistoryCall) -> None:
+        if line.uuid is not None:
+            self._makers[id(call)] = line.uuid
 
-    def made(self, uuid: JSON, call: HistoryCall) -> bool:
+    def made(self, uuid: str | None, call: HistoryCall) -> bool:
         """Return whether a line made a call."""
-        return isinstance(uuid, str) and self._makers.get(id(call)) == uuid
+        return uuid is not None and self._makers.get(id(call)) == uuid
 
     def branches(self, conversation: Conversation) -> list[Conversation]:
         """Return a conversation without the calls of abandoned branches, then one conversation for
@@ -390,18 +419,18 @@ class _Lines:
         return branches
 
 
-def _answer_of(line: JSONObject) -> str:
-    answer = object_or_empty(line.get("message")).get("id")
-    return answer if isinstance(answer, str) else ""
+@dataclass(frozen=True, slots=True)
+class _PictureSource:
+    data: JSON = None
+    media_type: JSON = None
 
 
-def _blocks(line: JSONObject) -> list[JSONObject]:
-    content = object_or_empty(line.get("message")).get("content")
-    return [block for block in list_or_empty(content) if isinstance(block, dict)]
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """A picture in the form of the model's API."""
 
-
-def _structured(line: JSONObject) -> JSON:
-    return object_or_empty(line.get("mcpMeta")).get("structuredContent")
+    type: str
+    source: _PictureSource
 
 
 def _as_mcp(content: JSON) -> JSON:
@@ -411,16 +440,13 @@ def _as_mcp(content: JSON) -> JSON:
     if not isinstance(content, list):
         return content
 
-    blocks: list[JSON] = []
-    for block in content:
-        source = block.get("source") if isinstance(block, dict) else None
-        if isinstance(block, dict) and block.get("type") == "image" and isinstance(source, dict):
-            block = {
-                "type": "image",
-                "data": source.get("data"),
-                "mimeType": source.get("media_type"),
-            }
+    return [_mcp_block(block) for block in content]
 
-        blocks.append(block)
 
-    return blocks
+def _mcp_block(block: JSON) -> JSON:
+    picture = read_whole(_Picture, block)
+    if picture is None or picture.type != "image":
+        return block
+
+    source = picture.source
+    return {"type": "image", "data": source.data, "mimeType": source.media_type}

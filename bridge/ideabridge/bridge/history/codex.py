@@ -178,9 +178,9 @@ class _Log:
             elif kind == "session_meta":
                 self._begin(payload)
             elif kind == "event_msg":
-                self._take_event(line, conversation.time_of(line.content), payload)
+                self._take_event(line, conversation.time_of(line.timestamp), payload)
             elif kind == "response_item":
-                self._take_item(line, conversation.time_of(line.content), payload)
+                self._take_item(line, conversation.time_of(line.timestamp), payload)
             elif kind == "turn_context":
                 self._fork.turn(payload.turn_id)
             elif not {"call_id", "item"}.isdisjoint(object_or_empty(members)):
@@ -376,7 +376,7 @@ class _Log:
             early = self._early.take(call)
             if early is not None:
                 output = object_or_empty(early.content.get("payload")).get("output")
-                at = self._conversation.time_of(early.content)
+                at = self._conversation.time_of(early.timestamp)
                 self._take_output(early, at, call_id, output)
 
     def _take_output(self, line: LogLine, time: float | None, call_id: JSON, output: JSON) -> None:

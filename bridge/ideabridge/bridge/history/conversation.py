@@ -331,11 +331,10 @@ class Conversation:
         order = sorted(range(len(times)), key=times.__getitem__)
         self.calls = [self.calls[place] for place in order]
 
-    def time_of(self, line: JSONObject) -> float | None:
-        """Return the time of a line. If it cannot be read, count that, and read the line without a
-        time.
+    def time_of(self, timestamp: JSON) -> float | None:
+        """Return the time of a line in seconds since 1970. If it cannot be read, count that, and
+        read the line without a time.
         """
-        timestamp = line.get("timestamp")
         seconds = seconds_of(timestamp)
         if seconds is None and timestamp is not None:
             self.skipped["with a time that cannot be read"] += 1
@@ -541,6 +540,11 @@ class LogLine:
     content: JSONObject
     size: int
     doubt: str = ""
+
+    @property
+    def timestamp(self) -> JSON:
+        """The time when the line was written, as the host wrote it; see `Conversation.time_of`."""
+        return self.content.get("timestamp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,8 @@ from ideabridge.bridge.history.conversation import (
     shortened_prompt,
     text_in,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import member, read_as, read_whole
 
 NAME: Final = "copilot-cli"
 PATTERNS: Final = ("events.jsonl", "*-*.jsonl")
@@ -61,6 +63,55 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
     return _Log(path, names).read()
 
 
+@dataclass(frozen=True, slots=True)
+class _Context:
+    folder: str | None = field(default=None, metadata=member("cwd"))
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedError:
+    message: JSON = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A result as two texts, of which the first can be shortened for the model."""
+
+    content: JSON = None
+    detailed: str | None = field(default=None, metadata=member("detailedContent"))
+
+    @property
+    def longer(self) -> JSON:
+        """The longer of the two texts."""
+        if self.detailed is not None and len(self.detailed) > len(str(self.content)):
+            return self.detailed
+        return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """The data of an event of any type."""
+
+    session: str = field(default="", metadata=member("sessionId"))
+    context: _Context = _Context()
+    content: JSON = None
+    parent_call: str = field(default="", metadata=member("parentToolCallId"))
+    server: str | None = field(default=None, metadata=member("mcpServerName"))
+    tool: str | None = field(default=None, metadata=member("mcpToolName"))
+    call_id: str | None = field(default=None, metadata=member("toolCallId"))
+    arguments: JSONObject = field(default_factory=dict[str, JSON])
+    success: bool = False
+    error: _LoggedError | None = None
+    result: _Result = _Result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    type: str
+    data: _Data
+
+
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         name = path.parent.name if path.name == "events.jsonl" else path.stem
@@ -73,62 +124,55 @@ class _Log:
 
     def read(self) -> list[Conversation]:
         for line in read_lines(self._main):
-            kind = line.content.get("type")
-            data = line.content.get("data")
-            if not isinstance(kind, str) or not isinstance(data, dict):
+            event = read_whole(_Event, line.content)
+            if event is None:
                 self._main.skipped["of an unknown kind"] += 1
-            elif kind == "session.start":
-                self._begin(data)
-            elif kind == "user.message":
-                self._prompt = shortened_prompt(text_in(data.get("content"))) or self._prompt
-            elif kind == "tool.execution_start":
-                self._take_call(line, data)
-            elif kind == "tool.execution_complete":
-                self._take_result(line, data)
+            elif event.type == "session.start":
+                self._begin(event.data)
+            elif event.type == "user.message":
+                self._prompt = shortened_prompt(text_in(event.data.content)) or self._prompt
+            elif event.type == "tool.execution_start":
+                self._take_call(line, event.data)
+            elif event.type == "tool.execution_complete":
+                self._take_result(line, event.data)
 
         conversations = list(self._parts.values())
         for conversation in conversations:
             conversation.sort()
         return conversations
 
-    def _begin(self, data: JSONObject) -> None:
-        session = data.get("sessionId")
-        folder = object_or_empty(data.get("context")).get("cwd")
-        if isinstance(session, str) and session:
-            self._main.id = session[:200]
-        if isinstance(folder, str):
-            self._main.folder = folder
+    def _begin(self, data: _Data) -> None:
+        if data.session:
+            self._main.id = data.session[:200]
+        if data.context.folder is not None:
+            self._main.folder = data.context.folder
 
-    def _part(self, data: JSONObject) -> Conversation:
-        parent = data.get("parentToolCallId")
-        name = f"agent-{parent[:100]}" if isinstance(parent, str) and parent else ""
+    def _part(self, data: _Data) -> Conversation:
+        name = f"agent-{data.parent_call[:100]}" if data.parent_call else ""
         if name not in self._parts:
             self._parts[name] = self._main.part(name)
         return self._parts[name]
 
-    def _take_call(self, line: LogLine, data: JSONObject) -> None:
-        server = data.get("mcpServerName")
-        tool = data.get("mcpToolName")
-        call_id = data.get("toolCallId")
-        if not isinstance(server, str) or not isinstance(tool, str):
+    def _take_call(self, line: LogLine, data: _Data) -> None:
+        if data.server is None or data.tool is None:
             return
-        if not isinstance(call_id, str):
+        if data.call_id is None:
             self._main.skipped["without id or arguments"] += 1
             return
 
         conversation = self._part(data)
-        module = self._names.of(server)
+        module = self._names.of(data.server)
         if module is None:
-            conversation.others[server] += 1
+            conversation.others[data.server] += 1
             return
 
         call = HistoryCall(
-            call_id,
+            data.call_id,
             module,
-            tool,
-            object_or_empty(data.get("arguments")),
+            data.tool,
+            data.arguments,
             line.number,
-            self._main.time_of(line.content),
+            self._main.time_of(line.timestamp),
             self._prompt,
             doubt=line.doubt,
         )
@@ -137,41 +181,27 @@ class _Log:
 
         early = self._early.take(call)
         if early is not None:
-            self._take_result(early, object_or_empty(early.content.get("data")))
+            self._take_result(early, read_as(_Data, early.content["data"]))
 
-    def _take_result(self, line: LogLine, data: JSONObject) -> None:
-        at = self._main.time_of(line.content)
-        call = self._calls.awaiting(data.get("toolCallId"), at)
+    def _take_result(self, line: LogLine, data: _Data) -> None:
+        at = self._main.time_of(line.timestamp)
+        call = self._calls.awaiting(data.call_id, at)
         if call is None:
-            self._early.add(data.get("toolCallId"), at, line)
+            self._early.add(data.call_id, at, line)
         elif not may_be_another(call, self._main):
             call.doubt = call.doubt or line.doubt
             _end(call, line, at, data, fits=self._calls.takes_result(line.size))
 
 
-def _end(
-    call: HistoryCall, line: LogLine, at: float | None, data: JSONObject, *, fits: bool
-) -> None:
-    error = data.get("error")
-    if data.get("success") is not True or isinstance(error, dict):
-        members = object_or_empty(error)
-        text = str(members.get("message") or "")
-        never_ran = members.get("code") in _NEVER_RAN or _NEVER_RAN_TEXT.match(text) is not None
+def _end(call: HistoryCall, line: LogLine, at: float | None, data: _Data, *, fits: bool) -> None:
+    if not data.success or data.error is not None:
+        error = data.error or _LoggedError()
+        text = str(error.message or "")
+        never_ran = error.code in _NEVER_RAN or _NEVER_RAN_TEXT.match(text) is not None
         call.fail(line.number, text, at=at, rejected=never_ran)
     elif not fits:
         call.end(line.number, None, at=at, missing=TOO_LARGE)
     else:
-        value = _value_of(object_or_empty(data.get("result")))
+        value = data.result.longer
         missing = "the log has no result" if value is None else None
         call.end(line.number, value, at=at, missing=missing)
-
-
-def _value_of(result: JSONObject) -> JSON:
-    """Return the longer text of a result. The other text might have been shortened for the
-    model.
-    """
-    content = result.get("content")
-    detailed = result.get("detailedContent")
-    if isinstance(detailed, str) and len(detailed) > len(str(content)):
-        return detailed
-    return content

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,9 @@ from ideabridge.bridge.history.conversation import (
     seconds_of,
     shortened_prompt,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, decode, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import member, read_as
 
 NAME: Final = "gemini-cli"
 _UUID: Final = "-".join("[0-9a-f]" * length for length in (8, 4, 4, 4, 12))
@@ -64,6 +66,78 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
     return _Log(path, names).read()
 
 
+@dataclass(frozen=True, slots=True)
+class _FunctionResponse:
+    response: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class _ResultPart:
+    function_response: _FunctionResponse = field(metadata=member("functionResponse"))
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedError:
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A part of a message, if it has a text."""
+
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A call in a message.
+
+    Attributes:
+        title: the name that the host shows to the person.
+        results: the parts of the result that are responses of the tool.
+        shown: what the host showed to the person.
+    """
+
+    id: str | None = None
+    name: str | None = None
+    title: str = field(default="", metadata=member("displayName"))
+    arguments: JSONObject | None = field(default=None, metadata=member("args"))
+    status: str | None = None
+    timestamp: JSON = None
+    results: tuple[_ResultPart, ...] = field(default=(), metadata=member("result"))
+    shown: JSON = field(default=None, metadata=member("resultDisplay"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    id: str | None = None
+    type: str | None = None
+    content: JSON = None
+    timestamp: JSON = None
+    calls: tuple[_Entry, ...] = field(default=(), metadata=member("toolCalls"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The messages that replace those before, and the session they belong to."""
+
+    session: str = field(default="", metadata=member("sessionId"))
+    messages: tuple[_Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of any kind: a message, a change, or a whole conversation. `rewound` is the id of the
+    first message that a person has reverted.
+    """
+
+    id: str | None = None
+    session: str = field(default="", metadata=member("sessionId"))
+    messages: tuple[_Message, ...] | None = None
+    changes: _Changes = field(default=_Changes(), metadata=member("$set"))
+    rewound: str | None = field(default=None, metadata=member("$rewindTo"))
+
+
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
@@ -79,21 +153,19 @@ class _Log:
 
     def read(self) -> list[Conversation]:
         for line in self._lines():
-            content = line.content
-            changes = object_or_empty(content.get("$set"))
-            session = content.get("sessionId", changes.get("sessionId"))
-            if isinstance(session, str) and session:
+            read = read_as(_Line, line.content)
+            session = read.session or read.changes.session
+            if session:
                 self._main.id = session[:200]
 
-            rewound = content.get("$rewindTo")
-            if isinstance(rewound, str):
-                self._rewind(rewound)
-            elif isinstance(content.get("id"), str):
-                self._take(line, content)
+            if read.rewound is not None:
+                self._rewind(read.rewound)
+            elif read.id is not None:
+                self._take(line, read_as(_Message, line.content))
 
-            for message in list_or_empty(content.get("messages", changes.get("messages"))):
-                if isinstance(message, dict):
-                    self._take(line, message)
+            messages = read.changes.messages if read.messages is None else read.messages
+            for message in messages:
+                self._take(line, message)
 
         self._main.others.update(self._others.values())
         conversations = [self._main, *self._rewound]
@@ -138,25 +210,23 @@ class _Log:
         main.calls = [call for call in main.calls if id(call) not in removed_calls]
         self._rewound.append(main.part(f"rewound-{len(self._rewound) + 1}", calls))
 
-    def _take(self, line: LogLine, message: JSONObject) -> None:
-        message_id = message.get("id")
-        if not isinstance(message_id, str):
+    def _take(self, line: LogLine, message: _Message) -> None:
+        if message.id is None:
             self._main.skipped["of an unknown kind"] += 1
             return
 
-        is_new = message_id not in self._messages
-        self._messages[message_id] = None
-        if message.get("type") == "user" and is_new:
-            text = _text_of(message.get("content")).strip()
+        is_new = message.id not in self._messages
+        self._messages[message.id] = None
+        if message.type == "user" and is_new:
+            text = _text_of(message.content).strip()
             if text:
                 self._prompt = shortened_prompt(text)
 
-        for entry in list_or_empty(message.get("toolCalls")):
-            if isinstance(entry, dict):
-                self._take_call(line, message, (message_id, str(entry.get("id"))), entry)
+        for entry in message.calls:
+            self._take_call(line, message, (message.id, str(entry.id)), entry)
 
     def _take_call(
-        self, line: LogLine, message: JSONObject, key: tuple[str, str], entry: JSONObject
+        self, line: LogLine, message: _Message, key: tuple[str, str], entry: _Entry
     ) -> None:
         tool = self._named(entry)
         if tool is None:
@@ -165,21 +235,20 @@ class _Log:
             self._others[key] = tool.server
             return
 
-        arguments = entry.get("args")
-        if not isinstance(entry.get("id"), str) or not isinstance(arguments, dict):
+        if entry.id is None or entry.arguments is None:
             self._main.skipped["without id or arguments"] += 1
             return
 
-        at = seconds_of(entry.get("timestamp"))
+        at = seconds_of(entry.timestamp)
         call = self._calls.get(key)
         if call is None:
             if not self._bounds.takes_call(line.size):
                 self._main.skipped["beyond the most calls"] += 1
                 return
-            began = self._main.time_of(message)
+            began = self._main.time_of(message.timestamp)
             time = at if began is None or (at is not None and at < began) else began
             call = HistoryCall(
-                key[1], tool.module, tool.name, arguments, line.number, time, self._prompt
+                entry.id, tool.module, tool.name, entry.arguments, line.number, time, self._prompt
             )
             self._calls[key] = call
             self._main.calls.append(call)
@@ -187,10 +256,10 @@ class _Log:
         call.doubt = call.doubt or line.doubt
         _end(call, line.number, at, entry)
 
-    def _named(self, entry: JSONObject) -> LoggedTool | None:
+    def _named(self, entry: _Entry) -> LoggedTool | None:
         """Return the tool of a call, or None if it is not a tool of an MCP server."""
-        name = entry.get("name")
-        if not isinstance(name, str):
+        name = entry.name
+        if name is None:
             return None
 
         prefix = _PREFIX.match(name)
@@ -199,14 +268,13 @@ class _Log:
             separator = "__" if "__" in server_and_tool else "_"
             return self._names.split(server_and_tool, separator)
 
-        title = entry.get("displayName")
-        displayed = _DISPLAYED.fullmatch(title[:400]) if isinstance(title, str) else None
+        displayed = _DISPLAYED.fullmatch(entry.title[:400])
         return None if displayed is None else self._names.tool(displayed["server"], name)
 
 
-def _end(call: HistoryCall, number: int, at: float | None, entry: JSONObject) -> None:
-    status = entry.get("status")
-    responses = list(_responses(entry.get("result")))
+def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> None:
+    status = entry.status
+    responses = [part.function_response.response for part in entry.results]
     errors = [response["error"] for response in responses if "error" in response]
     if status == "cancelled":
         call.fail(number, "a person cancelled it", at=at, rejected=True)
@@ -220,12 +288,11 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: JSONObject) ->
         call.end(number, None, at=at, missing="the log has no result")
 
 
-def _error_of(entry: JSONObject, errors: list[JSON]) -> str:
+def _error_of(entry: _Entry, errors: list[JSON]) -> str:
     """Return the first error of a call, or else the text that the host showed to the person."""
     error = errors[0] if errors else None
-    if isinstance(error, dict):
-        error = error.get("message")
-    return error if isinstance(error, str) else _text_of(entry.get("resultDisplay"))
+    text = error if isinstance(error, str) else read_as(_LoggedError, error).message
+    return _text_of(entry.shown) if text is None else text
 
 
 def _without_marks(text: str) -> str:
@@ -236,18 +303,11 @@ def _without_marks(text: str) -> str:
     return texts.replace(f"{_END_MARK}\n{_MARK}", "\n")
 
 
-def _responses(result: JSON) -> Iterator[JSONObject]:
-    for part in list_or_empty(result):
-        response = object_or_empty(object_or_empty(part).get("functionResponse")).get("response")
-        if isinstance(response, dict):
-            yield response
-
-
 def _text_of(content: JSON) -> str:
     if isinstance(content, str):
         return content
-    parts = [object_or_empty(part).get("text") for part in list_or_empty(content)]
-    return "\n".join(text for text in parts if isinstance(text, str))
+    texts = [read_as(_Text, part).text for part in list_or_empty(content)]
+    return "\n".join(text for text in texts if text is not None)
 
 
 def _project_of(log: Path) -> str:

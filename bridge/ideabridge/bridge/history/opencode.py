@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -32,7 +33,8 @@ from ideabridge.bridge.history.conversation import (
     shortened_prompt,
 )
 from ideabridge.bridge.store.sqlite import sqlite3
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import member, read_whole
 
 NAME: Final = "opencode"
 PATTERNS: Final = ("opencode.db",)
@@ -83,6 +85,45 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
         raise OSError(f"it cannot be read as a database of opencode: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When a call began and ended, in milliseconds since 1970."""
+
+    start: float = -1
+    end: float = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of a call."""
+
+    status: str = ""
+    input: JSONObject | None = None
+    output: JSON = None
+    error: JSON = None
+    time: _Times = _Times()
+    metadata: _Metadata = _Metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a message: a text, a call, or something else. `synthetic` texts are not written by
+    the person.
+    """
+
+    type: str = ""
+    text: JSON = None
+    synthetic: bool = False
+    call_id: str | None = field(default=None, metadata=member("callID"))
+    tool: str = ""
+    state: _State = _State()
+
+
 class _Session:
     def __init__(self, database: Any, names: Names, conversation: Conversation) -> None:
         self._database = database
@@ -95,9 +136,9 @@ class _Session:
         conversation = self._conversation
         try:
             for number, role, data in self._parts(session):
-                if role == b"user" and data.get("type") == "text":
+                if role == b"user" and data.type == "text":
                     self._ask(data)
-                elif data.get("type") == "tool":
+                elif data.type == "tool":
                     self._take(number, data)
         except sqlite3.OperationalError:
             # The database is locked, for example. No part of it is damaged.
@@ -108,11 +149,11 @@ class _Session:
         conversation.sort()
         return conversation
 
-    def _ask(self, data: JSONObject) -> None:
-        if data.get("synthetic") is not True:
-            self._prompt = shortened_prompt(str(data.get("text") or "")) or self._prompt
+    def _ask(self, part: _Part) -> None:
+        if not part.synthetic:
+            self._prompt = shortened_prompt(str(part.text or "")) or self._prompt
 
-    def _parts(self, session: object) -> Iterator[tuple[int, bytes, JSONObject]]:
+    def _parts(self, session: object) -> Iterator[tuple[int, bytes, _Part]]:
         conversation = self._conversation
         for number, role, content in self._database.execute(_PARTS, (MAX_LINE, session)):
             conversation.lines += 1
@@ -121,46 +162,41 @@ class _Session:
                 continue
 
             data = decoded(content) if isinstance(content, bytes) else None
-            if isinstance(data, dict):
-                yield number, role, data
+            part = read_whole(_Part, data)
+            if part is not None:
+                yield number, role, part
             else:
                 conversation.skip("unreadable")
 
-    def _take(self, number: int, data: JSONObject) -> None:
-        call_id = data.get("callID")
-        name = data.get("tool")
-        state = object_or_empty(data.get("state"))
-        arguments = state.get("input")
-        tool = self._names.split(name, "_") if isinstance(name, str) else None
-        if tool is None or tool.module is None:
+    def _take(self, number: int, part: _Part) -> None:
+        state = part.state
+        tool = self._names.split(part.tool, "_")
+        if tool.module is None:
             return
-        if not isinstance(call_id, str) or not isinstance(arguments, dict):
+        if part.call_id is None or state.input is None:
             self._conversation.skipped["without id or arguments"] += 1
             return
 
-        times = object_or_empty(state.get("time"))
         call = HistoryCall(
-            call_id,
+            part.call_id,
             tool.module,
             tool.name,
-            arguments,
+            state.input,
             number,
-            _seconds(times.get("start")),
+            _seconds(state.time.start),
             self._prompt,
         )
-        size = len(str(state.get("output"))) + 1000
+        size = len(str(state.output)) + 1000
         if self._calls.take(call, self._conversation, size):
-            _end(call, number, _seconds(times.get("end")), state)
+            _end(call, number, _seconds(state.time.end), state)
 
 
-def _end(call: HistoryCall, number: int, at: float | None, state: JSONObject) -> None:
-    status = state.get("status")
-    if status == "completed":
-        is_cut = object_or_empty(state.get("metadata")).get("truncated") is True
-        missing = "the host cut it" if is_cut else None
-        call.end(number, state.get("output"), at=at, missing=missing)
-    elif status == "error":
-        error = str(state.get("error") or "")
+def _end(call: HistoryCall, number: int, at: float | None, state: _State) -> None:
+    if state.status == "completed":
+        missing = "the host cut it" if state.metadata.truncated else None
+        call.end(number, state.output, at=at, missing=missing)
+    elif state.status == "error":
+        error = str(state.error or "")
         call.fail(number, error, at=at, rejected=_REJECTED.match(error) is not None)
 
 
@@ -169,7 +205,5 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
-def _seconds(milliseconds: JSON) -> float | None:
-    if not isinstance(milliseconds, int | float) or not 0 <= milliseconds < _LATEST:
-        return None
-    return milliseconds / 1000
+def _seconds(milliseconds: float) -> float | None:
+    return milliseconds / 1000 if 0 <= milliseconds < _LATEST else None
