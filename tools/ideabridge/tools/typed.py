@@ -129,13 +129,10 @@ def _document_reader(document_type: type) -> _Read:
             return _ABSENT
 
         values: dict[str, object] = {}
-        names = value if len(value) < len(readers) else readers
-        for name in names:
-            if name not in value or name not in readers:
-                continue
-
+        for name in value.keys() & readers.keys():
+            member_value = value[name]
             for field_name, read in readers[name]:
-                inner = read(value[name])
+                inner = read(member_value)
                 if inner is not _ABSENT:
                     values[field_name] = inner
 
