@@ -107,7 +107,7 @@ def test_a_form_of_another_site_changes_nothing(
 ) -> None:
     form = {"secret": secret(http), "kind": "plan", "text": PLAN, "action": "run"}
     assert http.post("/ui/playground", data=form, headers=headers).status_code == 403
-    assert "There are no runs yet" in http.get("/ui/runs").text
+    assert "No runs yet" in http.get("/ui/runs").text
 
 
 def test_a_form_without_the_secret_of_its_session_changes_nothing(http: httpx.Client) -> None:

@@ -174,7 +174,7 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
         assert http.get(f"/ui/runs/{done}/picture.svg").text.startswith("<svg")
         # What it waits for is decided as on the page of a small run.
         page = http.get(f"/ui/runs/{waits}")
-        assert "Waiting for a decision" in page.text
+        assert "Needs approval" in page.text
         [approval] = re.findall(rf'name="which" value="({waits}:[^"]+)"', page.text)[:1]
         seal = serving.seal(http, approval)
         assert seal
@@ -183,7 +183,7 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
             http, "/ui/approvals/decide", which=approval, seal=seal, decision="deny"
         )
         assert answer.status_code == 200
-        assert "Waiting for a decision" not in http.get(f"/ui/runs/{waits}").text
+        assert "Needs approval" not in http.get(f"/ui/runs/{waits}").text
 
 
 async def test_results_are_decoded_without_the_lock_of_the_store(

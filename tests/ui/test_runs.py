@@ -70,7 +70,7 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
 
     page = http.get("/ui/runs").text
     row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
-    assert '<span class="status s-errors">done, 1 error</span>' in row
+    assert '<span class="status s-failed">done, 1 error</span>' in row
     assert '<path class="failed" ' in row
     assert '<path class="ran" ' not in row
     head = http.get(f"/ui/runs/{run_id}").text.partition('id="actions"')
@@ -107,6 +107,49 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
         '<a class="sub dim" href="/ui/ideas/orders">the tool orders</a>'
         in http.get("/ui/runs").text
     )
+
+
+def row_of(http: httpx.Client, run_id: str) -> str:
+    """The row of a run in the list."""
+    page = http.get("/ui/runs").text
+    return page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
+
+
+def test_runs_with_the_same_title_are_told_apart(http: httpx.Client) -> None:
+    by_customer = [ask(http, {**ORDERS, "customer": customer}) for customer in ("c1", "c2", "c2")]
+    for run_id, customer in zip(by_customer, ("c1", "c2", "c2"), strict=True):
+        assert f"customer <b>{customer}</b>" in row_of(http, run_id)
+
+    # The input counts, too, and a reference has no value yet.
+    call = {"_tool": "find_customer", "id": "†input.who"}
+    by_input = [ask(http, call, input={"why": "late", "who": who}) for who in ("c1", "<b>")]
+    assert "who <b>c1</b>" in row_of(http, by_input[0])
+    assert "who <b>&lt;b&gt;</b>" in row_of(http, by_input[1])
+
+    # Runs that do not differ, or have a title of their own, say nothing.
+    for run_id in [ask(http, {"_tool": "photograph", "order": 7}) for _ in range(2)]:
+        assert "distinction" not in row_of(http, run_id)
+    assert "distinction" not in row_of(http, ask(http, {"_tool": "read_review", "order": 1}))
+
+
+def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
+    first = {**ORDERS, "_id": "first"}
+    run_id = ask(http, first, {**FAILING, "_after": ["first"]}, FAILING)
+    page = ended(http, run_id)
+    # A call succeeded, so the run is no failure as a whole. One error is on top of the page.
+    assert '<span class="status s-errors">done, 2 errors</span>' in page
+    assert page.count('<p class="note bad">') == 2
+    assert "<summary>1 more error</summary>" in page
+    retry = re.search(r'name="at" value="(\d+)"><button class="good"[^>]*>Retry', page)
+    assert retry is not None
+
+    again = send(http, f"/ui/runs/{run_id}/fork", f"/ui/runs/{run_id}", at=retry[1])
+    assert f'forked from <a href="/ui/runs/{run_id}">' in again.text
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        events = [event for _, event in store.runs.events(run_id)]
+    following = events[int(retry[1])]
+    assert following["event"] == "call_started"
+    assert following["call"] in (1, 2)
 
 
 def test_a_row_has_the_first_calls_as_bars(http: httpx.Client) -> None:
@@ -167,12 +210,12 @@ def test_filters_fold_on_a_phone(page: Page, site: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{site}runs")
     expect(page.get_by_role("search")).to_be_hidden()
-    page.get_by_text("Filter the list").click()
+    page.get_by_text("Filters", exact=True).click()
     expect(page.get_by_role("search")).to_be_visible()
     page.get_by_label("Tool").fill("refund")
     page.get_by_role("button", name="Filter").click()
     # Whoever filters sees by what.
     expect(page.get_by_label("Tool")).to_have_value("refund")
     page.set_viewport_size({"width": 1000, "height": 800})
-    expect(page.get_by_text("Filter the list")).to_be_hidden()
+    expect(page.get_by_text("Filters", exact=True)).to_be_hidden()
     expect(page.get_by_role("search")).to_be_visible()

@@ -150,7 +150,7 @@ def test_a_program_with_its_calls_marked_and_a_fork(page: Page, site: str) -> No
     expect(page.locator("#program li").nth(3)).to_contain_text("find_customer ×6")
     expect(page.get_by_label("What the program printed")).to_have_text("6")
 
-    page.get_by_text("Fork: continue from a point").click()
+    page.get_by_text("Fork this run").click()
     page.get_by_label("After event").last.fill("3")
     page.get_by_role("button", name="Fork the run").click()
     expect(page.locator("#head")).to_contain_text("forked from")

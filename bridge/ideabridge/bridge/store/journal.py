@@ -232,6 +232,27 @@ class Journal:
                 return
             last = rows[-1][0]
 
+    def beginning(self, run_id: str, most: int, most_bytes: int) -> list[JSONObject]:
+        """Return the first `most` events of a run, or none if they are larger than `most_bytes`.
+        The bytes are counted as for `is_small`.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        with self._database.snapshot():
+            base = number_of(self._database, run_id) << _BITS
+            rows = self._database.execute(
+                "SELECT body, parts FROM events WHERE id > ? AND id <= ? ORDER BY id",
+                (base, base + most),
+            ).fetchall()
+            size = sum(len(body) for body, _ in rows)
+            size += sum(self._contents.length_of(parts) for _, parts in rows if parts is not None)
+            if size > most_bytes:
+                return []
+            packed = [(body, self._contents.parts_of(parts)) for body, parts in rows]
+
+        return [self._contents.unpack(body, parts) for body, parts in packed]
+
     def journal_bytes(self, run_id: str) -> int:
         """Return the approximate size in bytes of all events of a run.
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.loop.effect import call_of_room
+from ideabridge.bridge.loop.event import ApprovalAsked, CallStarted
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.values import skipped_calls
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -115,18 +116,20 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "program": _marked(trace) if trace.program else [],
         "lineage": lineage_of(store, record),
         "ended": about.status in ENDED,
+        "has_failed": _has_failed(record, trace),
         "tools": sorted({bar.name for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
         "events_page": _EVENTS,
         "input": input_of(store, record.id),
         "is_own": about.is_own,
-        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record.id)),
+        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record)),
     }
 
 
 _UNFOLDED: Final = {
     "machine": None,
+    "retry_at": None,
     "broken": None,
     "errors": (),
     "more_errors": 0,
@@ -142,9 +145,13 @@ _UNFOLDED: Final = {
 }
 
 
-def _folded_values(history: RunHistory, trace: Trace, about: About, run_id: str) -> dict[str, Any]:
+def _folded_values(
+    history: RunHistory, trace: Trace, about: About, record: RunRecord
+) -> dict[str, Any]:
     """Return the values for the page of a run that come from its folded journal."""
     machine = history.machine
+    # A room is forked with the run whose call it answers.
+    is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
     errors = machine.errors
     events = history.entries
     start = about.events
@@ -155,11 +162,12 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, run_id: str)
     return {
         "reason": machine.reason or about.reason,
         "machine": machine,
+        "retry_at": _retry_point(history) if is_at_end else None,
         "broken": history.broken,
         "errors": errors[:_MOST_ERRORS],
         "more_errors": len(errors[_MOST_ERRORS:]),
         "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
-        "graph": drawing.of_run(machine, trace, f"{about.ui}/runs/{run_id}/calls/"),
+        "graph": drawing.of_run(machine, trace, f"{about.ui}/runs/{record.id}/calls/"),
         "events": events[start : start + _EVENTS],
         "events_from": start,
         "events_total": len(events),
@@ -167,10 +175,33 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, run_id: str)
         "output": output,
         "shown_output": shown_output(output),
         "images": [
-            f"{about.ui}/runs/{run_id}/images/{place}"
+            f"{about.ui}/runs/{record.id}/images/{place}"
             for place in range(len(_images(machine.output)))
         ],
     }
+
+
+def _has_failed(record: RunRecord, trace: Trace) -> bool:
+    """Return whether a run ended with errors and without a call that succeeded."""
+    return record.summary.errors > 0 and all(bar.status != "done" for bar in trace.bars)
+
+
+def _retry_point(history: RunHistory) -> int | None:
+    """Return the number of the event after which a fork repeats the first call that ran and failed,
+    with the question about it; None if there is no such call.
+    """
+    places = [error.get("place") for error in history.machine.errors]
+    failed = {place for place in places if isinstance(place, int)}
+    begun: dict[int, int] = {}
+    started = set[int]()
+    for entry in history.entries:
+        event = entry.event
+        if isinstance(event, ApprovalAsked | CallStarted) and event.call in failed:
+            begun.setdefault(event.call, entry.number)
+            if isinstance(event, CallStarted):
+                started.add(event.call)
+
+    return min((begun[call] - 1 for call in started), default=None)
 
 
 def call_values(

@@ -18,7 +18,7 @@ from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.reading import read_beside
 from ideabridge.bridge.store.errors import UnknownPublicationError, UnknownRunError
-from ideabridge.bridge.store.journal import CallMark
+from ideabridge.bridge.store.journal import OUTLINED, CallMark
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
@@ -27,6 +27,7 @@ from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
+from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.mini_timeline import MiniTimeline, mini_timeline
 from ideabridge.server.ui.rendering import render
@@ -68,6 +69,8 @@ class RunRow:
         asker: the program that asked for the run, or the host that it was imported from.
         tool: the published tool that the run is a call to, or "".
         bars: its first calls, or None if none has begun.
+        distinction: what tells it apart from others with the same title, or None.
+        has_failed: whether it ended without a call that succeeded, but with errors.
     """
 
     record: RunRecord
@@ -78,6 +81,8 @@ class RunRow:
     asker: str = ""
     tool: str = ""
     bars: MiniTimeline | None = None
+    distinction: Distinction | None = None
+    has_failed: bool = False
 
 
 class RunPages:
@@ -86,6 +91,7 @@ class RunPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._distinctions = Distinctions(site.bridge.store)
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -147,10 +153,13 @@ class RunPages:
         outlines = store.runs.outlines([record.id for record in records])
         titles = {record.title for record in records}
         tools = {title for title in titles if self._is_tool(title, visitor)}
-        return [
-            _row(record, outlines[record.id], record.title if record.title in tools else "")
-            for record in records
-        ]
+        distinctions = self._distinctions.of(records)
+        rows: list[RunRow] = []
+        for record in records:
+            tool = record.title if record.title in tools else ""
+            distinction = distinctions.get(record.id)
+            rows.append(_row(record, outlines[record.id], tool, distinction))
+        return rows
 
     def _is_tool(self, title: str, visitor: Visitor) -> bool:
         """Return whether a title is the name of a tool that is published to a visitor."""
@@ -456,7 +465,9 @@ class RunPages:
         return Response(base64.b64decode(data), media_type=kind)
 
 
-def _row(record: RunRecord, marks: list[CallMark], tool: str) -> RunRow:
+def _row(
+    record: RunRecord, marks: list[CallMark], tool: str, distinction: Distinction | None
+) -> RunRow:
     from datetime import datetime
 
     status, reason = run_status(record)
@@ -482,7 +493,18 @@ def _row(record: RunRecord, marks: list[CallMark], tool: str) -> RunRow:
         asker,
         tool,
         mini_timeline(marks, end),
+        distinction,
+        _has_failed(record, marks),
     )
+
+
+def _has_failed(record: RunRecord, marks: list[CallMark]) -> bool:
+    """Return whether a run ended with errors and without a call that succeeded. The marks of a long
+    run do not say this.
+    """
+    ended = [mark for mark in marks if mark.event == "call_finished"]
+    is_outlined = record.last_event <= OUTLINED
+    return errors_of(record) > 0 and is_outlined and all(mark.is_failure for mark in ended)
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
