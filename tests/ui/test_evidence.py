@@ -109,7 +109,7 @@ def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(
         page.goto(f"{site}ideas/publish?ref={run}&name=refund_first")
         table = page.get_by_role("group", name="What the tool takes")
         expect(table.get_by_role("row", name=re.compile("^customer"))).to_contain_text("required")
-        page.get_by_text("A program in its place").click()
+        page.get_by_text("Advanced").click()
         page.get_by_role("textbox", name="Program").fill(WRONG)
         page.get_by_role("button", name="Publish").click()
         expect(page.get_by_text("Refused:")).to_contain_text("11.0")
