@@ -1,6 +1,8 @@
 """Photographs every page, empty and in use, on a desktop and a phone, light and dark:
 
-python -m tests.ui.pictures FOLDER
+python -m tests.ui.pictures FOLDER [PAGE ...]
+
+With names of pages, such as `runs` or `home-empty`, only those are photographed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ from tests.ui.test_shown import key_of
 from tests.ui.test_tools import WRITTEN, write_idea
 from tests.waiting import wait_until
 
-WIDTHS: Final = {"desktop": 1280, "phone": 390}
+WIDTHS: Final = {"desktop": 1280, "phone": 390, "wide": 1920}
+"""The widths of windows, in pixels."""
+
+WIDE: Final = ("home", "runs", "run", "run-failed", "run-asking", "approvals", "publish")
+"""The pages that are photographed in a wide window, too."""
+
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 REFUND: Final = {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"}
@@ -175,6 +182,8 @@ def photograph(browser: Browser, url: str, pages: dict[str, str], folder: Path) 
                 page = context.new_page()
                 page.goto(link_to(url))
                 for name, path in pages.items():
+                    if width_name == "wide" and name not in WIDE:
+                        continue
                     _photograph(page, f"{url}{path}", folder / f"{name}-{width_name}-{scheme}.png")
 
 
@@ -190,20 +199,25 @@ def _photograph(page: Page, url: str, file: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    chosen = sys.argv[2:]
     folder.mkdir(parents=True, exist_ok=True)
+
+    def only(pages: dict[str, str]) -> dict[str, str]:
+        return {name: path for name, path in pages.items() if not chosen or name in chosen}
+
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         home = Path(temporary) / "home"
         project = home / "shop"
         project.mkdir(parents=True)
         with served(home, "--project", str(project)) as url:
-            photograph(browser, url, EMPTY, folder)
+            photograph(browser, url, only(EMPTY), folder)
             equip(home)
             with client(url) as http:
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
                 wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
-            photograph(browser, url, pages, folder)
+            photograph(browser, url, only(pages), folder)
         browser.close()
 
     print(f"{len(list(folder.glob('*.png')))} pictures are in {folder}")
