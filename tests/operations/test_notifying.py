@@ -118,7 +118,7 @@ async def test_a_burst_is_one_message_by_command_and_webhook(tmp_path: Path) -> 
         async with notified(settings) as bridge:
             runs = [await question(bridge) for _ in range(3)]
             await until(lambda: webhook.messages)
-            text = f"ideabridge: 3 decisions wait for you: {PAGE}/approvals"
+            text = f"ideabridge: 3 decisions are pending: {PAGE}/approvals"
             message = {"text": text, "waiting": 3, "link": f"{PAGE}/approvals"}
             assert webhook.messages == [message]
             assert file.read_text() == f"{text}\n"
@@ -185,7 +185,7 @@ def test_a_server_says_that_something_waits(tmp_path: Path) -> None:
         ask(http, {"_tool": "refund", "order": 1, "amount": 5, "note": SECRET_WORDS})
         while not file.exists() or not file.read_text().endswith("\n"):
             threading.Event().wait(0.05)
-        assert file.read_text() == f"ideabridge: 1 decision waits for you: {url}approvals\n"
+        assert file.read_text() == f"ideabridge: 1 decision is pending: {url}approvals\n"
 
 
 def _trust(*_: object) -> bool:

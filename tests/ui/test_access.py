@@ -189,7 +189,7 @@ def test_a_call_that_waits_no_longer_stops_the_others(http: httpx.Client) -> Non
     answer = http.post("/ui/approvals", data=fields)
     assert answer.status_code == 400
     assert "Nothing was decided." in answer.text
-    assert "A call that waits no longer" in answer.text
+    assert "A call that is no longer pending" in answer.text
     assert "&#34;kept&#34;: 1" in answer.text
     assert other in http.get("/ui/approvals").text
     none = http.post("/ui/approvals", data={"secret": secret(http), "decision": "approve"})

@@ -50,22 +50,28 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
-    assert "2 values changed" in words
-    assert "amount before: 5 now: → 7.5 " in words
-    assert "note not passed now; before: dear customer bye" in words
-    assert re.search('<tr class="is-same"><td><code>order</code>', card)
+    assert words.partition(" local, ")[0].endswith(
+        "refund : amount before: 5 now: → 7.5 , note (removed)"
+    )
+    assert "note removed; before: dear customer bye" in words
+    # What is the same is there, and folded.
+    folded = text_of(card.partition('<details class="unchanged">')[2].partition("</details>")[0])
+    assert folded.startswith("1 unchanged value ")
+    assert folded.endswith(" order 1")
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
-    assert "1 value changed" in words
-    assert "Changed lines dear -customer +reader bye" in words
+    assert "refund : note (1 line changed)" in words
+    # The difference is shown, and the whole text can be unfolded.
+    assert 'note dear -customer +reader bye Full text "dear\\n customer' not in words
+    assert 'note dear -customer +reader bye Full text "dear\\n reader\\n bye"' in words
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))
-    assert "no value changed" in card_of(http, third)
-    assert "no value changed" in http.get(f"/ui/runs/{third}").text
+    assert "the same values as the last time" in card_of(http, third)
+    assert "the same values as the last time" in http.get(f"/ui/runs/{third}").text
     whole = http.get(f"/ui/approvals/whole?which={key_of(http, third)}").text
-    assert "no value changed" in whole
+    assert "the same values as the last time" in whole
 
 
 def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
@@ -210,6 +216,35 @@ def test_keys_choose_and_decide_after_a_second(page: Page, site: str, http: http
     assert key_of(http, second)
 
 
+_SENT = """(button) => {
+  const sent = [];
+  // This one hears of a form last. It counts what a browser would send, and keeps it here.
+  addEventListener("submit", (event) => {
+    if (!event.defaultPrevented) sent.push(button.hasAttribute("data-busy"));
+    event.preventDefault();
+  });
+  button.click();
+  button.click();
+  const once = [...sent];
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  const released = button.hasAttribute("data-busy");
+  button.click();
+  return [once, released, sent];
+}"""
+
+
+def test_a_form_that_was_sent_says_so_and_is_not_sent_twice(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    key_of(http, ask(http, refund(1)))
+    page.goto(f"{site}approvals")
+    expect(page.locator("#cards article")).to_have_count(1)
+    expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
+    button = page.locator("#cards").get_by_role("button", name="Approve", exact=True)
+    # Who stops the browser with Escape can send it again.
+    assert button.evaluate(_SENT) == [[True], False, [True, True]]
+
+
 _RECORDER = """
 window.notifications = [];
 let granted = "default";
@@ -228,7 +263,7 @@ def test_the_browser_notifies_only_whom_it_asked(page: Page, site: str, http: ht
     expect(page.locator("#live")).to_contain_text("live")
     assert page.evaluate("window.asked") is None
     page.get_by_role("button", name="Notify me in this browser").click()
-    expect(page.get_by_role("button", name="Do not notify me in this browser")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop notifying me")).to_be_visible()
     key_of(http, ask(http, refund(1, note="secret words")))
     expect(page.locator("article[data-card]")).to_have_count(1)
     # Nobody is notified of what they are looking at.
@@ -237,7 +272,7 @@ def test_the_browser_notifies_only_whom_it_asked(page: Page, site: str, http: ht
     key_of(http, ask(http, refund(2, note="secret words")))
     while not page.evaluate("window.notifications"):
         pass
-    assert page.evaluate("window.notifications") == ["ideabridge: 2 decisions wait for you."]
+    assert page.evaluate("window.notifications") == ["ideabridge: 2 decisions are pending."]
 
 
 def test_without_a_session_a_card_has_no_keys_that_decide(http: httpx.Client, site: str) -> None:

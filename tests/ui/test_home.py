@@ -74,7 +74,7 @@ def test_home_follows_the_store(page: Page, site: str) -> None:
         expect(page.locator("#waits")).to_contain_text("No run needs a decision")
         ask(http, ORDERS, REFUND)
 
-    expect(page.locator("#waits")).to_contain_text("Look, and decide")
+    expect(page.locator("#waits")).to_contain_text("Review")
     expect(page).to_have_title(re.compile(r"^\(1\) Home"))
     icon = page.locator("link[rel=icon]")
     expect(icon).to_have_attribute("href", re.compile("icon-waiting"))

@@ -147,7 +147,7 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     page = unescape(http.get(f"/ui/runs/{now}/compare").text)
     assert f'<option value="{before}" selected>' in page
     assert "1 call differs" in page
-    assert "another output" in page
+    assert "different output" in page
     assert '<span class="minus">-  "customer": "c1"</span>' in page
     assert '<span class="plus">+  "customer": "c2"</span>' in page
     assert page.count('<tr class="is-same">') == 1

@@ -195,7 +195,7 @@ def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Clien
     row.hover()
     before = row.bounding_box()
     ended(http, ask(http, ORDERS))
-    expect(page.locator("#new-rows")).to_contain_text("new above")
+    expect(page.locator("#new-rows")).to_contain_text("1 new: ")
     assert row.bounding_box() == before
     # What is under the pointer is as live as before.
     send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")

@@ -44,7 +44,7 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     links = {name: page.get_by_role("link", name=name, exact=True) for name in SERVERS}
     rows = {name: table.get_by_role("row").filter(has=link) for name, link in links.items()}
     expect(rows["own"]).to_contain_text("up")
-    expect(rows["own"]).to_contain_text("last words: own server starts")
+    expect(rows["own"]).to_contain_text("stderr: own server starts")
     expect(rows["broken"]).to_contain_text("failing")
     expect(rows["broken"]).to_contain_text("/nowhere/server")
     expect(rows["later"]).to_contain_text("off")

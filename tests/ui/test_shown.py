@@ -106,7 +106,7 @@ def headers_of(http: httpx.Client) -> dict[str, str]:
 
 def shown_in(card: str) -> dict[str, Any]:
     """The call that a card shows in a table."""
-    tool = re.search("Call of <code>(.*?)</code>", card)
+    tool = re.search('<h3><span class="tool">(.*?)</span>', card)
     assert tool is not None
     rows = re.findall(
         '<td><code>(.*?)</code></td><td class="grow"><pre class="value">(.*?)</pre>',
@@ -247,9 +247,7 @@ def test_values_that_were_copied_are_shown_whole_before_they_are_published(
     )
     while "Self-consistent" not in (page := http.get(f"/ui/ideas/publish?ref={run_id}").text):
         pass
-    [whole] = re.findall(
-        r"<details><summary>the whole value</summary>(.*?)</details>", page, re.DOTALL
-    )
+    [whole] = re.findall(r"<details><summary>Full value</summary>(.*?)</details>", page, re.DOTALL)
     assert note in whole
 
 
@@ -301,7 +299,7 @@ def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str)
         assert len(order) == 3
         # What was decided elsewhere stays where it was, and can no longer be decided.
         decide(http, first, "deny")
-        expect(cards.first).to_contain_text("waits no longer")
+        expect(cards.first).to_contain_text("no longer pending")
         expect(cards).to_have_count(3)
         expect(cards.first.get_by_role("button", name="Approve", exact=True)).to_be_disabled()
         expect(page.locator("#rows tr").first.locator("input[type=checkbox]")).to_be_disabled()
@@ -389,12 +387,17 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
               const form = card.querySelector("form");
               form.onsubmit = () => sent.push(1) < 0;
               card.parentElement.style.paddingTop = "40px";
-              card.querySelector("button[value=approve]").click();
-              return sent.length;
+              const button = card.querySelector("button[value=approve]");
+              const held = [button.hasAttribute("data-held")];
+              button.click();
+              held.push(button.hasAttribute("data-held"));
+              return [sent.length, ...held];
             }"""
         )
-        assert moved == 0
+        # Only who clicks sees the wait.
+        assert moved == [0, False, True]
         expect(approve).to_be_enabled()
+        expect(page.locator("[data-held]")).to_have_count(0)
         page.reload()
         cards.nth(1).get_by_role("button", name="Approve", exact=True).click()
         expect(page.get_by_text("1 call approved.")).to_be_visible()
@@ -443,7 +446,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
 ) -> None:
     first = ask(http, refund(1))
     card = card_of(http, first)
-    assert "Approve, and always allow" in card
+    assert "Approve and always allow" in card
     key = key_of(http, first)
     # As with every approval, the call was shown whole.
     assert "was not shown in full" in decide(http, key, "always", seal="0" * 64)

@@ -165,11 +165,11 @@ def test_several_are_decided_at_once(page: Page, site: str) -> None:
 
     page.get_by_role("link", name="Approvals").click()
     page.get_by_text("Decide several at once").click()
-    page.get_by_label("Choose all").check()
+    page.get_by_label("Select all").check()
     page.locator("#several").get_by_label("Reason").fill("not before Monday")
     page.locator("#several").get_by_role("button", name="Deny").click()
     expect(page.get_by_text("2 calls denied.")).to_be_visible()
-    expect(page.get_by_text("Nothing waits for a decision")).to_be_visible()
+    expect(page.get_by_text("Nothing needs approval")).to_be_visible()
     expect(page.get_by_role("cell", name="not before Monday")).to_have_count(2)
 
 
@@ -201,7 +201,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         def write(order: int, amount: object) -> None:
             row = form.locator("tbody tr").filter(has_text=f'"order": {order}')
             if not field(order).is_visible():
-                row.get_by_text("Change", exact=True).click()
+                row.get_by_text("Edit", exact=True).click()
             field(order).fill(json.dumps({"_tool": "refund", "order": order, "amount": amount}))
             # With scripts, who changes a call chooses it.
             assert row.get_by_role("checkbox").is_checked() is scripts
@@ -235,7 +235,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").check()
         form.get_by_role("button", name="Approve").click()
         expect(inbox.get_by_text("2 calls edited, 1 call approved.")).to_be_visible()
-        expect(inbox.get_by_text("Nothing waits for a decision")).to_be_visible()
+        expect(inbox.get_by_text("Nothing needs approval")).to_be_visible()
         expect(inbox.get_by_role("cell", name="half of it")).to_have_count(3)
         expect(inbox.get_by_role("cell", name="edited", exact=True)).to_have_count(2)
 

@@ -131,10 +131,10 @@ class Notifying:
         return waiting
 
     async def _send(self, settings: NotifySettings, waiting: int) -> None:
-        noun = "decision waits" if waiting == 1 else "decisions wait"
+        noun = "decision is" if waiting == 1 else "decisions are"
         page = self._commands.page
         link = None if page is None else f"{page}/approvals"
-        text = f"ideabridge: {waiting} {noun} for you: {link or self._commands.show}"
+        text = f"ideabridge: {waiting} {noun} pending: {link or self._commands.show}"
         if settings.command:
             await self._start(settings.command, text)
         if settings.webhook is not None:

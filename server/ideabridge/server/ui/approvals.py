@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
+from ideabridge.bridge.loop.policy import named_tool
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
@@ -105,6 +106,18 @@ class Card:
     always: bool = False
     tool: str = ""
     values: CallValues = NO_VALUES
+
+    @property
+    def reason(self) -> str:
+        """Why a decision is asked for. The title of the card names the tool, so the reason calls it
+        "it".
+        """
+        why = self.shown.why.rstrip(".")
+        tool = self.pending.question.tool
+        named = "" if tool is None else f"{named_tool(tool)} "
+        if named and why.startswith(named):
+            return f"It {why.removeprefix(named)}"
+        return f"{why[:1].upper()}{why[1:]}"
 
     @property
     def editable(self) -> JSONObject:

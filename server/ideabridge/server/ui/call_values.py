@@ -4,9 +4,7 @@ person approved a call to the same tool.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, Literal
 
 from markupsafe import Markup
@@ -14,7 +12,7 @@ from markupsafe import Markup
 from ideabridge.bridge.loop.output import resolved_call
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.server.ui.coloured import coloured, language_of
-from ideabridge.server.ui.showing import in_one_line
+from ideabridge.server.ui.showing import CUT, count, differing_lines, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.value_table import broken_lines, parameter_label, values_of_call
@@ -26,6 +24,9 @@ _MOST_COMPARED: Final = 20_000
 
 _MOST_BESIDE: Final = 40
 """Maximum number of characters of a value that is shown on one line with the earlier one."""
+
+_MOST_LEADING: Final = 4
+"""Maximum number of changes that the title of a decision names."""
 
 _OUTPUT_PATH: Final = "_outputPath"
 """The place where a plan puts the result. The tool does not receive it, so it is not compared."""
@@ -78,6 +79,22 @@ class ValueRow:
             return False
         return max(len(self.before), len(self.text)) <= _MOST_BESIDE
 
+    @property
+    def in_words(self) -> str:
+        """How it differs from the earlier call, in a few words."""
+        if self.change == "new":
+            return "new"
+
+        added = sum(line.startswith("+") for line in self.lines)
+        removed = sum(line.startswith("-") for line in self.lines)
+        if not added + removed or self.lines[-1] == CUT:
+            return "changed"
+        if added == removed:
+            return f"{count(added, 'line')} changed"
+
+        parts = ((added, "added"), (removed, "removed"))
+        return ", ".join(f"{count(number, 'line')} {verb}" for number, verb in parts if number)
+
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
@@ -94,9 +111,57 @@ class CallValues:
     gone: tuple[tuple[str, str], ...] = ()
 
     @property
+    def is_compared(self) -> bool:
+        """Whether there is an earlier call whose values are known."""
+        return self.earlier is not None and self.earlier.values is not None
+
+    @property
+    def changed(self) -> tuple[ValueRow, ...]:
+        """The parameters that differ from those of the earlier call."""
+        return tuple(row for row in self.rows if row.change in ("changed", "new"))
+
+    @property
     def changes(self) -> int:
-        """The number of parameters that differ from those of the earlier call."""
-        return len(self.gone) + sum(row.change in ("changed", "new") for row in self.rows)
+        """The number of parameters that differ, with those that only the earlier call has."""
+        return len(self.gone) + len(self.changed)
+
+    @property
+    def leading(self) -> tuple[ValueRow, ...]:
+        """The changes that the title of the decision names."""
+        return self.changed[:_MOST_LEADING]
+
+    @property
+    def leading_gone(self) -> tuple[str, ...]:
+        """The parameters that only the earlier call has and that the title names."""
+        names = tuple(name for name, _ in self.gone)
+        return names[: _MOST_LEADING - len(self.leading)]
+
+    @property
+    def further(self) -> int:
+        """The number of changes that the title does not name."""
+        return self.changes - len(self.leading) - len(self.leading_gone)
+
+    @property
+    def listed(self) -> tuple[ValueRow, ...]:
+        """The parameters that a person reads before they decide: all of them, or those that differ
+        from the earlier call and that the title does not show with both values.
+        """
+        if not self.is_compared:
+            return self.rows
+        titled = [row for row in self.leading if row.is_short_change]
+        return tuple(row for row in self.changed if row not in titled)
+
+    @property
+    def folded(self) -> tuple[ValueRow, ...]:
+        """The parameters that are the same as in the earlier call, and the place of the result."""
+        if not self.is_compared:
+            return ()
+        return tuple(row for row in self.rows if row.change in ("", "same"))
+
+    @property
+    def same(self) -> int:
+        """The number of parameters that are the same as in the earlier call."""
+        return sum(row.change == "same" for row in self.rows)
 
 
 NO_VALUES: Final = CallValues()
@@ -140,9 +205,8 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
-    """Return the lines of a unified diff between two texts of several lines, without its header,
-    and without the place of the change if there is only one. Return nothing for other values, and
-    for texts that are too long to be compared.
+    """Return the `differing_lines` of two texts of several lines. Return nothing for other values,
+    and for texts that are too long to be compared.
     """
     if not isinstance(old, str) or not isinstance(new, str) or "\n" not in f"{old}{new}":
         return ()
@@ -154,18 +218,11 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
     if max(len(old_lines), len(new_lines)) > _MOST_LINES:
         return ()
 
-    compared = difflib.unified_diff(old_lines, new_lines, lineterm="", n=2)
-    lines = [visible(line, "\t") for line in islice(compared, 2, 3 + _MOST_SHOWN)]
-    if len(lines) > _MOST_SHOWN:
-        lines[_MOST_SHOWN:] = ["…"]
+    compared = differing_lines(old_lines, new_lines, _MOST_SHOWN)
+    lines = [visible(line, "\t") for line in compared]
     # The texts end with a line break, so their last line is empty.
     if lines[-1:] == [" "]:
         lines.pop()
-
-    # The lines of both texts begin with a blank, "+" or "-".
-    places = [line for line in lines if line.startswith("@@")]
-    if len(places) == 1:
-        lines.remove(places[0])
     return tuple(lines)
 
 

@@ -77,7 +77,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         description=keywords.description or "",
         choices=[],
         value="",
-        hint=f"left out: {_plain(default)}" if has_default and not required else "",
+        hint=f"default: {_plain(default)}" if has_default and not required else "",
     )
     if keywords.enum is not None:
         choices = [(_plain(option), as_json(option)) for option in keywords.enum]

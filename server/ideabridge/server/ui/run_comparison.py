@@ -14,7 +14,7 @@ from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.histories import KeptJournal, read_until
-from ideabridge.server.ui.showing import as_json
+from ideabridge.server.ui.showing import as_json, differing_lines
 from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -199,13 +199,10 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
-    """Return a unified diff of two texts without its header, or a line that says that they differ
-    only beyond their beginnings.
+    """Return the `differing_lines` of two texts, or a line that says that they differ only beyond
+    their beginnings.
     """
-    compared = difflib.unified_diff(before.splitlines(), now.splitlines(), lineterm="", n=2)
-    lines = list(islice(compared, 2, 3 + _MOST_LINES))
-    if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES:] = ["…"]
+    lines = differing_lines(before.splitlines(), now.splitlines(), _MOST_LINES)
     if not lines:
         lines = ["… they differ beyond the beginning that is compared here"]
     return tuple(lines)

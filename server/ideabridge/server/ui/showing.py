@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from ideabridge.bridge.modules.settings import ModuleStatus
@@ -14,6 +16,9 @@ from ideabridge.tools.names import readable_json, visible
 
 LONGEST: Final = 20_000
 """Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
+
+CUT: Final = "…"
+"""The last line of a comparison of which a page shows only the beginning."""
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
@@ -115,6 +120,23 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 call`, `2 calls`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
+    """Return the lines of a unified diff, each with " ", "+", "-" or "@@" before it, without the
+    header, and without the place of the change if there is only one. After `most` lines, the last
+    one is `CUT`.
+    """
+    compared = difflib.unified_diff(old, new, lineterm="", n=2)
+    lines = list(islice(compared, 2, 3 + most))
+    if len(lines) > most:
+        lines[most:] = [CUT]
+
+    # The lines of both texts begin with a blank, "+" or "-".
+    places = [line for line in lines if line.startswith("@@")]
+    if len(places) == 1:
+        lines.remove(places[0])
+    return lines
 
 
 def words(status: str) -> str:

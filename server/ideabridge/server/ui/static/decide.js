@@ -66,7 +66,7 @@
 
   function show() {
     button.hidden = Notification.permission === "denied";
-    button.textContent = wants() ? "Do not notify me in this browser" : "Notify me in this browser";
+    button.textContent = wants() ? "Stop notifying me" : "Notify me in this browser";
     document.documentElement.toggleAttribute("data-notifies", wants());
   }
 
@@ -83,7 +83,7 @@
     const isNew = waiting.some((id) => !known.has(id));
     known = new Set(waiting);
     if (!isNew || !document.hidden || !wants()) return;
-    const text = waiting.length === 1 ? "1 decision waits for you." : `${waiting.length} decisions wait for you.`;
+    const text = waiting.length === 1 ? "1 decision is pending." : `${waiting.length} decisions are pending.`;
     const notification = new Notification("ideabridge", { body: text, tag: "ideabridge" });
     notification.onclick = () => window.focus();
   });

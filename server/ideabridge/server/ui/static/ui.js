@@ -58,13 +58,21 @@
     if (icon && old.href !== icon.href) old.replaceWith(icon);
   }
 
-  // A part of the page that takes long to make is loaded once the page is shown.
+  // A part of the page that takes long to make is loaded once the page is shown. If that fails, the part keeps the link
+  // that it has for readers without scripts.
   async function complete(part) {
-    const answer = await fetch(part.dataset.later, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
-    if (!answer.ok || answer.redirected) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
-    if (fresh) part.replaceChildren(...fresh.childNodes);
-    part.removeAttribute("data-later");
+    part.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(part.dataset.later, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
+      if (!answer.ok || answer.redirected) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+      if (fresh) part.replaceChildren(...fresh.childNodes);
+      part.removeAttribute("data-later");
+    } catch (error) {
+      show(false);
+    } finally {
+      part.removeAttribute("aria-busy");
+    }
   }
 
   for (const part of document.querySelectorAll("[data-later]")) complete(part);
@@ -91,7 +99,7 @@
     const note = old.querySelector(".new-rows");
     if (note && coming) {
       note.hidden = false;
-      note.textContent = `${coming} new above, when the pointer leaves the list`;
+      note.textContent = `${coming} new: move the pointer off the list to see ${coming === 1 ? "it" : "them"}`;
     }
     if (!old.dataset.awaits) {
       old.dataset.awaits = "1";
@@ -131,7 +139,7 @@
   }
 
   // A list of decisions: each stays in its place as long as the page is open. New ones are added at the end, and one
-  // that waits no longer is marked. Nothing above a decision changes, so none moves under a pointer.
+  // that is settled is marked. Nothing above a decision changes, so none moves under a pointer.
   function keep(old, next) {
     if (!old.querySelector(":scope > [data-card]")) {
       old.replaceChildren(...next.childNodes);
@@ -158,7 +166,7 @@
     }
     const gone = document.createElement("span");
     gone.className = "status gone";
-    gone.textContent = "waits no longer";
+    gone.textContent = "no longer pending";
     if (settled) (card.querySelector("header") || card.querySelector("label")).append(gone);
     else card.querySelector(".gone")?.remove();
   }
@@ -192,8 +200,12 @@
     for (const button of document.querySelectorAll(CHANGING)) {
       const young = performance.now() - since(button) < STEADY_MS;
       moved ||= young;
-      if (young) button.setAttribute("aria-disabled", "true");
-      else button.removeAttribute("aria-disabled");
+      if (young) {
+        button.setAttribute("aria-disabled", "true");
+      } else {
+        button.removeAttribute("aria-disabled");
+        button.removeAttribute("data-held");
+      }
     }
     clearTimeout(steady.timer);
     if (moved) steady.timer = setTimeout(steady, 100);
@@ -205,8 +217,25 @@
       event.preventDefault();
       event.stopPropagation();
       steady();
+      hold(button);
     }
   }, true);
+
+  // Whoever presses a button too early sees how long it still takes no click.
+  function hold(button) {
+    const left = STEADY_MS - (performance.now() - since(button));
+    button.style.setProperty("--held", `${Math.max(0, Math.round(left))}ms`);
+    button.setAttribute("data-held", "");
+  }
+
+  // A button that has just appeared gets no events (`steady` in ui.css), so it is found by its place.
+  document.addEventListener("pointerdown", (event) => {
+    for (const button of document.querySelectorAll("button[aria-disabled=true]")) {
+      const box = button.getBoundingClientRect();
+      const isInside = event.clientX >= box.left && event.clientX <= box.right && event.clientY >= box.top && event.clientY <= box.bottom;
+      if (isInside) hold(button);
+    }
+  });
   document.addEventListener("toggle", steady, true);
   new ResizeObserver(steady).observe(document.getElementById("main"));
   steady();
@@ -219,7 +248,7 @@
 
   function show(on) {
     if (!sign) return;
-    sign.textContent = on ? "● live" : "○ not connected";
+    sign.textContent = on ? "● live" : "○ offline";
     sign.classList.toggle("on", on);
   }
 
@@ -286,7 +315,9 @@
         if (slide.value === slide.max) url.searchParams.delete("at");
         else url.searchParams.set("at", slide.value);
         history.replaceState(null, "", url);
-        refresh(url.href);
+        const shown = document.getElementById("timeline");
+        shown.setAttribute("aria-busy", "true");
+        refresh(url.href).finally(() => shown.removeAttribute("aria-busy"));
       }, 120);
     });
   }
@@ -295,6 +326,31 @@
   // (`scrollIntoView` would move the place from which the Tab key goes on.)
   const current = document.querySelector(".top nav [aria-current]");
   if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 60;
+
+  // -- forms at work ------------------------------------------------------------------------------------------------
+
+  // A form that was sent shows it until its answer replaces the page, and is not sent twice.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented) return;
+    if (form.getAttribute("aria-busy") === "true") {
+      event.preventDefault();
+      return;
+    }
+    form.setAttribute("aria-busy", "true");
+    event.submitter?.setAttribute("data-busy", "");
+  });
+
+  function release() {
+    for (const form of document.querySelectorAll("form[aria-busy]")) form.removeAttribute("aria-busy");
+    for (const button of document.querySelectorAll("[data-busy]")) button.removeAttribute("data-busy");
+  }
+
+  // The reader has come back to the page, or has stopped the browser.
+  addEventListener("pageshow", release);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") release();
+  });
 
   // -- choosing several ---------------------------------------------------------------------------------------------
 
