@@ -92,6 +92,43 @@ async def test_each_session_has_its_own_process_until_it_ends(tmp_path: Path) ->
     gate.close()
 
 
+async def test_a_client_without_sessions_gets_no_process_of_others(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    gated: dict[str, Any] = {
+        "name": "gated",
+        "inputSchema": {"type": "object", "properties": {"gate": {"type": "string"}}},
+        "annotations": {"readOnlyHint": True},
+    }
+    entry = plain(tmp_path, "state", gated)
+    servers = {"state": {**entry, "sharing": "session"}, "common": plain(tmp_path, "c", "common")}
+    configuration = configured(
+        tmp_path, mcpServers=servers, expose=["modules"], approval="allow_all"
+    )
+    plan = {"calls": [{"_tool": "gated", "gate": str(gate.path), "_outputPath": "count"}]}
+    with listening(command(configuration)) as url:
+        async with (
+            session(url) as with_session,
+            Client(url, mode="auto", read_timeout_seconds=30) as without,
+        ):
+            assert await counted(with_session, gate) == 1
+            before = processes(tmp_path / "state.json")
+
+            gate.open()
+            refused = await without.call_tool("gated", {"gate": str(gate.path)})
+            assert refused.is_error
+            failed = await call(without, "run_plan", **plan)
+            [error] = failed["errors"]
+            for words in (text(refused), json.dumps(error)):
+                assert "belong to no session" in words
+                assert "over stdio" in words
+                assert "shared" in words
+            assert processes(tmp_path / "state.json") == before
+            # Its other servers work, and nothing has reached the process of the session.
+            assert not (await without.call_tool("common", {})).is_error
+            assert await counted(with_session, gate) == 2
+    gate.close()
+
+
 async def test_a_client_that_has_vanished_counts_as_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

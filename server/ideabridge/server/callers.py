@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE as TOKEN_VARIABLE
+from ideabridge.bridge.modules.client_session import ClientSession
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, in_profile, profile_of
 from ideabridge.tools.errors import IdeabridgeError
@@ -68,6 +69,13 @@ def session_id(context: Context) -> str:
     if isinstance(request, Request):
         return request.headers.get("mcp-session-id", "")
     return ""
+
+
+def client_session_of(context: Context) -> ClientSession | None:
+    """Return the session of a request over HTTP, or None on stdio, where there is one client."""
+    if isinstance(context.request, Request):
+        return ClientSession(session_id(context) or None)
+    return None
 
 
 _CLIENT_CHARACTERS: Final = 120

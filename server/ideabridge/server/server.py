@@ -33,8 +33,8 @@ from ideabridge.server.callers import (
     Serving,
     caller_of,
     client_key,
+    client_session_of,
     client_text,
-    session_id,
 )
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
@@ -329,8 +329,7 @@ class Front:
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
 
         _session_begun.set(self.announcements.begun(ctx))
-        # Over stdio there is only one client, and in 2026-07-28 there are no sessions.
-        set_client_session(session_id(ctx) or None)
+        set_client_session(client_session_of(ctx))
         CLIENT.set(client_text(ctx, self._bridge.secrets.mask))
         try:
             # A request can still be in progress after its client has disconnected, so requests are

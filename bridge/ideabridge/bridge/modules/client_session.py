@@ -7,18 +7,33 @@ each call of a run sets that of the request that began the run.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final
 
-_session: Final[ContextVar[str | None]] = ContextVar("client_session", default=None)
+
+@dataclass(frozen=True, slots=True)
+class ClientSession:
+    """The session of a client that shares this process with other clients.
+
+    Attributes:
+        id: identifies the session. None if the requests of the client belong to no session, as in
+            protocol version 2026-07-28. Nothing then tells two such clients of one user apart: a
+            client may use several connections, and several clients may use one token.
+    """
+
+    id: str | None
 
 
-def client_session() -> str | None:
-    """Return the id of the session for which this task works. Return None if the client is the only
-    one, has no sessions, or is not known.
+_session: Final[ContextVar[ClientSession | None]] = ContextVar("client_session", default=None)
+
+
+def client_session() -> ClientSession | None:
+    """Return the session for which this task works. Return None if the client is the only one, or
+    if no client waits for this task.
     """
     return _session.get()
 
 
-def set_client_session(session: str | None) -> None:
+def set_client_session(session: ClientSession | None) -> None:
     """Let this task, and the tasks that it starts, work for a session."""
     _session.set(session)

@@ -92,6 +92,14 @@ class SharedQuestionError(ModuleError):
         self.repeatable = repeatable
 
 
+class ClientWithoutSessionsError(ModuleError):
+    """Each session has its own process of the module, or its own connection to it, and the call
+    comes from a client without sessions. The message says what the user can do.
+    """
+
+    outcome = "not_run"
+
+
 class ModuleDisabledError(ModuleError):
     """The configuration disables the module."""
 

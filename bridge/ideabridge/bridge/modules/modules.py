@@ -50,7 +50,11 @@ import anyio.abc
 
 from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.modules.connection_pool import ConnectionPool
-from ideabridge.bridge.modules.errors import ModuleError, UnknownModuleError
+from ideabridge.bridge.modules.errors import (
+    ClientWithoutSessionsError,
+    ModuleError,
+    UnknownModuleError,
+)
 from ideabridge.bridge.modules.settings import (
     ModuleStatus,
     StoredValues,
@@ -138,6 +142,16 @@ class ModuleSource(Protocol):
     def secret_owner_of(self, module: str) -> SecretOwner:
         """Return the owner of the secrets that a module's entry is allowed to read."""
         ...
+
+
+def _no_session(module: str) -> ClientWithoutSessionsError:
+    # Answers show the first 200 characters of the error of a call.
+    return ClientWithoutSessionsError(
+        module,
+        f"server {module!r} has a process for each session, but requests in MCP 2026-07-28 belong "
+        "to no session: connect the client over stdio or with 2025-11-25, or set "
+        '"sharing": "shared" for the server',
+    )
 
 
 class Modules:
@@ -445,6 +459,8 @@ class Modules:
             ModuleSignInError: the user needs to sign in; also raised if a call in the block finds
                 this out.
             ModuleDownError: too many users use modules at once.
+            ClientWithoutSessionsError: the configuration gives each session its own module, and the
+                client has no sessions.
         """
         if self._lender is not None and name in self._borrowed:
             # The lender must know which of its modules are in use.
@@ -471,11 +487,22 @@ class Modules:
             yield own
 
     def _of_session(self, module: Module) -> AbstractContextManager[Module]:
-        """Return the context manager that yields the module of the current session."""
+        """Return the context manager that yields the module of the current session.
+
+        Raises:
+            ClientWithoutSessionsError: see `using`.
+        """
         session = client_session()
         if session is None or module.sharing == "shared" or module.configuration.disabled:
             return nullcontext(module)
-        return self._of_sessions.using(module, session, module.for_session)
+        if session.id is not None:
+            return self._of_sessions.using(module, session.id, module.for_session)
+
+        if module.configuration.sharing == "session":
+            raise _no_session(module.name)
+        # Only its questions keep the sessions of this module apart. Without a session, its calls
+        # run one at a time once it has asked a question that could belong to several of them.
+        return nullcontext(module)
 
     def end_session(self, session: str) -> None:
         """End the processes and connections of a session that has ended."""

@@ -295,7 +295,7 @@ class ModuleConfiguration(BaseModel):
         description="Who shares one process of the server, or one connection to it, where several "
         "clients use one ideabridge over HTTP. shared: all of them. session: each session has its "
         "own, which ends with the session; for servers that keep state, such as a browser or a "
-        "shell.",
+        "shell. Calls of clients without sessions (MCP 2026-07-28) are refused then.",
     )
     disabled: bool = Field(default=False, description="true: the server is not used.")
 

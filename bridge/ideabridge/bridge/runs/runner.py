@@ -84,7 +84,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.minds.choice import TURNS
-from ideabridge.bridge.modules.client_session import set_client_session
+from ideabridge.bridge.modules.client_session import ClientSession, set_client_session
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.binding import Binding
@@ -225,7 +225,7 @@ class Runner:
     ) -> None:
         self._run = run
         self.caller = run.caller
-        self.session: str | None = None
+        self.session: ClientSession | None = None
         self._driver = driver
         self._queue = queue
         self.machine = machine
