@@ -1,4 +1,4 @@
-"""`servers list` shows servers without starting those whose tools are known."""
+"""`servers list` and `tools list` start no server whose tools are known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.main import main
-from tests.modules.starting import Starting
+from tests.modules.starting import Starting, tool
 from tests.trusting import write_trusted
 
 
@@ -91,6 +91,55 @@ def test_the_names_of_changed_tools_stand_beside_the_real_ones(
     findings = capsys.readouterr().out
     assert "mcpServers.m.deny[0]: 'count_once' is how" in findings
     assert "server 'n' is not configured" in findings
+
+
+def listed_tools(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """What `tools list --json` says."""
+    capsys.readouterr()
+    assert main(["tools", "list", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def names_of(listed: dict[str, Any]) -> set[str]:
+    """The names of the tools of server `m` in the answer of `tools list`."""
+    return {tool["name"] for tool in listed["tools"] if tool.get("module") == "m"}
+
+
+def test_tools_are_listed_without_starting_servers_whose_lists_are_stored(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Its data is not a part of the project, so trust does not depend on it.
+    outside = project.parent / "outside"
+    outside.mkdir()
+    server = Starting(outside, start="eager")
+    write_trusted(
+        project, {"mcpServers": {"m": server.entry}, "store": "s", "approval": "allow_all"}
+    )
+    first = listed_tools(capsys)
+    assert names_of(first) == {"tally", "die"}
+    assert first["stored"] == []
+    assert not (project / "s").exists()
+
+    call_once(project)
+    starts = server.starts
+    later = listed_tools(capsys)
+    assert names_of(later) == {"tally", "die"}
+    [stored] = later["stored"]
+    assert stored["module"] == "m"
+    assert stored["listed_at"].startswith("20")
+    assert main(["tools", "list", "tally"]) == 0
+    printed = capsys.readouterr()
+    assert "tally" in printed.out
+    assert f"m: tools as of {stored['listed_at']}; --refresh asks it" in printed.err
+    assert "connecting" not in printed.err
+    assert server.starts == starts
+
+    server.change(tools=[tool("tally"), tool("weigh")])
+    assert names_of(listed_tools(capsys)) == {"tally", "die"}
+    refreshed = listed_tools(capsys, "--refresh")
+    assert names_of(refreshed) == {"tally", "weigh"}
+    assert refreshed["stored"] == []
+    assert server.starts == starts + 1
 
 
 def test_a_store_that_cannot_be_read_is_said_and_the_servers_start(

@@ -159,11 +159,15 @@ class Connecting:
 
 
 @asynccontextmanager
-async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
+async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerator[Bridge]:
     """Enter the bridge and wait until each of its modules is up, has failed or is disabled; see
     `Connecting`.
+
+    Args:
+        bridge: the bridge.
+        idle: the names of modules that are not started.
     """
-    with Connecting(bridge.configuration) as connecting:
+    with Connecting(bridge.configuration, idle) as connecting:
         async with bridge:
             await connecting.wait(bridge.modules)
             yield bridge

@@ -12,8 +12,7 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Final, Self, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -34,6 +33,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.inputs import expect_parameters, read_input
 from ideabridge.server.cli.options import InputOption, Options, command
+from ideabridge.server.cli.stored_lists import StoredLists
 from ideabridge.server.views.text import counted, size_text
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import SchemaKeywords
@@ -43,9 +43,7 @@ from ideabridge.tools.typed import read_as
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.module import Module
-    from ideabridge.bridge.modules.modules import Modules
     from ideabridge.bridge.modules.settings import ModuleStatus
-    from ideabridge.bridge.store.store import Store
     from ideabridge.tools.tool import Tool
 
 _TITLE_WIDTH: Final = 9
@@ -97,7 +95,7 @@ async def list_servers(
             report(status.error or f"server {status.name!r} has not answered yet")
 
     with ExitStack() as stack:
-        lists = stack.enter_context(_StoredLists(configuration))
+        lists = stack.enter_context(StoredLists(configuration))
         connecting = stack.enter_context(Connecting(configuration, lists.names))
 
         from ideabridge.bridge.modules.sign_ins import signed_in_users
@@ -148,75 +146,6 @@ def _say_users_and_age(status: ModuleStatus) -> None:
         say(f"  {status.name}: {status.sharing_text}", "dim")
     if status.listed_at:
         say(f"  {status.name}: starts when it is used; tools as of {status.listed_at}", "dim")
-
-
-class _StoredLists:
-    """The lists of tools that the store contains for the servers in a configuration. Without a
-    store there are none, and no store is created.
-
-    Attributes:
-        names: the servers whose lists are stored.
-    """
-
-    def __init__(self, configuration: Configuration) -> None:
-        # A server that starts with ideabridge need not start to be shown.
-        lazy = {
-            name: entry.model_copy(update={"start": None})
-            for name, entry in configuration.modules.items()
-        }
-        self._configuration = configuration.model_copy(update={"modules": lazy})
-        self._store: Store | None = None
-        self.names: list[str] = []
-
-    def __enter__(self) -> Self:
-        from ideabridge.bridge.configuration import module_fingerprint
-        from ideabridge.bridge.store.errors import StoreError
-
-        try:
-            self._store = self._opened()
-            if self._store is not None:
-                memory = self._store.tool_memory
-                self.names = [
-                    name
-                    for name in self._configuration.enabled_modules
-                    if memory.listed_at(module_fingerprint(self._configuration, name))
-                ]
-        except StoreError as error:
-            report(f"{error}; so every server is started")
-
-        return self
-
-    def _opened(self) -> Store | None:
-        from ideabridge.bridge.store.database import is_address
-        from ideabridge.bridge.store.sqlite.files import file_exists
-        from ideabridge.bridge.store.store import Store
-
-        place = str(self._configuration.store)
-        exists = is_address(str(place)) or file_exists(Path(place))
-        return Store.open(place, durability=self._configuration.durability) if exists else None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            self._store.close()
-
-    def modules(self) -> Modules:
-        """Return the servers, with their stored lists. A list that a server sends is stored."""
-        from ideabridge.bridge.modules.modules import Modules
-        from ideabridge.bridge.offer.module_lists import ModuleLists
-
-        store = self._store
-        if store is None:
-            return Modules(self._configuration)
-
-        modules = Modules(self._configuration, on_change=lambda name: lists.keep(name))
-        lists = ModuleLists(self._configuration, modules, store)
-        lists.recall()
-        return modules
 
 
 def _say_none_configured(configuration: Configuration) -> None:

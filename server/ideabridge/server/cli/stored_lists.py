@@ -1,0 +1,91 @@
+"""StoredLists: the lists of tools that the store contains for the servers in a configuration.
+
+Commands that only show tools read them, and start no server whose list is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ideabridge.server.cli.console import report
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.bridge.store.store import Store
+
+
+class StoredLists:
+    """The lists of tools that the store contains. Without a store there are none, and no store is
+    created.
+
+    Args:
+        configuration: the configuration with the servers.
+
+    Attributes:
+        configuration: the same configuration, in which every server starts when it is first used.
+        store: the store, or None. It is open within the context.
+        names: the servers whose lists are stored.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        # A server that starts with ideabridge need not start to be shown.
+        lazy = {
+            name: entry.model_copy(update={"start": None})
+            for name, entry in configuration.modules.items()
+        }
+        self.configuration = configuration.model_copy(update={"modules": lazy})
+        self.store: Store | None = None
+        self.names: list[str] = []
+
+    def __enter__(self) -> Self:
+        from ideabridge.bridge.configuration import module_fingerprint
+        from ideabridge.bridge.store.errors import StoreError
+
+        try:
+            self.store = self._opened()
+            if self.store is not None:
+                memory = self.store.tool_memory
+                self.names = [
+                    name
+                    for name in self.configuration.enabled_modules
+                    if memory.listed_at(module_fingerprint(self.configuration, name))
+                ]
+        except StoreError as error:
+            report(f"{error}; so every server is started")
+
+        return self
+
+    def _opened(self) -> Store | None:
+        from ideabridge.bridge.store.database import is_address
+        from ideabridge.bridge.store.sqlite.files import file_exists
+        from ideabridge.bridge.store.store import Store
+
+        place = str(self.configuration.store)
+        exists = is_address(place) or file_exists(Path(place))
+        return Store.open(place, durability=self.configuration.durability) if exists else None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.store is not None:
+            self.store.close()
+
+    def modules(self) -> Modules:
+        """Return the servers, with their stored lists. A list that a server sends is stored."""
+        from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.offer.module_lists import ModuleLists
+
+        store = self.store
+        if store is None:
+            return Modules(self.configuration)
+
+        modules = Modules(self.configuration, on_change=lambda name: lists.keep(name))
+        lists = ModuleLists(self.configuration, modules, store)
+        lists.recall()
+        return modules
