@@ -10,16 +10,28 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 MODULES: Final = Path(__file__).parent.parent / ".node-hosts" / "node_modules"
 _PATIENCE: Final = 120.0
 
-Host = Callable[[Path, list[str], str], None]
-"""Runs one session in a folder, with the server's command and the model's address, until the
-model has finished."""
+
+class Host(Protocol):
+    """Runs one session of a host, until the model has finished."""
+
+    def __call__(
+        self, folder: Path, server: list[str] | None, model: str, **variables: str
+    ) -> None:
+        """Run the session.
+
+        Args:
+            folder: the project, in which the host has a home folder of its own.
+            server: the command of the server. None if a file of the project names the server.
+            model: the address of the model.
+            variables: more variables for the environment of the host.
+        """
+        ...
 
 
 def missing(package: str) -> str | None:
@@ -51,11 +63,22 @@ def _run(program: list[str], folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def codex(folder: Path, server: list[str], model: str) -> None:
+def codex(folder: Path, server: list[str] | None, model: str, **variables: str) -> None:
     """Codex, through the app server that its editors speak to, with a person who
     accepts every form.
     """
-    environment = _environment(folder, SCRIPTED_KEY="x")
+    environment = _environment(folder, SCRIPTED_KEY="x", **variables)
+    if server is None:
+        # It reads the files of a project that the user trusts.
+        entry = f'[projects.{json.dumps(str(folder))}]\ntrust_level = "trusted"\n'
+    else:
+        entry = f"""[mcp_servers.ideabridge]
+command = {json.dumps(server[0])}
+args = {json.dumps(server[1:])}
+required = true
+default_tools_approval_mode = "approve"
+"""
+
     configuration = folder / "home" / ".codex" / "config.toml"
     configuration.parent.mkdir()
     configuration.write_text(
@@ -70,12 +93,7 @@ name = "scripted"
 base_url = "{model}/v1"
 env_key = "SCRIPTED_KEY"
 wire_api = "responses"
-[mcp_servers.ideabridge]
-command = {json.dumps(server[0])}
-args = {json.dumps(server[1:])}
-required = true
-default_tools_approval_mode = "approve"
-"""
+{entry}"""
     )
     program = [str(MODULES / ".bin" / "codex"), "app-server"]
     with subprocess.Popen(
@@ -123,12 +141,15 @@ def _converse(process: subprocess.Popen[str], folder: Path) -> None:
     raise AssertionError("Codex ended before the turn was over")
 
 
-def opencode(folder: Path, server: list[str], model: str) -> None:
+def opencode(folder: Path, server: list[str] | None, model: str, **variables: str) -> None:
     """opencode, without a terminal."""
     environment = _environment(
-        folder, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1"
+        folder, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1", **variables
     )
-    configuration = {
+    servers: dict[str, Any] = {}
+    if server is not None:
+        servers["ideabridge"] = {"type": "local", "command": server, "enabled": True}
+    configuration: dict[str, Any] = {
         "model": "scripted/scripted",
         "small_model": "scripted/scripted",
         "permission": "allow",
@@ -141,9 +162,11 @@ def opencode(folder: Path, server: list[str], model: str) -> None:
                 },
             }
         },
-        "mcp": {"ideabridge": {"type": "local", "command": server, "enabled": True}},
+        "mcp": servers,
     }
-    (folder / "opencode.json").write_text(json.dumps(configuration))
+    place = folder / "home" / ".config" / "opencode" / "opencode.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(configuration))
     # Its package picks the program of this machine in a script of its installation, which
     # does not run here.
     program = min(MODULES.glob("opencode-*/bin/opencode"))
@@ -152,18 +175,26 @@ def opencode(folder: Path, server: list[str], model: str) -> None:
     )
 
 
-def gemini(folder: Path, server: list[str], model: str) -> None:
+def gemini(folder: Path, server: list[str] | None, model: str, **variables: str) -> None:
     """Gemini CLI, without a terminal."""
-    environment = _environment(folder, GEMINI_API_KEY="x", GOOGLE_GEMINI_BASE_URL=model)
-    settings = {
+    environment = _environment(
+        folder, GEMINI_API_KEY="x", GOOGLE_GEMINI_BASE_URL=model, **variables
+    )
+    servers: dict[str, Any] = {}
+    if server is not None:
+        servers["ideabridge"] = {"command": server[0], "args": server[1:], "trust": True}
+    settings: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False},
-        "mcpServers": {"ideabridge": {"command": server[0], "args": server[1:], "trust": True}},
+        "mcpServers": servers,
     }
     place = folder / "home" / ".gemini" / "settings.json"
     place.parent.mkdir()
     place.write_text(json.dumps(settings))
+    # It reads the files of a project that the user trusts.
+    trusted = place.with_name("trustedFolders.json")
+    trusted.write_text(json.dumps({str(folder): "TRUST_FOLDER"}))
     program = [
         str(MODULES / ".bin" / "gemini"),
         "--yolo",
@@ -176,7 +207,7 @@ def gemini(folder: Path, server: list[str], model: str) -> None:
     _run(program, folder, environment)
 
 
-def claude_code(folder: Path, server: list[str], model: str) -> None:
+def claude_code(folder: Path, server: list[str] | None, model: str, **variables: str) -> None:
     """Claude Code, without a terminal. Tests of its logs start it, not those of sessions."""
     environment = _environment(
         folder,
@@ -185,22 +216,19 @@ def claude_code(folder: Path, server: list[str], model: str) -> None:
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
         DISABLE_AUTOUPDATER="1",
         ENABLE_TOOL_SEARCH="false",
+        **variables,
     )
-    settings = {"mcpServers": {"ideabridge": {"command": server[0], "args": server[1:]}}}
-    place = folder / "mcp.json"
-    place.write_text(json.dumps(settings))
+    if server is None:
+        servers = ["--settings", json.dumps({"enableAllProjectMcpServers": True})]
+    else:
+        settings = {"mcpServers": {"ideabridge": {"command": server[0], "args": server[1:]}}}
+        place = folder / "mcp.json"
+        place.write_text(json.dumps(settings))
+        servers = ["--mcp-config", str(place), "--strict-mcp-config"]
     # Its package picks the program of this machine in a script of its installation, which
     # does not run here.
     program = min(MODULES.glob("@anthropic-ai/claude-code-*/claude"))
-    words = [
-        "-p",
-        "Go.",
-        "--mcp-config",
-        str(place),
-        "--strict-mcp-config",
-        "--allowedTools",
-        "mcp__ideabridge",
-    ]
+    words = ["-p", "Go.", *servers, "--allowedTools", "mcp__ideabridge"]
     _run([str(program), *words], folder, environment)
 
 
