@@ -102,7 +102,9 @@ def test_it_stops_and_leaves_nothing_behind(
     assert first.returncode == 0, first.stderr
     token = ideabridge("service", "token").stdout
     # Another installation keeps the token, so clients stay connected.
-    assert ideabridge("service", "install", "127.0.0.1:9000").returncode == 0
+    words = ("service", "install", "127.0.0.1:9000", "--ui", "--metrics")
+    assert ideabridge(*words).returncode == 0
+    assert command_of(unit_of(home))[-2:] == ["--ui", "--metrics"]
     assert ideabridge("service", "token").stdout == token
     assert ideabridge("service", "stop").returncode == 0
     assert ideabridge("service", "status").returncode == 1

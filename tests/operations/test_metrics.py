@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,19 +52,26 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def present(labels: Mapping[str, str]) -> Labels:
+    """The labels that are not empty, in the order of their names."""
+    return tuple(sorted((name, label) for name, label in labels.items() if label))
+
+
 class Scraped:
-    """The samples of one answer of `/metrics`."""
+    """The samples of one answer of `/metrics`. An empty label is one that is not there, as for
+    Prometheus.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.samples: dict[tuple[str, Labels], float] = {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            (sample.name, present(sample.labels)): sample.value
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }
 
     def __call__(self, name: str, **labels: str) -> float:
-        return self.samples.get((f"ideabridge_{name}", tuple(sorted(labels.items()))), 0.0)
+        return self.samples.get((f"ideabridge_{name}", present(labels)), 0.0)
 
     def labelled(self, name: str) -> list[dict[str, str]]:
         return [dict(labels) for known, labels in self.samples if known == f"ideabridge_{name}"]
@@ -286,8 +293,10 @@ def test_a_package_that_cannot_be_imported_is_told_with_why(
 
 async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> None:
     box = Toolbox()
-    async with Bridge(ASKS, toolbox=box) as bridge:
-        metrics = Metrics(bridge, DirectCalls(bridge), "1")
+    metrics = Metrics("1")
+    async with AsyncExitStack() as stack:
+        bridge = await stack.enter_async_context(Bridge(ASKS, toolbox=box))
+        stack.enter_context(metrics.watching(bridge, DirectCalls(bridge)))
         for number in range(3 * MOST_TOOLS):
             name = f"tool_{number}"
             metrics.observe(

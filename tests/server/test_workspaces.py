@@ -28,7 +28,10 @@ from ideabridge.server.workspaces import (
     workspaces_file,
 )
 from tests import preloaded
+from tests.operations.test_metrics import Scraped
 from tests.trusting import write_own, write_trusted
+from tests.ui.serving import send, stranger
+from tests.waiting import PAUSE
 
 from .serving import BIN, ERAS, Heard, all_tools, call, listening, plain, text
 
@@ -76,12 +79,10 @@ def project(home: Path, name: str, **content: Any) -> Path:
 
 
 @contextmanager
-def service(home: Path) -> Generator[str]:
+def service(home: Path, *more: str) -> Generator[str]:
     """The service, as systemd starts it in the home folder; gives the URL of `/mcp`."""
-    words = preloaded.python(
-        BIN / "ideabridge", "serve", "--http", "127.0.0.1:0", "--service", "--project", str(home)
-    )
-    with listening(words) as url:
+    words = ("serve", "--http", "127.0.0.1:0", "--service", "--project", str(home), *more)
+    with listening(preloaded.python(BIN / "ideabridge", *words)) as url:
         yield url
 
 
@@ -272,6 +273,119 @@ async def test_the_servers_of_a_project_run_in_its_folder(home: Path) -> None:
             assert "inside" in await all_tools(client)
             [pid] = processes(home / "own.json")
             assert folder_of(pid) == alpha
+
+
+async def test_metrics_have_every_workspace_and_count_what_they_share_once(home: Path) -> None:
+    notes = {**plain(home, "notes", "read"), "start": "eager"}
+    write_own({**EXPOSED, "mcpServers": {"notes": notes}})
+    project(home, "alpha", **EXPOSED, mcpServers={"own": plain(home, "own", "inside")})
+    project(home, "beta", **EXPOSED, store="beta.sqlite")
+    project(home, "closed", **EXPOSED)
+    calls = [
+        {"_tool": "inside", "_outputPath": "a"},
+        {"_tool": "read", "_outputPath": "b"},
+    ]
+    with service(home, "--metrics") as url:
+        async with session(f"{url}/w/alpha") as in_alpha, session(f"{url}/w/beta") as in_beta:
+            assert (await call(in_alpha, "run_plan", calls=calls))["status"] == "done"
+            await in_beta.call_tool("read", {})
+            headers = {"Authorization": f"Bearer {service_token()}"}
+            async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+                answer = await http.get(url.replace("/mcp", "/metrics"))
+
+    metrics = Scraped(answer.text)
+    # A shared server is up once, though three bridges have it, and so is the store of two of them.
+    assert metrics.labelled("module_up") == [
+        {"module": "notes"},
+        {"workspace": "alpha", "module": "own"},
+    ]
+    assert metrics.labelled("store_bytes") == [{}, {"workspace": "beta"}]
+    of_alpha = {"workspace": "alpha", "outcome": "ok"}
+    assert metrics("calls_total", module="own", tool="inside", **of_alpha) == 1
+    assert metrics("calls_total", module="notes", tool="read", **of_alpha) == 1
+    assert metrics("runs_ended_total", workspace="alpha", kind="plan", status="done") == 1
+    assert metrics("call_seconds_count", workspace="beta", module="notes") == 1
+    assert metrics("call_seconds_count", module="notes") == 0
+    assert {labels.get("workspace", "") for labels in metrics.labelled("runs_at_work")} == {
+        "",
+        "alpha",
+        "beta",
+    }
+
+
+async def test_the_service_is_not_ready_while_the_store_of_a_workspace_is_gone(home: Path) -> None:
+    write_own({**EXPOSED, "mcpServers": {}})
+    alpha = project(home, "alpha", **EXPOSED, store="i.sqlite")
+    with service(home) as url:
+        ready = url.replace("/mcp", "/readyz")
+        async with session(f"{url}/w/alpha") as client, httpx2.AsyncClient(timeout=30) as http:
+            await client.list_tools()
+            assert (await http.get(ready)).json() == {"status": "ok"}
+            for file in alpha.glob("i.sqlite*"):
+                file.unlink()
+            with anyio.fail_after(20):
+                while (answer := await http.get(ready)).is_success:  # noqa: ASYNC110 - no event
+                    await anyio.sleep(PAUSE)
+            # Anybody can ask, so the answer does not name the workspace.
+            assert "the store of a workspace cannot be read" in answer.json()["reasons"]
+            assert "alpha" not in answer.text
+
+
+async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
+    write_own({**EXPOSED, "mcpServers": {"notes": plain(home, "notes", "read")}})
+    profiles = {"few": {"servers": ["own"]}}
+    entries = {"own": plain(home, "own", "inside")}
+    alpha = project(home, "alpha", **EXPOSED, mcpServers=entries, profiles=profiles, store="a")
+    project(home, "beta")
+    plan = json.dumps({"calls": [{"_tool": "inside", "_outputPath": "a"}]})
+    with service(home, "--ui") as url, stranger(url.replace("/mcp", "/ui/")) as visitor:
+        assert visitor.get("/ui/w/alpha/home").url.path == "/ui/sign-in"
+        visitor.post("/ui/sign-in", data={"token": service_token()})
+
+        listed = visitor.get("/ui/workspaces").text
+        assert str(alpha) in listed
+        assert listed.count("not open") == 2
+        shown = visitor.get("/ui/w/alpha/modules").text
+        assert "/ui/w/alpha/modules/own" in shown
+        assert "/ui/w/alpha/modules/notes" in shown
+        assert visitor.get("/ui/modules/own").status_code == 404
+        listed = visitor.get("/ui/workspaces").text
+        assert listed.count("not open") == 1
+        assert "/ui/w/alpha/modules/own" in listed
+        assert "1 server of your own configuration" in listed
+        assert "/mcp/w/alpha/p/few" in listed
+
+        # Forms stay in the workspace, and each page has the runs of its own store.
+        page = "/ui/w/alpha/playground"
+        fields = {"kind": "plan", "text": plan, "input": "", "title": "of alpha"}
+        ran = send(visitor, page, page, **fields, action="run")
+        assert ran.url.path.startswith("/ui/w/alpha/runs/run_")
+        run = ran.url.path.rpartition("/")[2]
+        assert run in visitor.get("/ui/w/alpha/runs").text
+        assert run not in visitor.get("/ui/runs").text
+        assert visitor.get(f"/ui/runs/{run}").status_code == 404
+        refused = send(visitor, f"/ui/w/alpha/runs/{run}/fork", page, at="x")
+        assert refused.url.path.startswith("/ui/w/alpha/")
+
+        for path in ("/ui/w/alpa/home", "/ui/w/%2e%2e/home", "/ui/w/alpha/admin"):
+            assert visitor.get(path).status_code == 404
+        assert "alpha" in visitor.get("/ui/w/alpa/home").text
+
+
+async def test_the_page_shows_workspaces_to_their_user_only(home: Path) -> None:
+    write_own({**EXPOSED, "mcpServers": {}})
+    project(home, "alpha", **EXPOSED)
+    with Store.open(home / "data" / "ideabridge" / "ideas.sqlite") as store:
+        users_token = store.users.add_token(store.users.add("alice").name)[1]
+
+    with service(home, "--ui") as url, stranger(url.replace("/mcp", "/ui/")) as alice:
+        alice.post("/ui/sign-in", data={"token": users_token})
+        assert alice.get("/ui/home").is_success
+        assert "/ui/workspaces" not in alice.get("/ui/home").text
+        assert "alpha" not in alice.get("/ui/workspaces").text
+        refused = alice.get("/ui/w/alpha/home")
+        assert refused.status_code == 404
+        assert "for the user of this machine only" in refused.text
 
 
 def test_names_are_unique_and_only_the_user_writes_them(home: Path) -> None:

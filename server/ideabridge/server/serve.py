@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -59,8 +59,13 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
+    from ideabridge.server.operations.metrics import Metrics
     from ideabridge.server.transports.gate import Door, Gate
-    from ideabridge.server.transports.workspace_door import ServedWorkspace, WorkspaceDoor
+    from ideabridge.server.transports.workspace_door import (
+        ServedWorkspace,
+        WorkspaceDoor,
+        Workspaces,
+    )
 
 END_SECONDS: Final = 1.9
 """Seconds after which a process that is shutting down exits at once. Hosts kill it after two
@@ -397,11 +402,13 @@ class WorkspaceSource:
     """The source of the workspaces of a server over HTTP.
 
     Attributes:
+        folders: returns the registered folders by name. Raises `WorkspaceError`.
         folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
         read: reads the configuration of a folder. Blocks.
         commands: returns the commands that a person can use to decide about runs in a folder.
     """
 
+    folders: Callable[[], Mapping[str, Path]]
     folder_of: Callable[[str], Path]
     read: Callable[[Path], Configuration]
     commands: Callable[[Path], Commands]
@@ -501,9 +508,15 @@ async def serve_http(
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
 
-            common = _Common(http, url, credentials, log_level, observers, on_status)
-            door = _calls_door(served, common, group)
-            gate = _gate(door, front, credentials, http)
+            metrics = _metrics() if http.metrics else None
+            if metrics is not None:
+                observers.append(metrics.observe)
+                stack.enter_context(metrics.watching(front.running.bridge, front.direct_calls))
+
+            common = _Common(http, url, credentials, log_level, observers, on_status, metrics)
+            workspaces = _workspaces(served, common, group)
+            door = _calls_door(served, common, workspaces)
+            gate = _gate(door, front, common, workspaces)
             watched: ASGIApp = gate
             if observers:
                 watched = RequestWatch(front.server, observers).over(gate)
@@ -541,6 +554,7 @@ class _Common:
         log_level: see `serve_http`.
         observers: functions that receive each request.
         on_status: see `serve_http`.
+        metrics: the metrics, or None if there are none.
     """
 
     http: HttpOptions
@@ -549,40 +563,43 @@ class _Common:
     log_level: LogLevel
     observers: list[Observer]
     on_status: Callable[[ModuleStatus], None] | None
+    metrics: Metrics | None
 
 
-def _calls_door(served: _Served, common: _Common, group: TaskGroup) -> WorkspaceDoor:
-    """Return the door of everything that is not the page. The group runs the workspaces.
-
-    Raises:
-        ServeError: a package for metrics is not installed.
-    """
+def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None) -> WorkspaceDoor:
+    """Return the door of everything that is not the page."""
     from ideabridge.server.transports.gate import TokenDoor
     from ideabridge.server.transports.http import application
-    from ideabridge.server.transports.workspace_door import WorkspaceDoor, Workspaces
+    from ideabridge.server.transports.workspace_door import WorkspaceDoor
 
     front = served.front
     bridge = served.bridge
     app = application(front.server, host=common.http.host, ended=front.disconnected)
-    if common.http.metrics:
-        app, observer = _with_metrics(app, front)
-        common.observers.append(observer)
+    if common.metrics is not None:
+        from ideabridge.server.operations.metrics import with_metrics
+
+        app = with_metrics(app, common.metrics)
 
     metadata = _metadata(bridge.configuration, common.url)
     own = TokenDoor(app, common.credentials, bridge.profiles, metadata)
+    return WorkspaceDoor(own, workspaces)
+
+
+def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspaces | None:
+    """Return the workspaces of a server, or None if it has none. The group runs them."""
+    from ideabridge.server.transports.workspace_door import Workspaces
+
     source = common.http.workspaces
     if source is None:
-        return WorkspaceDoor(own, None)
-
-    serve = partial(_workspace, served, common, source)
-    return WorkspaceDoor(own, Workspaces(group, source.folder_of, serve))
+        return None
+    return Workspaces(group, source.folder_of, partial(_workspace, served, common, source))
 
 
 @asynccontextmanager
 async def _workspace(
-    beside: _Served, common: _Common, source: WorkspaceSource, folder: Path
+    beside: _Served, common: _Common, source: WorkspaceSource, name: str, folder: Path
 ) -> AsyncGenerator[ServedWorkspace]:
-    """Serve a workspace of a server.
+    """Serve the workspace with a name, in a folder.
 
     Raises:
         ConfigurationError: the user's configuration cannot be used as it is now.
@@ -601,18 +618,32 @@ async def _workspace(
 
     configuration = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
     commands = source.commands(folder)
+    if common.http.ui:
+        # The owner's links are in the store of the server, and sign in to the pages of workspaces.
+        own = beside.front.running.deciding.commands
+        commands = replace(commands, page=f"{own.page}/w/{name}", link=own.link)
+
     manner = _Manner(common.on_status, commands, common.log_level, read)
     async with _opened(configuration, None, None, manner, beside=beside) as served:
         front = served.front
         if common.observers:
-            RequestWatch(front.server, common.observers)
+            RequestWatch(front.server, common.observers, name)
 
-        host = common.http.host
-        app = application(front.server, host=host, ended=front.disconnected)
+        app = application(front.server, host=common.http.host, ended=front.disconnected)
+        pages: ASGIApp | None = None
+        if common.http.ui:
+            from ideabridge.server.ui.pages import pages_of_workspace
 
-        async with front.server.session_manager.run():
-            door = TokenDoor(app, common.credentials, served.bridge.profiles)
-            yield ServedWorkspace(door, front.close)
+            pages = pages_of_workspace(front, name)
+
+        with ExitStack() as stack:
+            if common.metrics is not None:
+                watching = common.metrics.watching(served.bridge, front.direct_calls, name)
+                stack.enter_context(watching)
+
+            async with front.server.session_manager.run():
+                door = TokenDoor(app, common.credentials, served.bridge.profiles)
+                yield ServedWorkspace(served.bridge, door, pages, front.close)
 
 
 def _credentials(
@@ -662,24 +693,30 @@ def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands
     return replace(commands, page=f"{place}{PAGE}", link=link)
 
 
-def _gate(calls: Door, front: Front, credentials: Credentials, http: HttpOptions) -> Gate:
+def _gate(calls: Door, front: Front, common: _Common, workspaces: Workspaces | None) -> Gate:
     """Return the gate in front of the MCP application, and of the page if there is one."""
     from ideabridge.server.transports.gate import Gate
     from ideabridge.server.transports.http import host_names_of
 
+    http = common.http
     page = None
     if http.ui:
         from ideabridge.server.ui.pages import page_door
 
-        page = page_door(front, credentials)
+        folders = dict[str, Path] if http.workspaces is None else http.workspaces.folders
+        page = page_door(front, common.credentials, workspaces, folders)
+
+    def bridges() -> list[Bridge]:
+        opened = {} if workspaces is None else workspaces.open_now()
+        return [served.bridge for served in opened.values()]
 
     configuration = front.running.bridge.configuration
     return Gate(
         calls,
         page,
-        Health(front.running),
+        Health(front.running, bridges),
         names=host_names_of(http.host, http.hosts),
-        credentials=credentials,
+        credentials=common.credentials,
         quotas=front.quotas,
         per_minute=configuration.users.requests_per_minute,
     )
@@ -707,20 +744,19 @@ def link_to(page: str, links: OwnerLinks) -> str:
     return f"{page}sign-in?key={links.make()}"
 
 
-def _with_metrics(app: ASGIApp, front: Front) -> tuple[ASGIApp, Observer]:
-    """Return the application with `/metrics` added, and the object that counts its requests.
+def _metrics() -> Metrics:
+    """Return the metrics of this process.
 
     Raises:
         ServeError: prometheus-client is not installed.
     """
     try:
-        from ideabridge.server.operations.metrics import Metrics, with_metrics
+        from ideabridge.server.operations.metrics import Metrics
     except ImportError as error:
         from ideabridge.server.transports.http import ServeError
 
         raise ServeError(f"metrics: {error}; pip install 'ideabridge[metrics]'") from None
-    metrics = Metrics(front.running.bridge, front.direct_calls, version("ideabridge"))
-    return with_metrics(app, metrics), metrics.observe
+    return Metrics(version("ideabridge"))
 
 
 async def run_worker(

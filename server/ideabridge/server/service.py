@@ -80,7 +80,13 @@ def create_token(token: str | None = None) -> str:
 
 
 def service_command(
-    program: Sequence[str], address: str, own: Path, store: str | None
+    program: Sequence[str],
+    address: str,
+    own: Path,
+    store: str | None,
+    *,
+    ui: bool = False,
+    metrics: bool = False,
 ) -> list[str]:
     """Return the command that the service runs.
 
@@ -89,9 +95,17 @@ def service_command(
         address: the loopback address and port to listen at.
         own: the user's configuration.
         store: the store, or None for the one in the configuration.
+        ui: whether it has the page.
+        metrics: whether it has metrics.
     """
     words = [*program, "serve", "--http", address, "--service", "--config", str(own)]
-    return words if store is None else [*words, "--store", store]
+    if store is not None:
+        words += ["--store", store]
+    if ui:
+        words.append("--ui")
+    if metrics:
+        words.append("--metrics")
+    return words
 
 
 def forget_token() -> None:

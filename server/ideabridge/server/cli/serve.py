@@ -285,7 +285,7 @@ def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
     of them, except for the user's file, which every workspace has.
     """
     from ideabridge.server.serve import WorkspaceSource
-    from ideabridge.server.workspaces import workspace_folder
+    from ideabridge.server.workspaces import registered_workspaces, workspace_folder
 
     def options_in(folder: Path) -> Options:
         return replace(_absolute(options), config=None, project=folder)
@@ -296,7 +296,12 @@ def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
             return configuration
         return configuration.model_copy(update={"model": read_model_option(model)})
 
-    return WorkspaceSource(workspace_folder, read, lambda folder: _commands(options_in(folder)))
+    return WorkspaceSource(
+        registered_workspaces,
+        workspace_folder,
+        read,
+        lambda folder: _commands(options_in(folder)),
+    )
 
 
 def _token_of_service() -> str:

@@ -28,6 +28,12 @@ def install_service(
     address: Annotated[
         str, typer.Argument(metavar="[HOST:PORT]", help="A loopback address.")
     ] = DEFAULT_ADDRESS,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Also the page for people, at /ui, for every workspace.")
+    ] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Also metrics for Prometheus, at /metrics.")
+    ] = False,
 ) -> None:
     """Start `serve --http` now and whenever you sign in, as a service of systemd or launchd.
 
@@ -55,7 +61,8 @@ def install_service(
     service = user_service()
     program = lasting_program(shared=False)
     place = create_token()
-    service.install(service_command(program.words, address, own, options.place), Path.home())
+    words = service_command(program.words, address, own, options.place, ui=ui, metrics=metrics)
+    service.install(words, Path.home())
     say(f"The service is installed: {service.file}", "green")
     say(f"Its token is in {place}.")
     say(

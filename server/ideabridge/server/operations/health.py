@@ -9,11 +9,13 @@ about users, the configuration, or errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.server.running import Running
 from ideabridge.server.transports.gate import ALIVE
@@ -25,10 +27,16 @@ is allowed to keep it for other requests.
 
 
 class Health:
-    """An ASGI application that answers `/healthz` and `/readyz`."""
+    """An ASGI application that answers `/healthz` and `/readyz`.
 
-    def __init__(self, running: Running) -> None:
+    Args:
+        running: the server.
+        workspaces: returns the bridges of its open workspaces.
+    """
+
+    def __init__(self, running: Running, workspaces: Callable[[], Iterable[Bridge]]) -> None:
         self._running = running
+        self._workspaces = workspaces
         self._connected = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,16 +58,18 @@ class Health:
         if self._running.closing:
             reasons.append("the server is shutting down")
 
-        try:
-            bridge.store.data_version()
-        except StoreError:
-            reasons.append("the store cannot be read")
-
-        if bridge.obstacle is not None:
-            reasons.append("the store cannot be written")
+        reasons += [f"the store {problem}" for problem in _store_problems(bridge)]
+        # Who asks need not know the names of workspaces.
+        of_workspaces = [
+            problem for other in self._workspaces() for problem in _store_problems(other)
+        ]
+        reasons += [
+            f"the store of a workspace {problem}" for problem in dict.fromkeys(of_workspaces)
+        ]
 
         # A module that failed is tried again later. In the meantime, the server serves requests
-        # without it.
+        # without it. The modules of a workspace connect after the request that has opened it, so
+        # they are no reason to send the server no requests.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )
@@ -67,3 +77,16 @@ class Health:
             reasons.append("servers are connecting for the first time")
 
         return reasons
+
+
+def _store_problems(bridge: Bridge) -> list[str]:
+    """Return what is wrong with the store of a bridge now."""
+    problems: list[str] = []
+    try:
+        bridge.store.data_version()
+    except StoreError:
+        problems.append("cannot be read")
+
+    if bridge.obstacle is not None:
+        problems.append("cannot be written")
+    return problems

@@ -4,6 +4,10 @@ A label never contains text that a user or a model wrote. Methods are MCP method
 of this server, of its tool files and of the modules; published ideas and tools without code are
 counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and all
 later tools share `other`. So the number of series is bounded.
+
+The label `workspace` is the name of a workspace in the service of a user. It is empty for the
+server itself, which for Prometheus is the same as a series without this label. What several
+workspaces share is reported once: a server where it runs, a store where it was opened first.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -58,15 +63,31 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
-    """The metrics of one server. `observe` counts its requests. Runs and direct calls are counted
-    from the time when this object is created.
+@dataclass(frozen=True, slots=True)
+class CountedTool:
+    """A tool as it is counted.
+
+    Attributes:
+        workspace: the workspace in which it is called, or "".
+        module: the module, or "".
+        name: the name of the tool.
     """
 
-    def __init__(self, bridge: Bridge, direct_calls: DirectCalls, version: str) -> None:
-        self._bridge = bridge
+    workspace: str
+    module: str
+    name: str
+
+
+class Metrics:
+    """The metrics of one process. `observe` counts its requests. Runs and direct calls of a bridge
+    are counted while it is watched.
+    """
+
+    def __init__(self, version: str) -> None:
         self._registry = registry = CollectorRegistry()
-        self._tools: set[tuple[str, str]] = set()
+        # The watched bridges by workspace, in the order in which they were opened.
+        self._bridges: dict[str, Bridge] = {}
+        self._tools: set[CountedTool] = set()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"ideabridge_{name}", text, labels, registry=registry)
@@ -82,59 +103,109 @@ class Metrics:
             ["version"],
             registry=registry,
         ).labels(version).set(1)
-        self._requests = counter("requests", "MCP requests.", "method", "tool", "status")
+        self._requests = counter(
+            "requests", "MCP requests.", "workspace", "method", "tool", "status"
+        )
         self._request_seconds = histogram(
-            "request_seconds", "Seconds from an MCP request to its answer.", "method"
+            "request_seconds", "Seconds from an MCP request to its answer.", "workspace", "method"
         )
         self._responses = counter("http_responses", "Answers over HTTP.", "code")
         self._calls = counter(
-            "calls", "Calls to tools, direct and within runs.", "module", "tool", "outcome"
+            "calls",
+            "Calls to tools, direct and within runs.",
+            "workspace",
+            "module",
+            "tool",
+            "outcome",
         )
         self._call_seconds = histogram(
-            "call_seconds", "Duration of tool calls, in seconds.", "module"
+            "call_seconds", "Duration of tool calls, in seconds.", "workspace", "module"
         )
         self.ended = counter(
-            "runs_ended", "Runs that ended in this process, without rooms.", "kind", "status"
+            "runs_ended",
+            "Runs that ended in this process, without rooms.",
+            "workspace",
+            "kind",
+            "status",
         )
-        self.asked = counter("approvals_asked", "Calls and plans that people were asked about.")
-        self.decided = counter("approvals_decided", "Decisions about calls and plans.", "decision")
-        self.tokens = counter("tokens", "Tokens of the models that answered Requests.", "direction")
+        self.asked = counter(
+            "approvals_asked", "Calls and plans that people were asked about.", "workspace"
+        )
+        self.decided = counter(
+            "approvals_decided", "Decisions about calls and plans.", "workspace", "decision"
+        )
+        self.tokens = counter(
+            "tokens", "Tokens of the models that answered Requests.", "workspace", "direction"
+        )
         ProcessCollector(registry=registry)
         registry.register(self)
-        bridge.executor.observers.append(partial(_RunCount, self))
-        direct_calls.observers.append(self._observe_direct)
+
+    @contextmanager
+    def watching(
+        self, bridge: Bridge, direct_calls: DirectCalls, workspace: str = ""
+    ) -> Generator[None]:
+        """Return a context manager within which a bridge is part of these metrics.
+
+        Args:
+            bridge: the bridge.
+            direct_calls: the record of its direct calls.
+            workspace: the name of its workspace, or "" for the server itself.
+        """
+        bridge.executor.observers.append(partial(_RunCount, self, bridge, workspace))
+        direct_calls.observers.append(partial(self._observe_direct, bridge, workspace))
+        # A sum that first appears with 1 would hide this increase.
+        self.asked.labels(workspace)
+        self._bridges[workspace] = bridge
+        try:
+            yield
+        finally:
+            del self._bridges[workspace]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the metrics whose values are read only on demand."""
-        bridge = self._bridge
         up = GaugeMetricFamily(
-            "ideabridge_module_up", "Whether a server is connected.", labels=["module"]
+            "ideabridge_module_up",
+            "Whether a server is connected.",
+            labels=["workspace", "module"],
         )
-        for status in bridge.modules.statuses():
-            # A server that waits for its use is not missing.
-            if status.state not in ("disabled", "idle"):
-                up.add_metric([status.name], status.state == "up")
+        at_work = _gauge("runs_at_work", "Runs that this process is driving.")
+        for workspace, bridge in self._bridges.items():
+            at_work.add_metric([workspace], bridge.runs_at_work(SEES_ALL))
+            for status in bridge.modules.statuses():
+                # A server that waits for its use is not missing, and one that another bridge lends
+                # is reported there.
+                is_own = status.name in bridge.modules.own_names
+                if is_own and status.state not in ("disabled", "idle"):
+                    up.add_metric([workspace, status.name], status.state == "up")
 
         yield up
-        at_work = bridge.runs_at_work(SEES_ALL)
-        yield GaugeMetricFamily(
-            "ideabridge_runs_at_work", "Runs that this process is driving.", at_work
-        )
-        # If the store cannot be read, this number is unknown, and the next metric is 0.
-        with suppress(StoreError):
-            queued = bridge.store.queue.count(most=MOST_QUEUED)
-            yield GaugeMetricFamily(
-                "ideabridge_runs_queued", "Runs in the store that wait for a worker.", queued
-            )
+        yield at_work
+        yield from self._stores()
 
-        writable = bridge.obstacle is None
-        yield GaugeMetricFamily(
-            "ideabridge_store_writable", "0 while writes wait because of an error.", writable
-        )
-        path = Path(bridge.store.path)
-        if bridge.store.is_file and path.exists():
-            size = path.stat().st_size
-            yield GaugeMetricFamily("ideabridge_store_bytes", "The size of the store's file.", size)
+    def _stores(self) -> Iterable[GaugeMetricFamily]:
+        """Return the metrics of the stores. Bridges can share a store."""
+        queued = _gauge("runs_queued", "Runs in the store that wait for a worker.")
+        writable = _gauge("store_writable", "0 while writes wait because of an error.")
+        size = _gauge("store_bytes", "The size of the store's file.")
+        paths = set[str]()
+        for workspace, bridge in self._bridges.items():
+            store = bridge.store
+            if store.path in paths and store.path != ":memory:":
+                continue
+
+            paths.add(store.path)
+            # If the store cannot be read, this number is unknown, and the next metric is 0.
+            with suppress(StoreError):
+                queued.add_metric([workspace], store.queue.count(most=MOST_QUEUED))
+
+            writable.add_metric([workspace], bridge.obstacle is None)
+            path = Path(store.path)
+            if store.is_file and path.exists():
+                size.add_metric([workspace], path.stat().st_size)
+
+        yield queued
+        yield writable
+        yield size
 
     def text(self) -> bytes:
         """Return all metrics in the text format that Prometheus reads."""
@@ -149,69 +220,76 @@ class Metrics:
         if served.is_call:
             tool = "idea" if served.kind == "idea" else served.tool
             if served.kind == "exposed":
-                tool = self._bounded("", tool)[1]
-            self._requests.labels(served.method, tool, served.status or "").inc()
-            self._request_seconds.labels(served.method).observe(served.seconds)
+                tool = self._bounded(CountedTool(served.workspace, "", tool)).name
+            status = served.status or ""
+            self._requests.labels(served.workspace, served.method, tool, status).inc()
+            self._request_seconds.labels(served.workspace, served.method).observe(served.seconds)
 
-    def _observe_direct(self, call: DirectCall) -> None:
+    def _observe_direct(self, bridge: Bridge, workspace: str, call: DirectCall) -> None:
         if call.run is None:
-            self.count(self._named(call.module, call.tool), call.outcome, call.seconds)
+            tool = self._named(bridge, CountedTool(workspace, call.module or "", call.tool))
+            self.count(tool, call.outcome, call.seconds)
 
-    def count(self, tool: tuple[str, str], outcome: str, seconds: float) -> None:
-        """Count a call to a tool, given as (module, name)."""
-        self._calls.labels(*tool, outcome).inc()
-        self._call_seconds.labels(tool[0]).observe(seconds)
+    def count(self, tool: CountedTool, outcome: str, seconds: float) -> None:
+        """Count a call to a tool."""
+        self._calls.labels(tool.workspace, tool.module, tool.name, outcome).inc()
+        self._call_seconds.labels(tool.workspace, tool.module).observe(seconds)
 
-    def label(self, effect: Execute) -> tuple[str, str]:
-        """Return the (module, name) that a run's call is counted under."""
+    def counted_as(self, bridge: Bridge, workspace: str, effect: Execute) -> CountedTool:
+        """Return the tool that a run's call is counted under."""
         tool = effect.tool
         if effect.is_latent:
-            return "", "latent"
-        return self._named(
-            tool.module, (tool.remote_name if tool.module else effect.activity) or tool.name
-        )
+            return CountedTool(workspace, "", "latent")
+        name = tool.remote_name if tool.module else effect.activity
+        return self._named(bridge, CountedTool(workspace, tool.module or "", name or tool.name))
 
-    def _named(self, module: str | None, name: str) -> tuple[str, str]:
-        key = (module or "", name)
-        bridge = self._bridge
-        if key in self._tools:
-            return key
-        own_name = known_name(bridge, module, name)
-        return self._bounded(*key) if own_name == key else own_name
+    def _named(self, bridge: Bridge, tool: CountedTool) -> CountedTool:
+        if tool in self._tools:
+            return tool
+        module, name = known_name(bridge, tool.module or None, tool.name)
+        known = CountedTool(tool.workspace, module, name)
+        return self._bounded(tool) if known == tool else known
 
-    def _bounded(self, module: str, name: str) -> tuple[str, str]:
-        if (module, name) not in self._tools:
+    def _bounded(self, tool: CountedTool) -> CountedTool:
+        if tool not in self._tools:
             if len(self._tools) >= MOST_TOOLS:
-                return module, "other"
-            self._tools.add((module, name))
-        return module, name
+                return replace(tool, name="other")
+            self._tools.add(tool)
+        return tool
+
+
+def _gauge(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"ideabridge_{name}", text, labels=["workspace"])
 
 
 class _RunCount:
-    """The `RunObserver` of one run."""
+    """The `RunObserver` of one run of a bridge."""
 
-    def __init__(self, metrics: Metrics, run: ObservedRun) -> None:
+    def __init__(self, metrics: Metrics, bridge: Bridge, workspace: str, run: ObservedRun) -> None:
         self._metrics = metrics
+        self._bridge = bridge
+        self._workspace = workspace
         self._run = run
 
     def see(self, events: Sequence[Event]) -> None:
         """See `RunObserver`."""
         metrics = self._metrics
+        workspace = self._workspace
         is_room = self._run.parent is not None
         for event in events:
             match event:
                 case RunEnded() if not is_room:
-                    metrics.ended.labels(self._run.machine.mode, event.status).inc()
+                    metrics.ended.labels(workspace, self._run.machine.mode, event.status).inc()
                 case UsageNoted():
                     for direction in ("input", "output"):
                         number = event.usage.get(f"{direction}_tokens")
-                        metrics.tokens.labels(direction).inc(
+                        metrics.tokens.labels(workspace, direction).inc(
                             number if isinstance(number, int) else 0
                         )
                 case ApprovalAsked() | PlanAsked():
-                    metrics.asked.inc()
+                    metrics.asked.labels(workspace).inc()
                 case CallDecided() | PlanDecided():
-                    metrics.decided.labels(event.decision).inc()
+                    metrics.decided.labels(workspace, event.decision).inc()
                 case _:
                     pass
 
@@ -230,7 +308,8 @@ class _RunCount:
             outcome = "cancelled"
             raise
         finally:
-            self._metrics.count(self._metrics.label(effect), outcome, time.perf_counter() - began)
+            tool = self._metrics.counted_as(self._bridge, self._workspace, effect)
+            self._metrics.count(tool, outcome, time.perf_counter() - began)
 
 
 def _ignore(_value: JSON) -> None:

@@ -62,6 +62,7 @@ class ServedRequest:
             method has that name.
         tool: the name of the called tool; "" if no tool has that name, or none was called.
         kind: whose tool it is.
+        workspace: the name of the workspace that the request was sent to, or "".
         user: the name of the user, or another caller; "" if nobody proved who they are.
         status: how the request ended.
         seconds: from the arrival of the request to its answer, or to the end of its stream.
@@ -73,6 +74,7 @@ class ServedRequest:
     user: str = ""
     tool: str = ""
     kind: ToolKind | None = None
+    workspace: str = ""
     status: RequestStatus | None = None
     seconds: float = 0.0
     http: int | None = None
@@ -131,10 +133,18 @@ class RequestWatch:
 
     Over HTTP, a request ends with its HTTP response (`over`). On stdio, it ends when the server has
     answered it.
+
+    Args:
+        server: the server.
+        observers: the observers.
+        workspace: the name of the workspace that the server serves, or "".
     """
 
-    def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
+    def __init__(
+        self, server: Server[Any], observers: Sequence[Observer], workspace: str = ""
+    ) -> None:
         self._server = server
+        self._workspace = workspace
         self._observers = observers
         # This middleware is outside everything that turns errors into answers.
         server.middleware.insert(0, self._watched)
@@ -182,6 +192,7 @@ class RequestWatch:
             http = None
 
         served = http or ServedRequest("", person_of(caller_of(ctx)))
+        served.workspace = self._workspace
         served.method = self._method_label(ctx.method)
         served.is_call = ctx.request_id is not None
         token = _now.set(served)
@@ -247,6 +258,7 @@ def log_request(served: ServedRequest) -> None:
         "level": logging.getLevelName(level).lower(),
         "method": served.method,
         "tool": served.tool,
+        "workspace": served.workspace,
         "user": served.user,
         "status": served.status or "",
         "http": "" if served.http is None else str(served.http),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ ALIVE: Final = "/healthz"
 READY: Final = "/readyz"
 
 STATIC: Final = f"{PAGE}/static/"
-LIVE: Final = f"{PAGE}/live"
+WORKSPACE_PAGES: Final = f"{PAGE}/w/"
+_LIVE: Final = re.compile(f"({WORKSPACE_PAGES}[^/]+|{PAGE})/live")
 SIGN_IN: Final = f"{PAGE}/sign-in"
 
 WATCH_SECONDS: Final = 1.0
@@ -419,7 +421,7 @@ class Gate:
         if admission.is_named:
             quotas.spend(caller, "requests", self._per_minute, 60)
 
-        if path == LIVE or (path == CALLS and scope["method"] == "GET"):
+        if _LIVE.fullmatch(path) or (path == CALLS and scope["method"] == "GET"):
             shares.enter_context(quotas.holding(caller, "streams", _MOST_STREAMS))
         elif is_page:
             shares.enter_context(quotas.holding(caller, "pages in progress", _MOST_PAGES))

@@ -1,4 +1,5 @@
-"""The door of a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name.
+"""The door of a server with workspaces: `/mcp/w/NAME` leads to the workspace of this name, and
+`/ui/w/NAME` to its pages.
 
 A workspace is served like a server of its own, with the configuration, the tool files and the store
 of its folder. It is opened by its first request, and stays open until the server ends. Servers of
@@ -19,6 +20,7 @@ from anyio.abc import TaskGroup
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.users import LOCAL, owner_of
 from ideabridge.server.transports.gate import CALLS, Admission, TokenDoor
 from ideabridge.server.workspaces import UnknownWorkspaceError
@@ -39,11 +41,15 @@ class ServedWorkspace:
     """A workspace that is open.
 
     Attributes:
+        bridge: its bridge.
         door: its door.
+        pages: the application of its pages, or None if the server has no page.
         close: ends the requests that listen there. The server is about to end.
     """
 
+    bridge: Bridge
     door: TokenDoor
+    pages: ASGIApp | None
     close: Callable[[], None]
 
 
@@ -72,22 +78,30 @@ class Workspaces:
     Args:
         group: runs the open workspaces.
         folder_of: returns the folder with a name. Raises `UnknownWorkspaceError`.
-        serve: serves a folder until its context ends.
+        serve: serves the workspace with a name, in a folder, until its context ends.
     """
 
     def __init__(
         self,
         group: TaskGroup,
         folder_of: Callable[[str], Path],
-        serve: Callable[[Path], AbstractAsyncContextManager[ServedWorkspace]],
+        serve: Callable[[str, Path], AbstractAsyncContextManager[ServedWorkspace]],
     ) -> None:
         self._group = group
         self._folder_of = folder_of
         self._serve = serve
         self._openings: dict[str, _Opening] = {}
 
-    async def door(self, name: str) -> TokenDoor:
-        """Return the door of a workspace. Open it first if this is its first request.
+    def open_now(self) -> dict[str, ServedWorkspace]:
+        """Return the workspaces that are open, by name."""
+        return {
+            name: opening.served
+            for name, opening in self._openings.items()
+            if opening.served is not None
+        }
+
+    async def opened(self, name: str) -> ServedWorkspace:
+        """Return a workspace. Open it first if this is its first request.
 
         Raises:
             UnknownWorkspaceError: no folder is registered under this name.
@@ -112,13 +126,12 @@ class Workspaces:
         await opening.settled.wait()
         if opening.served is None:
             raise opening.error or UnknownWorkspaceError(f"workspace {name!r} was closed")
-        return opening.served.door
+        return opening.served
 
     def close(self) -> None:
         """End the requests that listen at open workspaces."""
-        for opening in self._openings.values():
-            if opening.served is not None:
-                opening.served.close()
+        for served in self.open_now().values():
+            served.close()
 
     def _end(self, name: str) -> None:
         opening = self._openings.pop(name, None)
@@ -131,7 +144,7 @@ class Workspaces:
         """
         try:
             with opening.scope:
-                async with self._serve(opening.folder) as served:
+                async with self._serve(name, opening.folder) as served:
                     opening.served = served
                     opening.settled.set()
                     await anyio.sleep_forever()
@@ -179,14 +192,14 @@ class WorkspaceDoor:
             return self.refusal(404, "workspaces are for the user of this machine only", {})
 
         try:
-            door = await self._workspaces.door(name)
+            served = await self._workspaces.opened(name)
         except UnknownWorkspaceError as error:
             return self.refusal(404, str(error), {})
         except IdeabridgeError as error:
             return self._own.refusal(503, str(error), {"Retry-After": "5"})
 
-        scope[_DOOR] = door
-        return await door.identify(scope)
+        scope[_DOOR] = served.door
+        return await served.door.identify(scope)
 
     def holds(self, admission: Admission) -> bool:
         """See `Door`."""

@@ -53,6 +53,7 @@ PREFIX: Final = PAGE
 FORM: Final = "ideabridge.ui.form"
 VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
+_ACCESS: Final = "ideabridge.ui.access"
 
 MAX_FORM: Final = 4 * 1024 * 1024
 """Maximum size of the body of a POST, in bytes."""
@@ -220,6 +221,13 @@ class PageSession:
         return person_of(self.caller)
 
 
+def access_of(request: Request) -> Access:
+    """Return the `Access` that passed a request on."""
+    access = request.scope[_ACCESS]
+    assert isinstance(access, Access)
+    return access
+
+
 class FormFields:
     """The fields of a form, in order."""
 
@@ -251,8 +259,6 @@ class Access:
         store: the store, which contains the users, with what each is allowed to see, and the
             owner's links.
         quotas: counts what callers use.
-        revision: returns the revision of what pages show. It is noted for a page before the page
-            reads anything.
     """
 
     def __init__(
@@ -261,13 +267,11 @@ class Access:
         credentials: Credentials,
         store: Store,
         quotas: Quotas,
-        revision: Callable[[], str],
     ) -> None:
         self._app = app
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        self._revision = revision
         # The sessions, keyed by the key in their cookie. The least recently used comes first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
@@ -341,7 +345,7 @@ class Access:
                 return
 
         scope[FORM] = form
-        scope[REVISION] = self._revision()
+        scope[_ACCESS] = self
         await self._app(scope, receive, guarded)
 
     async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:

@@ -32,6 +32,7 @@ from ideabridge.server.ui.access import (
     PREFIX,
     FormFields,
     Visitor,
+    access_of,
     expect_manager,
     expect_owner,
     form_of,
@@ -100,8 +101,7 @@ class AdminPages:
         parts = approval_parts(configuration.approval_setting)
         approval = ", ".join(part if isinstance(part, str) else "rules" for part in parts)
         visitor = visitor_of(request)
-        access = self._site.access
-        assert access is not None
+        access = access_of(request)
         return self._site.page(
             request,
             "admin.html",
@@ -178,16 +178,13 @@ class AdminPages:
         limits = self._bridge.configuration.limits
         await anyio.to_thread.run_sync(_write_limits, file, form, limits)
         await reloading.look()
-        return self._site.back(request, f"{PREFIX}/admin", f"The limits are written to {file}.")
+        return self._site.back(request, "/admin", f"The limits are written to {file}.")
 
     async def end_session(self, request: Request) -> Response:
         """End a session of the page."""
-        access = self._site.access
-        assert access is not None
+        access = access_of(request)
         session = access.end_session(form_of(request).get("session"), visitor_of(request))
-        return self._site.back(
-            request, f"{PREFIX}/admin", f"A session of {session.name} has ended."
-        )
+        return self._site.back(request, "/admin", f"A session of {session.name} has ended.")
 
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
@@ -249,7 +246,7 @@ class AdminPages:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
         size = await anyio.to_thread.run_sync(store.back_up, target)
-        return self._site.back(request, f"{PREFIX}/admin", f"{size:,} bytes copied to {target}.")
+        return self._site.back(request, "/admin", f"{size:,} bytes copied to {target}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +360,7 @@ def _row(user: User, tokens: Sequence[Token], visitor: Visitor) -> UserRow:
 
 
 def _page_of(name: str) -> str:
-    return f"{PREFIX}/admin/users/{quote(name, safe='')}"
+    return f"/admin/users/{quote(name, safe='')}"
 
 
 def _invitation(request: Request, user: User, token: str) -> str:

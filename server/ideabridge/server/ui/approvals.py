@@ -27,7 +27,7 @@ from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import sees_run_of
-from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.call_values import (
     NO_VALUES,
     CallValues,
@@ -291,7 +291,7 @@ class ApprovalPages:
 
         await compute_in_thread(rules.withdraw, chosen)
         visitor.notes.append(("good", f"From now on, {chosen.tool.label} asks again."))
-        return self._site.back(request, f"{PREFIX}/approvals")
+        return self._site.back(request, "/approvals")
 
     async def show_whole(self, request: Request) -> Response:
         """Show a single open decision, with everything that an approval would allow."""
@@ -362,9 +362,7 @@ class ApprovalPages:
         made = _MADE.get("always" if decision.always else name, "decided")
         visitor_of(request).notes.append(("good", f"1 call {made}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
-        return self._site.back(
-            request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{pending.record.id}"
-        )
+        return self._site.back(request, "/approvals" if stays else f"/runs/{pending.record.id}")
 
     async def decide_several(self, request: Request) -> Response:
         """Approve or deny each chosen call. If the field of a call was changed, the call is edited
@@ -404,7 +402,7 @@ class ApprovalPages:
         faults = await self._take_several(ready, visitor)
         if faults:
             raise DecisionError("\n".join(faults))
-        return self._site.back(request, f"{PREFIX}/approvals")
+        return self._site.back(request, "/approvals")
 
     async def _checked(self, request: Request, row: DecisionRow) -> tuple[Pending, Decision]:
         """Return the decision about a chosen row of the form.

@@ -23,7 +23,7 @@ from ideabridge.server.hosts.editing.undo import (
 from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, HostFile, HostFileError
 from ideabridge.server.hosts.program import lasting_program
 from ideabridge.server.hosts.table import HOSTS, Host, find_host
-from ideabridge.server.ui.access import PREFIX, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.access import Visitor, expect_owner, form_of, visitor_of
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -187,7 +187,7 @@ class ConnectPage:
         expect_owner(visitor_of(request))
         host = find_host(form_of(request).get("host"))
         told = await anyio.to_thread.run_sync(partial(work, host))
-        return self._site.back(request, f"{PREFIX}/connect", told)
+        return self._site.back(request, "/connect", told)
 
 
 def _command(host: Host) -> str:

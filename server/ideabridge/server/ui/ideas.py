@@ -38,7 +38,7 @@ from ideabridge.bridge.store.users import (
     person_of,
     sees_run_of,
 )
-from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
@@ -388,10 +388,10 @@ class IdeaPages:
         )
         if replay.run is not None:
             # The page of the run shows the call at once, even before it has ended.
-            return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
+            return self._site.back(request, f"/runs/{replay.run.id}")
 
         visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
-        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
+        return self._site.back(request, f"/ideas/{publication.name}")
 
     async def verify(self, request: Request) -> Response:
         """Check whether the tool still works."""
@@ -403,7 +403,7 @@ class IdeaPages:
         if verdict.faults:
             raise PublicationError("\n".join([f"{tool} fails the check{notes}:", *verdict.faults]))
 
-        path = f"{PREFIX}/ideas/{publication.name}"
+        path = f"/ideas/{publication.name}"
         return self._site.back(request, path, f"{tool} holds{notes}.")
 
     async def choose_version(self, request: Request) -> Response:
@@ -428,16 +428,14 @@ class IdeaPages:
         self._site.front.announcements.poke()
         pinned = ", pinned" if chosen.pinned else ""
         message = f"{chosen.name} means version {chosen.version}{pinned}."
-        return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", message)
+        return self._site.back(request, f"/ideas/{chosen.name}", message)
 
     async def unpublish(self, request: Request) -> Response:
         """Withdraw the tool. Its versions stay in the store."""
         publication = self._own(request)
         self._bridge.store.publications.unpublish(publication.name)
         self._site.front.announcements.poke()
-        return self._site.back(
-            request, f"{PREFIX}/ideas", f"{publication.name} is no longer a tool."
-        )
+        return self._site.back(request, "/ideas", f"{publication.name} is no longer a tool.")
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -632,7 +630,7 @@ class IdeaPages:
         self._site.front.announcements.poke()
         tool = f"{publication.name}, version {publication.version}"
         message = f"{tool}, is now a tool, answered by {answered(publication)}."
-        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", message)
+        return self._site.back(request, f"/ideas/{publication.name}", message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
 from ideabridge.server.hosts.host import HostFileError
-from ideabridge.server.ui.access import PREFIX, Visitor, expect_manager, form_of, visitor_of
+from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
 from ideabridge.server.ui.site import Site
@@ -270,7 +270,7 @@ class ModulePages:
             caller=visitor.caller,
             title=f"test of {tool.name}",
         )
-        return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+        return self._site.back(request, f"/runs/{run.id}")
 
 
 def _can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:

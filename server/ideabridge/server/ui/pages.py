@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ideabridge.server.callers import Credentials
 from ideabridge.server.server import Front
+from ideabridge.server.transports.workspace_door import Workspaces
 from ideabridge.server.ui.access import Access
 from ideabridge.server.ui.admin import AdminPages
 from ideabridge.server.ui.approvals import ApprovalPages
@@ -18,6 +23,7 @@ from ideabridge.server.ui.runs import RunPages
 from ideabridge.server.ui.server_forms import ServerForms
 from ideabridge.server.ui.sign_ins import SignInPages
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.workspaces import WorkspaceList, WorkspacePages
 from ideabridge.server.ui.writing import WritingPage
 
 _PAGES = (
@@ -31,20 +37,49 @@ _PAGES = (
     SignInPages,
     Playground,
     WritingPage,
-    AdminPages,
 )
 
 
 def routes_of(site: Site) -> list[Route]:
-    """Return the routes of every page under `/ui`, except the site's own routes."""
-    return [route for page in _PAGES for route in page(site).routes()]
+    """Return the routes of every page of a site, except the site's own routes."""
+    routes = [route for page in _PAGES for route in page(site).routes()]
+    if site.workspace is None:
+        # Users belong to the server, whose store has them.
+        routes += AdminPages(site).routes()
+    return routes
 
 
-def page_door(front: Front, credentials: Credentials) -> Access:
-    """Return the door to the pages at `/ui`, for the open bridge of a server."""
-    store = front.running.bridge.store
-    site = Site(front.running.bridge, front)
-    access = site.access = Access(
-        site.application(routes_of(site)), credentials, store, front.quotas, site.revision
-    )
-    return access
+def page_door(
+    front: Front,
+    credentials: Credentials,
+    workspaces: Workspaces | None,
+    folders: Callable[[], Mapping[str, Path]],
+) -> Access:
+    """Return the door to the pages at `/ui`, for the open bridge of a server.
+
+    Args:
+        front: the server.
+        credentials: checks tokens.
+        workspaces: the workspaces of the server, or None if it has none.
+        folders: see `WorkspaceList`.
+    """
+    bridge = front.running.bridge
+    site = Site(bridge, front, has_workspaces=workspaces is not None)
+    routes = routes_of(site)
+    if workspaces is None:
+        app = site.application(routes)
+    else:
+        routes += WorkspaceList(site, workspaces, folders).routes()
+        app = WorkspacePages(site, site.application(routes), workspaces)
+    return Access(app, credentials, bridge.store, front.quotas)
+
+
+def pages_of_workspace(front: Front, name: str) -> ASGIApp:
+    """Return the pages of a workspace, which `WorkspacePages` serves.
+
+    Args:
+        front: the server of the workspace.
+        name: the name of the workspace.
+    """
+    site = Site(front.running.bridge, front, name, has_workspaces=True)
+    return site.application(routes_of(site))

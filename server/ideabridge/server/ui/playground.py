@@ -19,7 +19,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
-from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
+from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
@@ -91,7 +91,7 @@ class Playground:
             try:
                 if form.get("action") == "run":
                     run = await self._run(form, kind, text, caller)
-                    return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+                    return self._site.back(request, f"/runs/{run.id}")
 
                 if kind == "context":
                     values["messages"] = await compute_in_thread(_read_context, text)

@@ -24,7 +24,7 @@ from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
-from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
@@ -222,7 +222,7 @@ class RunPages:
             only_status=query.get("is", ""),
             only_tool=query.get("tool", ""),
             is_own=sees_run_of(visitor_of(request).caller, record.caller),
-            ui=PREFIX,
+            ui=self._site.prefix,
         )
 
     async def _page_by_worker(
@@ -274,7 +274,9 @@ class RunPages:
                 for pending, before in zip(decisions, earlier, strict=True)
             ]
             now = time.time()
-            return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
+            return render(
+                "cards.html", cards=cards, ui=self._site.prefix, path=path, now=now, visitor=visitor
+            )
 
         # This runs in a thread, because a call can be large.
         return await compute_in_thread(text)
@@ -355,7 +357,7 @@ class RunPages:
             reason = f"{reason} by {visitor.name}"
 
         run = await self._bridge.cancel(record.id.partition(".")[0], reason, caller=record.caller)
-        return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
+        return self._site.back(request, f"/runs/{record.id}", f"The run is {run.status}.")
 
     async def resume(self, request: Request) -> Response:
         """Resume a run whose process died."""
@@ -372,7 +374,7 @@ class RunPages:
             )
 
         self._site.front.running.publish_when_done(run)
-        return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
+        return self._site.back(request, f"/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
         """Start a new run that continues from a point of a run, with other input or another
@@ -412,9 +414,7 @@ class RunPages:
         run = await self._bridge.fork(
             record.id, at, solution=solution, input=complete_input, caller=visitor.caller
         )
-        return self._site.back(
-            request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}."
-        )
+        return self._site.back(request, f"/runs/{run.id}", f"This run continues {record.id}.")
 
     # -- one call ----------------------------------------------------------------------------------
 
@@ -427,7 +427,12 @@ class RunPages:
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
                 values = await compute_in_thread(
-                    run_pages.call_values, self._bridge.store, record, read, number, PREFIX
+                    run_pages.call_values,
+                    self._bridge.store,
+                    record,
+                    read,
+                    number,
+                    self._site.prefix,
                 )
                 return self._site.page(request, "call.html", **values)
 

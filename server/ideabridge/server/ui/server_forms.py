@@ -65,7 +65,6 @@ from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.importing import ServerImport, destinations, plan_import
 from ideabridge.server.hosts.table import HOSTS, Host, find_host
 from ideabridge.server.ui.access import (
-    PREFIX,
     FormFields,
     NotTheOwnerError,
     Visitor,
@@ -235,9 +234,7 @@ class ServerForms:
             return self._form(request, typed, self._refusal(name, error))
 
         kind = "ask" if added.missing else "good"
-        return self._site.back(
-            request, f"{PREFIX}/modules/{quote(name, safe='')}", added.text, kind=kind
-        )
+        return self._site.back(request, f"/modules/{quote(name, safe='')}", added.text, kind=kind)
 
     def _refusal(self, name: str, error: IdeabridgeError) -> FormRefusal:
         """Return what the form shows about an error."""
@@ -309,10 +306,10 @@ class ServerForms:
         told = await self._changed(partial(self._change, name, form.get("action")))
         lost = sorted(callable_before - self._callable_tools(visitor))
         if not lost:
-            return self._site.back(request, f"{PREFIX}/modules", told)
+            return self._site.back(request, "/modules", told)
 
         told += f"\nPublished tools that need it, and cannot be called now: {', '.join(lost)}."
-        return self._site.back(request, f"{PREFIX}/modules", told, kind="ask")
+        return self._site.back(request, "/modules", told, kind="ask")
 
     def _callable_tools(self, visitor: Visitor) -> set[str]:
         """Return the names of the published tools that a visitor can call on this server, of the
@@ -351,7 +348,7 @@ class ServerForms:
         """Undo one change to the servers."""
         edit_id = form_of(request).get("edit")
         told = await self._changed(partial(self._undo, visitor_of(request), edit_id))
-        return self._site.back(request, f"{PREFIX}/modules", told)
+        return self._site.back(request, "/modules", told)
 
     def _undo(self, visitor: Visitor, edit_id: str) -> str:
         expect_manager(visitor)
@@ -406,7 +403,7 @@ class ServerForms:
     async def take_over(self, request: Request) -> Response:
         """Import the servers that somebody has ticked."""
         told = await self._changed(partial(self._import, visitor_of(request), form_of(request)))
-        return self._site.back(request, f"{PREFIX}/modules", told)
+        return self._site.back(request, "/modules", told)
 
     def _import(self, visitor: Visitor, form: FormFields) -> str:
         expect_owner(visitor)

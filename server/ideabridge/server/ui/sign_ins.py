@@ -30,7 +30,7 @@ from ideabridge.server.asking.signing_in import (
     expect_sign_in,
     sign_in,
 )
-from ideabridge.server.ui.access import PREFIX, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.access import Visitor, expect_owner, form_of, visitor_of
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 
@@ -148,7 +148,7 @@ class SignInPages:
         self._site.front.group.start_soon(self._attempt, attempt, visitor)
         with anyio.move_on_after(_BEGIN_SECONDS):
             await attempt.known.wait()
-        return self._site.back(request, f"{PREFIX}/modules/{quote(name)}/sign-in")
+        return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 
     async def paste(self, request: Request) -> Response:
         """Take the address that the visitor's browser ended up at."""
@@ -157,7 +157,7 @@ class SignInPages:
         if attempt is None or attempt.person is None or attempt.is_over:
             raise SignInError("nobody is signing in: begin again")
         attempt.person.paste(form_of(request).get("address").strip())
-        return self._site.back(request, f"{PREFIX}/modules/{quote(name)}/sign-in")
+        return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 
     async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
         """Sign in, and let this process use the server at once. A failure ends the attempt, not the

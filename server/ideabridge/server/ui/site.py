@@ -12,14 +12,17 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import UnknownModuleError
@@ -30,16 +33,17 @@ from ideabridge.bridge.store.errors import (
     UnknownRunError,
 )
 from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.bridge.store.users import LOCAL, owner_of
 from ideabridge.server.callers import MissingScopeError
-from ideabridge.server.transports.gate import SIGN_IN
+from ideabridge.server.transports.gate import SIGN_IN, WORKSPACE_PAGES
 from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.server.ui.access import (
     PREFIX,
     REVISION,
     VISITOR,
-    Access,
     Note,
     Visitor,
+    access_of,
     cookie,
     form_of,
     visitor_of,
@@ -73,21 +77,49 @@ _UNKNOWN: Final = (
 )
 
 
+class _Noted:
+    """ASGI middleware that notes the revision of what pages show, before a page reads anything."""
+
+    def __init__(self, app: ASGIApp, revision: Callable[[], str]) -> None:
+        self._app = app
+        self._revision = revision
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[REVISION] = self._revision()
+        await self._app(scope, receive, send)
+
+
 class Site:
     """The pages for an open bridge.
 
-    Attributes:
+    Args:
         bridge: the bridge.
         front: the server, which publishes runs as tools.
+        workspace: the name of the workspace that the bridge belongs to, or None for `/mcp`.
+        has_workspaces: whether the server has workspaces.
+
+    Attributes:
+        bridge: the bridge.
+        front: the server.
+        workspace: see above.
+        prefix: the path that the paths of all pages begin with.
         histories: the journals that pages read.
-        access: identifies visitors.
     """
 
-    def __init__(self, bridge: Bridge, front: Front) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        front: Front,
+        workspace: str | None = None,
+        *,
+        has_workspaces: bool = False,
+    ) -> None:
         self.bridge = bridge
         self.front = front
+        self.workspace = workspace
+        self.prefix = PREFIX if workspace is None else f"{WORKSPACE_PAGES}{workspace}"
         self.histories = Histories(bridge.store)
-        self.access: Access | None = None
+        self._has_workspaces = has_workspaces
         self._stirred = 0
 
     def application(self, routes: Iterable[Route]) -> Starlette:
@@ -97,7 +129,7 @@ class Site:
         return Starlette(
             routes=[
                 Mount(
-                    PREFIX,
+                    self.prefix,
                     routes=[
                         Route("/", self._home),
                         Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
@@ -107,12 +139,13 @@ class Site:
                         *routes,
                     ],
                 ),
-                Route(PREFIX, self._home),
+                Route(self.prefix, self._home),
             ],
             exception_handlers={
                 IdeabridgeError: self._refused,
                 HTTPException: self._missing,
             },
+            middleware=[Middleware(_Noted, revision=self.revision)],
         )
 
     # -- what pages use ----------------------------------------------------------------------------
@@ -145,7 +178,10 @@ class Site:
                 "manages": visitor.manages,
                 "is_owner": visitor.is_owner,
             },
-            "ui": PREFIX,
+            "ui": self.prefix,
+            "root": PREFIX,
+            "workspace": self.workspace,
+            "has_workspaces": self._has_workspaces and owner_of(visitor.caller) == LOCAL,
             "notes": [[kind, text] for kind, text in notes],
             "path": request.url.path,
             "query": request.url.query,
@@ -195,16 +231,25 @@ class Site:
         """
         return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 
-    @staticmethod
     def back(
-        request: Request, where: str, message: str = "", *, kind: Literal["good", "ask"] = "good"
+        self,
+        request: Request,
+        page: str,
+        message: str = "",
+        *,
+        kind: Literal["good", "ask"] = "good",
     ) -> Response:
-        """Redirect the visitor to a page of this site, with a message. The kind `ask` is a message
-        that something still has to be done.
+        """Redirect the visitor to a page of this site, with a message.
+
+        Args:
+            request: the request.
+            page: the path of the page after the prefix of this site.
+            message: the message, or "".
+            kind: `ask` if the message says that something still has to be done.
         """
         if message:
             visitor_of(request).notes.append((kind, message))
-        return RedirectResponse(where, 303)
+        return RedirectResponse(f"{self.prefix}{page}", 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
         """Return a handler for a form. If the work is refused, the visitor returns to the page of
@@ -218,18 +263,17 @@ class Site:
                 raise
             except IdeabridgeError as error:
                 visitor_of(request).notes.append(("bad", self.bridge.secrets.mask(str(error))))
-                return RedirectResponse(_from(request), 303)
+                return RedirectResponse(self._from(request), 303)
 
         return handle
 
     # -- pages of its own --------------------------------------------------------------------------
 
     async def _home(self, _request: Request) -> Response:
-        return RedirectResponse(f"{PREFIX}/home", 303)
+        return RedirectResponse(f"{self.prefix}/home", 303)
 
     async def _sign_in(self, request: Request) -> Response:
-        access = self.access
-        assert access is not None
+        access = access_of(request)
         wrong = ""
         key = None
         try:
@@ -254,14 +298,13 @@ class Site:
             )
 
         if key is None:
-            text = render("sign_in.html", ui=PREFIX, wrong=wrong)
+            text = render("sign_in.html", ui=PREFIX, root=PREFIX, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
 
         return RedirectResponse(f"{PREFIX}/home", 303, {"Set-Cookie": cookie(request.scope, key)})
 
     async def _sign_out(self, request: Request) -> Response:
-        assert self.access is not None
-        self.access.sign_out(request.scope)
+        access_of(request).sign_out(request.scope)
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
@@ -317,15 +360,13 @@ class Site:
             why=request.url.path,
         )
 
-
-def _from(request: Request) -> str:
-    """Return the page that the form is on, as a path on this site, according to `Referer`."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(request.headers.get("referer", ""))
-    same = parts.netloc == request.headers.get("host") and parts.path.startswith(f"{PREFIX}/")
-    if same and parts.query:
-        return f"{parts.path}?{parts.query}"
-    if same:
-        return parts.path
-    return f"{PREFIX}/runs"
+    def _from(self, request: Request) -> str:
+        """Return the page that the form is on, as a path on this site, according to `Referer`."""
+        parts = urlsplit(request.headers.get("referer", ""))
+        is_here = parts.path.startswith(f"{self.prefix}/")
+        same = is_here and parts.netloc == request.headers.get("host")
+        if same and parts.query:
+            return f"{parts.path}?{parts.query}"
+        if same:
+            return parts.path
+        return f"{self.prefix}/runs"

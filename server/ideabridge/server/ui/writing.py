@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
-from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.access import form_of, visitor_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.documents import read_written
@@ -73,7 +73,7 @@ class WritingPage:
                         note = f"{name} is already exactly this."
                     for line in saved.missing:
                         note += f" Missing here: {line}."
-                    return self._site.back(request, f"{PREFIX}/ideas/{name}", note)
+                    return self._site.back(request, f"/ideas/{name}", note)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
 
