@@ -382,3 +382,77 @@ def test_a_form_that_nobody_could_fill_in_is_not_shown() -> None:
     }
     with pytest.raises(FormError, match="a field that it does not have"):
         read_inquiry("evil", types.ElicitRequestFormParams(message="m", requested_schema=form))
+
+
+def test_a_form_without_fields_is_passed_on() -> None:
+    form: dict[str, Any] = {"type": "object"}
+    params = types.ElicitRequestFormParams(message="Go on?", requested_schema=form)
+    assert read_inquiry("books", params).schema == form
+
+
+HIDDEN = "a\u202eb"
+ODD_FIELDS: dict[str, tuple[Any, str]] = {
+    "no schema": (True, "field 'x' of its form is not a schema"),
+    "no type": ({}, "found type None"),
+    "an object": ({"type": "object"}, "found type 'object'"),
+    "an object or null": ({"type": ["object", "null"]}, "found type 'object' or 'null'"),
+    "a keyword of objects": ({"type": "string", "properties": {}}, "has 'properties'"),
+    "a title that is no text": ({"type": "string", "title": 3}, "title: found 3"),
+    "labels that are no texts": ({"enum": ["a"], "enumNames": [3]}, "enumNames to be texts"),
+    "no labels": ({"enum": ["a"], "enumNames": None}, "enumNames to be texts"),
+    "a hidden default": ({"type": "string", "default": HIDDEN}, "the default of field 'x'"),
+    "a hidden default below": (
+        {"type": "string", "default": {"a": [HIDDEN]}},
+        "the default of field 'x'",
+    ),
+    "a hidden choice": ({"enum": ["a", HIDDEN]}, "a choice of field 'x' of its form is too long"),
+    "a long choice": ({"const": "a" * 1001}, "a choice of field 'x' of its form is too long"),
+    "an object as choice": ({"enum": [{}]}, "a choice of field 'x' of its form is not a plain"),
+    "a choice without value": ({"oneOf": [{"title": "A"}]}, "is not a plain value"),
+    "a choice that is no schema": ({"anyOf": [True]}, "a choice of field 'x' of its form is not a"),
+    "a nested choice": ({"anyOf": [{"const": 1, "anyOf": []}]}, "anyOf: found []"),
+    "a choice of objects": (
+        {"oneOf": [{"properties": {}}]},
+        "a choice of field 'x' of its form has 'properties'",
+    ),
+    "a list of anything": ({"type": "array"}, "is a list of arbitrary values"),
+    "a list of texts": ({"type": "array", "items": {"type": "string"}}, "a list of arbitrary"),
+    "a list with a title": (
+        {"type": "array", "items": {"enum": ["a"], "title": "A"}},
+        "the items of field 'x' of its form has 'title'",
+    ),
+    "a hidden choice of a list": (
+        {"type": "array", "items": {"anyOf": [{"const": HIDDEN}]}},
+        "a choice of the items of field 'x' of its form is too long",
+    ),
+    "items of a text": ({"type": "string", "items": {"enum": ["a"]}}, "has items but is not a"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_FIELDS)
+def test_a_field_whose_values_a_person_cannot_see_is_refused(odd: str) -> None:
+    field, why = ODD_FIELDS[odd]
+    form = {"type": "object", "properties": {"x": field}}
+    with pytest.raises(FormError, match=re.escape(why)):
+        read_inquiry("evil", types.ElicitRequestFormParams(message="m", requested_schema=form))
+
+
+def test_a_form_of_plain_values_is_passed_on_unchanged() -> None:
+    form: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "title": "Table",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "default": "Ann"},
+            "seats": {"type": ["integer", "null"], "minimum": 1},
+            "where": {"enum": ["in", "out"], "enumNames": ["Inside", "Outside"]},
+            "when": {"oneOf": [{"const": 12, "title": "Noon"}, {"type": "null"}]},
+            "dishes": {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    params = types.ElicitRequestFormParams(message="Which?", requested_schema=form)
+    inquiry = read_inquiry("books", params)
+    assert inquiry.schema == form
+    assert (inquiry.module, inquiry.message) == ("books", "Which?")

@@ -9,7 +9,9 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.schema import Validator
+from ideabridge.tools.typed import read_as
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 """A person's reaction to the form: the person filled it in, refused it, or closed it."""
@@ -68,8 +70,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
     if not isinstance(content, dict):
         raise AnswerError("'value' needs `value`: an object that fits the form of the question")
 
-    fields = schema.get("properties")
-    fields = list(fields) if isinstance(fields, dict) else []
+    fields = read_as(SchemaKeywords, schema).properties
     strange = next((name for name in content if name not in fields), None)
     if strange is not None:
         names = ", ".join(fields) or "none"

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Final, Protocol, cast, get_args
 from urllib.parse import urlsplit
@@ -24,14 +24,18 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.inquiry import AnswerError, Asker, FormAnswer, Inquiry, read_answer
+from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.modules.client_session import client_session
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.json_parts import json_type, strings_in
+from ideabridge.tools.keywords import Place, children, schemas_in
 from ideabridge.tools.names import visible
 from ideabridge.tools.schema import check_schema
+from ideabridge.tools.typed import member, read_as
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +55,7 @@ _VALUE: Final = 1000
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
-_PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 _BOUNDS: Final = frozenset(
     {
         *("minLength", "maxLength", "pattern", "format", "enum", "enumNames", "const"),
@@ -59,7 +63,10 @@ _BOUNDS: Final = frozenset(
     }
 )
 _OF_LISTS: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
-_CHOICES: Final = ("oneOf", "anyOf")
+_CHOICES: Final = frozenset({"oneOf", "anyOf"})
+_OF_CHOICES: Final = _NOTES | _BOUNDS | {"type"}
+_OF_FIELDS: Final = _OF_CHOICES | _OF_LISTS | _CHOICES
+_OF_ITEMS: Final = _CHOICES | {"type", "enum"}
 
 
 _ADDRESS: Final = 2000
@@ -94,12 +101,12 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     if size > SCHEMA_BYTES:
         raise FormError(f"its form has {size:,} bytes of JSON; the limit is {SCHEMA_BYTES:,}")
     assert isinstance(schema, dict)
-    _check(schema)
     try:
         check_schema(schema, what="its form")
     except IdeabridgeError as error:
         raise FormError(str(error)[:500]) from None
 
+    _check_form(schema)
     return Inquiry(module, message, schema)
 
 
@@ -193,111 +200,198 @@ def read_response(
     return _result(FormAnswer("accept", read_answer(module, schema, response.content or {})))
 
 
-def _check(schema: JSONObject) -> None:
-    fields = schema.get("properties", {})
-    if schema.get("type") != "object" or not isinstance(fields, dict):
+# -- forms -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The keywords of a choice that say which values a person can give. The type is one name or
+    several.
+    """
+
+    type: str | None = None
+    several_types: tuple[str, ...] = field(default=(), metadata=member("type"))
+    enum: list[JSON] | None = None
+    const: JSON | Missing = MISSING
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of its values."""
+        return self.several_types if self.type is None else (self.type,)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its types are those of plain values."""
+        return bool(self.types) and _PLAIN.issuperset(self.types)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it lists its values."""
+        return self.enum is not None or not isinstance(self.const, Missing)
+
+    @property
+    def listed(self) -> list[JSON]:
+        """The values that it lists."""
+        values = self.enum or []
+        return values if isinstance(self.const, Missing) else [*values, self.const]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices(_Values):
+    """The values of a field, or of the elements of a list."""
+
+    one_of: tuple[_Values, ...] = field(default=(), metadata=member("oneOf"))
+    any_of: tuple[_Values, ...] = field(default=(), metadata=member("anyOf"))
+
+    @property
+    def alternatives(self) -> tuple[_Values, ...]:
+        """The choices that it lists with a schema for each."""
+        return (*self.one_of, *self.any_of)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it lists values or alternatives."""
+        return self.is_listed or bool(self.alternatives)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field(_Choices):
+    items: _Choices | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    type: str | None = None
+    required: tuple[str, ...] = ()
+    fields: dict[str, _Field] = field(
+        default_factory=dict[str, _Field], metadata=member("properties")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The texts of any part of a form. `labels` are those of `all_labels` that are strings."""
+
+    default: JSON = None
+    labels: tuple[str, ...] = field(default=(), metadata=member("enumNames"))
+    all_labels: JSON | Missing = field(default=MISSING, metadata=member("enumNames"))
+
+
+def _check_form(schema: JSONObject) -> None:
+    """Check that a valid JSON Schema is a form of plain values, all of which a person can see."""
+    form = read_as(_Form, schema)
+    if form.type != "object":
         raise FormError("its form is not an object with properties")
-    _known("its form", schema, _TOP)
-    if len(fields) > FIELDS:
-        raise FormError(f"its form has {len(fields)} fields; the limit is {FIELDS}")
-    if any(
-        name not in fields
-        for name in list_or_empty(schema.get("required"))
-        if isinstance(name, str)
-    ):
+
+    _check_parts(schema)
+    if len(form.fields) > FIELDS:
+        raise FormError(f"its form has {len(form.fields)} fields; the limit is {FIELDS}")
+    if not form.fields.keys() >= set(form.required):
         raise FormError(
             "its form requires a field that it does not have, so nobody could fill it in"
         )
 
-    for name, field in fields.items():
-        where = f"field {name[:60]!r} of its form"
+    for name, form_field in form.fields.items():
+        where = _where(("properties", name))
         if not name or len(name) > _NAME or visible(name) != name:
             raise FormError(f"{where}: expected a name of 1 to {_NAME} visible characters")
-
-        if not isinstance(field, dict):
-            raise FormError(f"{where} is not a schema")
-        _check_field(where, field)
+        _check_field(where, form_field)
 
 
-def _check_field(where: str, field: JSONObject) -> None:
-    _known(where, field, _NOTES | _BOUNDS | _OF_LISTS | {"type", *_CHOICES})
-    _check_words(where, field)
-    kind = field.get("type")
-    if kind == "array":
-        items = field.get("items")
-        if not isinstance(items, dict) or not any(key in items for key in ("enum", *_CHOICES)):
-            raise FormError(f"{where} is a list of arbitrary values; expected a choice of strings")
-        _known(f"the items of {where}", items, {"type", "enum", *_CHOICES})
+def _check_parts(form: JSONObject) -> None:
+    """Check the keywords and the texts of each schema in a form."""
+    for place, schema in schemas_in(form):
+        if place[:1] == ("additionalProperties",):
+            # Nobody fills in other members than the fields.
+            continue
+
+        where = _where(place)
+        allowed = _allowed_at(place)
+        strange = next((keyword for keyword in schema if keyword not in allowed), None)
+        if strange is not None:
+            raise FormError(
+                f"{where} has {strange[:60]!r}, which is not allowed in a form of plain values"
+            )
+
+        for step, child in children(schema):
+            if json_type(child) != "object" and step != ("additionalProperties",):
+                raise FormError(f"{_where((*place, *step))} is not a schema")
+
+        if place:
+            _check_words(where, read_as(_Words, schema))
+
+
+def _where(place: Place) -> str:
+    """Return what an error calls a part of a form."""
+    match place:
+        case ():
+            return "its form"
+        case (_, name):
+            return f"field {str(name)[:60]!r} of its form"
+        case (*outer, "items"):
+            return f"the items of {_where(tuple(outer))}"
+        case (*outer, _, _):
+            return f"a choice of {_where(tuple(outer))}"
+        case _:
+            raise AssertionError(place)
+
+
+def _allowed_at(place: Place) -> frozenset[str]:
+    """Return the keywords that a part of a form can have."""
+    match place:
+        case ():
+            return _TOP
+        case (_, _):
+            return _OF_FIELDS
+        case (*_, "items"):
+            return _OF_ITEMS
+        case _:
+            return _OF_CHOICES
+
+
+def _check_field(where: str, form_field: _Field) -> None:
+    items = form_field.items
+    if form_field.type == "array":
+        if items is None or not items.is_choice:
+            raise FormError(f"{where} is a list of arbitrary values; expected a choice of texts")
         _check_choices(f"the items of {where}", items)
         return
 
-    if "items" in field:
+    if items is not None:
         raise FormError(f"{where} has items but is not a list")
-    if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
+    if not form_field.is_plain and not form_field.is_choice:
+        types = " or ".join(map(repr, form_field.types)) or None
         raise FormError(
-            f"{where}: expected a string, a number, an integer, a boolean or a "
-            f"choice, found type {kind!r}"
+            f"{where}: expected a text, a number, an integer, a boolean or a "
+            f"choice, found type {types}"
         )
 
-    _check_choices(where, field)
+    _check_choices(where, form_field)
 
 
-def _check_choices(where: str, field: JSONObject) -> None:
-    values: list[JSON] = [
-        *list_or_empty(field.get("enum")),
-        *([field["const"]] if "const" in field else []),
-    ]
-    for key in _CHOICES:
-        for choice in list_or_empty(field.get(key)):
-            if not isinstance(choice, dict):
-                raise FormError(f"{where}: {key} contains something that is not a schema")
-            _known(f"a choice of {where}", choice, _NOTES | _BOUNDS | {"type"})
-            _check_words(f"a choice of {where}", choice)
-            if "const" not in choice and "enum" not in choice and not _is_plain(choice.get("type")):
-                raise FormError(f"a choice of {where} is not a plain value")
-            values += [
-                *list_or_empty(choice.get("enum")),
-                *([choice["const"]] if "const" in choice else []),
-            ]
+def _check_choices(where: str, choices: _Choices) -> None:
+    values = choices.listed
+    for alternative in choices.alternatives:
+        if not alternative.is_listed and not alternative.is_plain:
+            raise FormError(f"a choice of {where} is not a plain value")
+        values = [*values, *alternative.listed]
 
-    if any(isinstance(value, dict | list) for value in values):
+    if any(json_type(value) in ("array", "object") for value in values):
         raise FormError(f"a choice of {where} is not a plain value")
-    if any(isinstance(value, str) and not _is_seen(value) for value in values):
+    if not all(map(_is_seen, strings_in(values))):
         raise FormError(f"a choice of {where} is too long, or contains invisible characters")
 
 
-def _check_words(where: str, field: JSONObject) -> None:
+def _check_words(where: str, words: _Words) -> None:
     """Check that labels are strings, and that a person can see the whole default."""
-    names = field.get("enumNames", [])
-    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        raise FormError(f"{where}: expected enumNames to be strings")
-
-    for key in ("title", "description"):
-        if not isinstance(field.get(key, ""), str):
-            raise FormError(f"{where}: expected its {key} to be a string")
-
-    default = field.get("default")
-    for text in default if isinstance(default, list) else [default]:
-        if isinstance(text, str) and not _is_seen(text):
-            raise FormError(f"the default of {where} is too long, or contains invisible characters")
+    if words.all_labels not in (MISSING, list(words.labels)):
+        raise FormError(f"{where}: expected enumNames to be texts")
+    if not all(map(_is_seen, strings_in(words.default))):
+        raise FormError(f"the default of {where} is too long, or contains invisible characters")
 
 
 def _is_seen(value: str) -> bool:
     return len(value) <= _VALUE and visible(value, keep=_KEPT) == value
-
-
-def _is_plain(kind: JSON) -> bool:
-    if isinstance(kind, list):
-        return bool(kind) and all(name in _PLAIN or name == "null" for name in kind)
-    return kind in _PLAIN or kind == "null"
-
-
-def _known(where: str, schema: JSONObject, known: frozenset[str] | set[str]) -> None:
-    strange = next((key for key in schema if key not in known), None)
-    if strange is not None:
-        raise FormError(
-            f"{where} has {strange[:60]!r}, which is not allowed in a form of plain values"
-        )
 
 
 # -- asking ----------------------------------------------------------------------------------------
