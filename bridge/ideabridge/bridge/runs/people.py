@@ -28,7 +28,7 @@ from ideabridge.bridge.context.assumption import (
     read_assumption,
     with_choices,
 )
-from ideabridge.bridge.context.inquiry import AnswerError, read_answer
+from ideabridge.bridge.context.inquiry import AnswerError, Inquiry, read_answer
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
@@ -78,6 +78,7 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import read_whole
 
 if TYPE_CHECKING:
     from ideabridge.bridge.runs.runner import Runner
@@ -136,6 +137,11 @@ class ApprovalRequest:
     question: JSONObject | None = None
     assumed: tuple[Assumption, ...] = ()
     always: bool = False
+
+    @property
+    def inquiry(self) -> Inquiry | None:
+        """The question of a module, or None if no module asks."""
+        return read_whole(Inquiry, self.question)
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
         """Return the call to submit with the decision `edit`. `chosen` maps the `at` of an

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import mcp_types as types
 
 from ideabridge.bridge.context.assumption import Assumption, Candidate
+from ideabridge.bridge.context.inquiry import Inquiry
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.server.views.shown import (
@@ -29,7 +30,7 @@ from ideabridge.server.views.shown import (
 )
 from ideabridge.server.views.text import Beginning
 from ideabridge.server.views.value_table import MARK, ValueTable, parameter_label, values_of_call
-from ideabridge.tools.encoding import JSON, JSONObject, encode, list_or_empty
+from ideabridge.tools.encoding import JSONObject, encode, list_or_empty
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
 _WIDTH: Final = 80
@@ -123,8 +124,8 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     module's, or the fields for a decision. If the call is not shown in full, a person can only
     refuse it in the form.
     """
-    if request.question is not None:
-        return _of_module(request.question)
+    if request.inquiry is not None:
+        return _of_module(request.inquiry)
 
     meanings = _meanings(request)
     fields: dict[str, Any] = {}
@@ -207,9 +208,9 @@ def _meanings(request: ApprovalRequest) -> dict[Choice, str]:
     return {choice: meanings[choice] for choice in choices_if(meanings, whole=_is_whole(request))}
 
 
-def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
-    schema = cast("dict[str, Any]", question["schema"])
-    module = visible(str(question["module"]))
+def _of_module(question: Inquiry) -> types.ElicitRequestedSchema:
+    schema: dict[str, Any] = question.schema
+    module = visible(question.module)
     fields = dict[str, Any]()
     for name, field in schema.get("properties", {}).items():
         fields[name] = _cleaned(field, module)
@@ -290,8 +291,8 @@ def marked_question(
     """
     params = question.params
     if isinstance(params, types.ElicitRequestFormParams):
-        schema = cast("JSON", params.requested_schema)
-        marked: JSONObject = {"module": module, "message": params.message, "schema": schema}
+        schema = cast("JSONObject", params.requested_schema)
+        marked = Inquiry(module, params.message, schema)
         text = "\n".join([*_asks(module, "asks", fault), *_words_of_module(marked)])
         return types.ElicitRequest(
             params=types.ElicitRequestFormParams(message=text, requested_schema=_of_module(marked))
@@ -369,8 +370,8 @@ def message(
         *([f"The last answer was not accepted: {clipped_for_form(fault)}"] if fault else []),
         "",
     ]
-    if request.question is not None:
-        lines += _words_of_module(request.question)
+    if request.inquiry is not None:
+        lines += _words_of_module(request.inquiry)
         lines[-1] += " The call that asks:"
 
     sums = _sums(request)
@@ -405,14 +406,12 @@ def message(
     return "\n".join(lines)
 
 
-def _words_of_module(question: JSONObject) -> Iterator[str]:
+def _words_of_module(question: Inquiry) -> Iterator[str]:
     """Return lines with a module's question, which also say what happens to the answer."""
-    for line in str(question["message"]).split("\n"):
+    for line in question.message.split("\n"):
         yield from _marked(visible(line))
     yield ""
-    yield (
-        f"Your answer goes to server {visible(str(question['module']))} and approves nothing here."
-    )
+    yield (f"Your answer goes to server {visible(question.module)} and approves nothing here.")
     yield "Do not write a password or a token into it."
 
 
@@ -437,9 +436,9 @@ def _headline(request: ApprovalRequest) -> str:
     if tool is not None and tool.module:
         named += f" of server {visible(tool.module)}"
 
-    if request.question is not None:
+    if request.inquiry is not None:
         return (
-            f"Server {visible(str(request.question['module']))} asks while it runs "
+            f"Server {visible(request.inquiry.module)} asks while it runs "
             f"{named} (the text is its own):"
         )
 
