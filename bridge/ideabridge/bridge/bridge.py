@@ -631,7 +631,7 @@ class Bridge:
         return self.store.export_idea(ref, self.secrets.found_in, caller=caller, results=results)
 
     def request_of(self, ref: str, *, caller: Viewer = LOCAL) -> Request:
-        """Return the Request that an idea answers, with the texts that its mind received.
+        """Return the Request that an idea answers, with the messages that its mind received.
 
         Args:
             ref: as in `Ideas.get`.

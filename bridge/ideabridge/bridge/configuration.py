@@ -1555,7 +1555,7 @@ def _read_alone(source: Path, project: Path) -> Configuration:
 
 
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
-    """Lay the settings of a trusted project file over the user's.
+    """Combine the settings of a trusted project file with the user's.
 
     Modules are merged by name, `tools` are combined, `limits` and `sampling` are merged key by key,
     and other settings replace the user's. The stricter of the two approval settings applies to each

@@ -53,7 +53,7 @@ class Keyring:
         return text if isinstance(text, str) else None
 
     def write(self, name: str, text: str) -> None:
-        """Store a text under a name."""
+        """Store a string under a name."""
         self._call(lambda backend: backend.set_password(self._SERVICE, name, text))
 
     def delete(self, name: str) -> None:

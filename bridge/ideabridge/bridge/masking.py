@@ -1,11 +1,10 @@
 """Masking: shows a server's definition with `•••` in place of its secrets.
 
-A person reads these texts to decide whether to trust a command. Therefore only the secret is
-hidden: the name in front of it, the host of an address and `${VAR}` stay visible. A value with
-spaces, quotes or characters that a shell acts on is shown, because it might be a command, unless it
-is a header or the password in an address. In text that an interpreter executes, such as the
-argument of `sh -c`, only a value that looks like a secret is hidden. In doubt, a word counts as
-executed.
+A person reads the result to decide whether to trust a command. Therefore only the secret is hidden:
+the name in front of it, the host of an address and `${VAR}` stay visible. A value with spaces,
+quotes or characters that a shell acts on is shown, because it might be a command, unless it is a
+header or the password in an address. In text that an interpreter executes, such as the argument of
+`sh -c`, only a value that looks like a secret is hidden. In doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):
 _CONNECTION: Final = re.compile(
     r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
 )
-"""The parameters of a connection to PostgreSQL. As a command, such a text would only set shell
+"""The parameters of a connection to PostgreSQL. As a command, such a string would only set shell
 variables.
 """
 
@@ -209,7 +208,7 @@ _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 
 Evidence = Literal["name", "header", "address", "form", "random"]
-"""The evidence that a text is secret. name: the name of a variable, option, parameter or member.
+"""The evidence that a string is secret. name: the name of a variable, option, parameter or member.
 header: it is the value of a header. address: it is the password in an address, or a part of the
 path that looks random. form: it looks like a known kind of token. random: it looks random.
 """
@@ -217,7 +216,7 @@ path that looks random. form: it looks like a known kind of token. random: it lo
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """The reason why a text is hidden: the evidence, and the name next to the text, or ""."""
+    """The reason why a string is hidden: the evidence, and the name next to the string, or ""."""
 
     evidence: Evidence
     name: str = ""
@@ -225,15 +224,15 @@ class _Reason:
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """A text that the shown definition hides.
+    """A string that the shown definition hides.
 
     Attributes:
         place: its place in the definition, for example `env.TOKEN` or `args.2`.
         text: the secret.
         evidence: what shows that it is secret.
         name: the name of the variable, option, header, parameter or member, or "".
-        is_whole: whether the secret is the whole text in this place.
-        may_be_command: whether something might execute it. Such a text is shown to the person who
+        is_whole: whether the secret is the whole string in this place.
+        may_be_command: whether something might execute it. Such a string is shown to the person who
             decides, but not in errors.
     """
 
@@ -258,8 +257,8 @@ def shown_definition(entry: JSONObject) -> JSONObject:
 
 
 def hidden_in(entry: JSONObject) -> list[HiddenText]:
-    """Return the texts that `shown_definition` hides. `${VAR}` is not a secret, but the default in
-    `${VAR:-default}` can be one.
+    """Return the strings that `shown_definition` hides. `${VAR}` is not a secret, but the default
+    in `${VAR:-default}` can be one.
     """
     mask = _Mask()
     mask.entry(entry)
@@ -312,7 +311,7 @@ class _Mask:
         self._replace: Replace = _masked if replace is None else replace
         self._is_moving = is_moving
         self._place = ""
-        # The text in this place, or "" if it is not a text.
+        # The string in this place, or "" if there is no string.
         self._whole = ""
         self._runs_text = False
         self._is_known = False
@@ -533,7 +532,8 @@ class _Mask:
         return self._text(value, is_code=False)
 
     def _note_command(self, text: str, reason: _Reason) -> None:
-        """Record a text that is shown because it might be a command, but that errors must hide."""
+        """Record a string that is shown because it might be a command, but that errors must hide.
+        """
         is_whole = text == self._whole
         hidden = HiddenText(
             self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
@@ -544,14 +544,14 @@ class _Mask:
     def _hide(
         self, text: str, reason: _Reason, *, is_inert: bool = False, is_code: bool = False
     ) -> str:
-        """Hide a text, but show the names of variables in it, and the known prefix of a token.
+        """Hide a string, but show the names of variables in it, and the known prefix of a token.
 
         Args:
             text: the secret.
             reason: the reason why it is hidden.
-            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise,
-                a text that might be more than a word is shown, but it counts as hidden for errors,
-                which must not show it.
+            is_inert: whether nothing can execute the string, so that all of it is hidden.
+                Otherwise, a string that might be more than a word is shown, but errors must hide
+                it.
             is_code: whether the text is part of executed text.
         """
         if not is_inert and not _is_word(text, is_code=is_code):
@@ -587,7 +587,7 @@ class _Mask:
         return shown
 
     def _text(self, text: str, *, is_code: bool) -> str:
-        """Hide every part of a text that has the form of a secret."""
+        """Hide every part of a string that has the form of a secret."""
         if not is_code:
             if _is_json(text):
                 return self._json(text)
@@ -636,7 +636,7 @@ class _Mask:
         return text
 
     def _hide_again(self, text: str, reason: _Reason, *, is_code: bool = False) -> str:
-        """Hide a text unless a part of it is already hidden."""
+        """Hide a string unless a part of it is already hidden."""
         return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
@@ -706,7 +706,7 @@ class _Mask:
         return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
-        """Hide the value, or the texts in the list, of a JSON member with the name of a secret."""
+        """Hide the value of a JSON member with the name of a secret, or the strings in its list."""
         value = match["value"]
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
@@ -872,8 +872,8 @@ def _is_secret_option(option: str) -> bool:
 
 
 def _is_word(text: str, *, is_code: bool = False) -> bool:
-    """Return whether a text, apart from `${VAR}`, is a single word made of characters that occur in
-    credentials.
+    """Return whether a string, apart from `${VAR}`, is a single word made of characters that occur
+    in credentials.
     """
     literal = _VARIABLE.sub(lambda match: match.group(2), text)
     form = _CODE_CREDENTIAL if is_code else _CREDENTIAL
@@ -998,14 +998,14 @@ def is_token(value: str) -> bool:
 
 
 def is_known_token(text: str) -> bool:
-    """Return whether a text has the form of a known kind of token, such as `ghp_` and a random
+    """Return whether a string has the form of a known kind of token, such as `ghp_` and a random
     part.
     """
     return _TOKEN.fullmatch(text) is not None
 
 
 def looks_random(text: str) -> bool:
-    """Return whether a text is so long and mixed that no person could have made it up."""
+    """Return whether a string is so long and mixed that no person could have made it up."""
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 

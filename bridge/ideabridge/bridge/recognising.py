@@ -108,7 +108,7 @@ class SecretPlace:
 
     @property
     def why(self) -> str:
-        """A text for users that describes the evidence."""
+        """A description of the evidence, for users."""
         return _SAYS[self.evidence]
 
 
@@ -178,7 +178,7 @@ class _Recogniser:
         self._names: dict[str, str] = {}
 
     def replacement(self, hidden: HiddenText) -> str | None:
-        """Return the mark of a secret, or None for a text that stays."""
+        """Return the mark of a secret, or None for a string that stays."""
         if not _is_secret(hidden):
             return None
         if hidden.may_be_command or (not hidden.is_whole and _needs_escapes(hidden.text)):
@@ -252,8 +252,8 @@ def _is_secret_by_name(name: str, text: str) -> bool:
 
 
 def _is_form(text: str) -> bool:
-    """Return whether a text has the form of a known kind of token. After a prefix that also begins
-    ordinary words, such as `key-`, there must be a part that looks random.
+    """Return whether a string has the form of a known kind of token. After a prefix that also
+    begins ordinary words, such as `key-`, there must be a part that looks random.
     """
     if not is_known_token(text):
         return False
@@ -267,7 +267,7 @@ def _is_form(text: str) -> bool:
 
 
 def _needs_escapes(text: str) -> bool:
-    """Return whether JSON would write a text differently."""
+    """Return whether JSON must escape characters of a string."""
     return json.dumps(text, ensure_ascii=False)[1:-1] != text
 
 
@@ -289,6 +289,6 @@ def _suggested(server: str, hidden: HiddenText) -> str:
 
 
 def _slug(text: str) -> str:
-    """Return a text converted to lower-case letters, digits and hyphens."""
+    """Return a string converted to lower-case letters, digits and hyphens."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", text)
     return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")

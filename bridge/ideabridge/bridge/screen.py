@@ -1,9 +1,10 @@
 """Screen: keeps the secrets of the configuration out of journals, and thus out of ideas.
 
 Modules receive their secrets when they start, so nobody needs to write one into a task, a call or
-an answer. If a text by a person or a mind contains a secret, it is refused, and no part of it is
-stored. Messages of activities, the output and errors of programs, the reason why a run ended, and
-malformed answers are stored without their secrets. `Executor` removes secrets from results.
+an answer. If a person or a mind writes text that contains a secret, the text is refused, and no
+part of it is stored. Messages of activities, the output and errors of programs, the reason why a
+run ended, and malformed answers are stored without their secrets. `Executor` removes secrets from
+results.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Screen:
         self._secrets = secrets
 
     def mask(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return text without its secrets."""
         return self._secrets.mask(text)
 
     def faults(self, event: Event) -> list[JSONObject]:

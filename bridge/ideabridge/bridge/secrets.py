@@ -181,14 +181,14 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """The number of hidden texts. Texts are never removed, so the same number means the same
-        texts.
+        """The number of hidden strings. Strings are never removed, so the same number means the
+        same strings.
         """
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets that forbid exporting a text: certain secrets, and those
-        that look like tokens. A plain word from an environment does not count.
+        """Return the names of the secrets that forbid exporting a string: certain secrets, and
+        those that look like tokens. A plain word from an environment does not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -196,7 +196,7 @@ class Secrets:
         return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
-        """Replace every secret in a text with `[secret:NAME]` (longest first), and bearer tokens
+        """Replace every secret in a string with `[secret:NAME]` (longest first), and bearer tokens
         with `[secret]`.
         """
         finder = self._finder("any")
@@ -205,8 +205,8 @@ class Secrets:
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a text that might be long. A secret that crosses the
-        limit is masked whole, because its first part alone would not be recognised.
+        """Mask the first `limit` characters of a string that might be long. A secret that crosses
+        the limit is masked whole, because its first part alone would not be recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -307,7 +307,7 @@ class _Finder:
 
     def is_in(self, data: bytes) -> bool:
         """Return whether a value, encoded as JSON, might contain a secret, so that each of its
-        texts must be searched.
+        strings must be searched.
         """
         if self._json.find_matches_as_indexes(data):
             return True
@@ -323,7 +323,7 @@ class _Finder:
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Return (start, end, name) of every secret in a text, in order and without overlaps."""
+        """Return (start, end, name) of every secret in a string, in order and without overlaps."""
         if not text.isascii():
             # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
@@ -353,8 +353,8 @@ class _Finder:
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Search a text as if base64 in it had no line ends, and return the positions in the
-        original text.
+        """Search a string as if base64 in it had no line ends, and return the positions in the
+        original string.
         """
         # For each piece, its start in the text without line ends and its start in the original
         # text.
@@ -381,7 +381,7 @@ class _Finder:
         return spans
 
     def replaced(self, text: str) -> str:
-        """Replace each secret in a text with `[secret:NAME]`."""
+        """Replace each secret in a string with `[secret:NAME]`."""
         parts: list[str] = []
         last = 0
         for start, end, name in self.spans(text):
@@ -398,7 +398,7 @@ def _unquoted(data: bytes) -> bytes:
 
 
 def _percent_pattern(form: str) -> re.Pattern[str]:
-    """Return a pattern that matches a text even if some of its characters are percent-encoded."""
+    """Return a pattern that matches a string even if some of its characters are percent-encoded."""
     parts: list[str] = []
     for char in form:
         encoded = "".join(f"%{byte:02x}" for byte in char.encode())

@@ -375,7 +375,7 @@ def _read_kind(entry: ServerEntry) -> None:
 
 
 def _read_command(entry: ServerEntry) -> None:
-    """Read `command` as a list of words, and `args` as one text without spaces."""
+    """Read `command` as a list of words, and `args` as one string without spaces."""
     command = entry.members.get("command")
     arguments = entry.members.get("args", [])
     if isinstance(arguments, str):

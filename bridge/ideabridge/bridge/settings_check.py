@@ -225,7 +225,7 @@ def null_places(value: JSON, place: Place) -> Iterator[Place]:
 
 
 def without(members: JSONObject, places: Collection[Place]) -> JSONObject:
-    """Return a copy of an object without the values at some places."""
+    """Return a copy of an object without the values at the given places."""
     result = copy.deepcopy(members)
     # Remove the later items of a list first, so that the numbers of the others stay the same.
     for place in sorted(set(places), key=_order, reverse=True):

@@ -151,7 +151,7 @@ class ListedRule:
 
     @property
     def words(self) -> str:
-        """A text for users that describes the state."""
+        """A description of the state, for users."""
         return _STATES[self.state]
 
     def to_json(self) -> JSONObject:

@@ -94,7 +94,7 @@ class SecretOwner:
 
     @property
     def shown(self) -> str:
-        """A text for users that names the owner of the secrets."""
+        """A description of the owner of the secrets, for users."""
         return "your own configuration" if self.file is None else visible(self.file)
 
     def set_command(self, name: str) -> str:
@@ -216,8 +216,8 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
 
 
 def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, str]) -> str:
-    """Store a secret in the keyring if that works, otherwise in the file. Return a text for users
-    that names the place. Blocks.
+    """Store a secret in the keyring if that works, otherwise in the file. Return a message for
+    users that names the place. Blocks.
 
     Args:
         owner: the file that it belongs to.

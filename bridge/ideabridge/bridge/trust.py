@@ -1293,7 +1293,7 @@ class Untrusted:
     was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Return a text for a person at the command line that says why the file is not used, and
+        """Return a message for a person at the command line that says why the file is not used, and
         which command trusts it.
 
         Args:
@@ -1322,9 +1322,9 @@ class Untrusted:
         )
 
     def told_to_hosts(self, *, keeps_earlier: bool = False) -> str:
-        """Return a text for a model that says what is missing, and what the user can do. The only
-        information that it takes from the file is the number of servers: nobody has reviewed their
-        names yet, and a name can be a sentence.
+        """Return a message for a model that says what is missing, and what the user can do. The
+        only information that it takes from the file is the number of servers: nobody has reviewed
+        their names yet, and a name can be a sentence.
 
         Args:
             keeps_earlier: whether an earlier, trusted content of the file is in force.

@@ -28,7 +28,7 @@ MAX_TEXT_BYTES: Final = 256 * 1024
 """Maximum size, in bytes, of a file whose text is kept."""
 
 MAX_TEXTS_BYTES: Final = 2 * 1024 * 1024
-"""Maximum total size, in bytes, of the texts in a snapshot."""
+"""Maximum total size, in bytes, of the lines in a snapshot."""
 
 
 _TAG: Final = "\0"

@@ -360,8 +360,8 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 
 def _is_same_kind(title: str, earlier: str) -> bool:
-    """Return whether a text and one from the previous turn are both about the same state, or both
-    about calls.
+    """Return whether a message and one from the previous turn are both about the same state, or
+    both about calls.
     """
     if title.startswith(CALLS):
         return earlier.startswith(CALLS)
@@ -369,7 +369,7 @@ def _is_same_kind(title: str, earlier: str) -> bool:
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
-    """Split a text into entries: each line is joined with the lines below it that are indented by
+    """Split text into entries: each line is joined with the lines below it that are indented by
     two spaces.
     """
     entries: list[str] = []

@@ -420,7 +420,7 @@ class Finding:
             return None
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """Return a stored idea as guidance for a new run: its texts, and its calls as a plan.
+        """Return a stored idea as guidance for a new run: its messages, and its calls as a plan.
         Raises the same errors as `Ideas.get`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)

@@ -245,7 +245,7 @@ class IdeaPrompts:
     async def get(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """Return the texts of an idea's context, followed by the input.
+        """Return the text messages of an idea's context, followed by the input.
 
         Raises:
             MCPError: no prompt has this name, or an argument is missing or unknown.

@@ -198,7 +198,7 @@ class ToolSearch:
 
 
 def _texts(tool: Tool) -> tuple[str, ...]:
-    """Return a tool's texts for the columns of the table."""
+    """Return the text of a tool for each column of the table."""
     name = _split(tool.name)
     synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
     parameters: list[str] = []

@@ -63,7 +63,7 @@ def new_token() -> str:
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the token of the service unless there is one, and return a text for users that says
+    """Create the token of the service unless there is one, and return a message for users that says
     where it is stored. Blocks.
 
     Args:
@@ -291,7 +291,7 @@ def _unit(command: Sequence[str], folder: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as one word of a unit file."""
+    """Return a string as one word of a unit file."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{_specifiers_escaped(escaped)}"'
 

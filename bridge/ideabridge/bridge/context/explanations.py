@@ -12,7 +12,7 @@ data, `settle` evaluates all of them. If they agree, the value is determined. If
 | path | `"†results.0.items.0.id"` | what the reference reads; list positions are allowed |
 | item | `{"item_of": REF, "where": {FIELD: EXPLANATION}, "take": [KEY...]}` | of the first item whose FIELD is equal |
 | conversion | `{"convert": EXPLANATION, "by": [NAME]}` | see `STEPS` |
-| text | `{"join": [EXPLANATION...]}` | one value between constant texts |
+| text | `{"join": [EXPLANATION...]}` | one value between constant strings |
 | constant | `{"constant": VALUE}` | the value |
 
 FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value
@@ -134,7 +134,7 @@ class Explanation:
     @property
     def origin(self) -> str | None:
         """The reference that the value comes from, possibly converted or surrounded by constant
-        texts. None if the value has another origin.
+        strings. None if the value has another origin.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
@@ -394,7 +394,7 @@ class Converted(Explanation):
 
 @dataclass(frozen=True)
 class Joined(Explanation):
-    """One value surrounded by constant texts. A number is written as text."""
+    """One value surrounded by constant strings. A number is converted to a string."""
 
     parts: tuple[Explanation, ...]
 
@@ -419,7 +419,7 @@ class Joined(Explanation):
 
     @property
     def shown(self) -> str:
-        """The joined texts on one line, such as `"Report for " + †input.city`."""
+        """The joined strings on one line, such as `"Report for " + †input.city`."""
         return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:

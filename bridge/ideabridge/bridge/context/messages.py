@@ -390,7 +390,7 @@ class Draft:
         return f"{reads}a reference passes the whole value on"
 
     def say(self, role: str, text: str) -> None:
-        """Add a text that the mind reads."""
+        """Add text that the mind reads."""
         self.texts.append({"role": role, "content": text})
 
 
@@ -426,13 +426,13 @@ def _title(text: str, message: Message) -> str:
 
 
 def handle_text(message: Message, draft: Draft) -> None:
-    """Show a text unchanged."""
+    """Show text unchanged."""
     text = message.value if isinstance(message.value, str) else _json(message.value)
     draft.say(message.role, text)
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show data, an input or a state: its value, in which results of calls can be shortened."""
+    """Show the value of data, an input or a state. Results of calls in it can be shortened."""
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:
@@ -563,7 +563,7 @@ first line begins with its place.
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """Show a call together with all calls that follow it, in one text.
+    """Show a call together with all calls that follow it, in one message.
 
     Each call has a line with its place, tool, status, the reference to its value, and the value
     itself if no state contains it. Earlier calls whose values are not shown are only counted.
@@ -726,7 +726,7 @@ class Handlers:
             for document in messages
             if document.type in ("state", "data")
         }
-        # A user's own handler can show a kind of data in another way, or not at all.
+        # A user's own handler can show a kind of data differently, or not at all.
         added = {
             place: paths
             for place, paths in context.added_by_calls().items()
@@ -759,7 +759,7 @@ class Handlers:
             ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
-        """Recreate the texts of a Request from the data that its idea stores.
+        """Recreate the messages of a Request from the data that its idea stores.
 
         The handlers see no tools, so users' own handlers must not depend on tools.
 

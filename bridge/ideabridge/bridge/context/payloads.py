@@ -1,4 +1,4 @@
-"""Payloads: finds and replaces the base64 of images, sounds and files, and the texts of resources,
+"""Payloads: finds and replaces the base64 of images, sounds and files, and the text of resources,
 in content blocks inside values.
 
 A person or a mind who reads a value as text learns nothing from base64.
@@ -21,7 +21,7 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block without nulls, in which another text replaces the block's base64 or
+    """Return a copy of a block without nulls, in which `payload` replaces the block's base64 or
     text. A link has neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
@@ -33,7 +33,7 @@ def with_payload(block: JSONObject, payload: str) -> JSONObject:
 
 
 def write_payload(block: JSONObject, payload: str) -> None:
-    """Replace the base64 or the text of a block with another text."""
+    """Replace the base64 or the text of a block with `payload`."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         if key in holder:

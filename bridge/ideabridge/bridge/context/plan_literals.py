@@ -304,8 +304,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """Return, for the place of each literal, the literals whose values come from the same object
-    and that can be passed as parameters.
+    """Map the place of each literal to the literals whose values come from the same object and that
+    can be passed as parameters.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:

@@ -180,7 +180,7 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the positions where a text occurs: in a string, in the items of a list, or in the JSON
+    """Return the positions at which `text` occurs: in a string, in the items of a list, or in the JSON
     of any other value.
     """
     if isinstance(value, list):

@@ -2,9 +2,9 @@
 Python expressions.
 
 Before version 2 of the rules for calls, a plan could also explain literals by guessed functions:
-parts of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with
-tests. A program now expresses these directly. Two tasks still need the old forms, which only this
-module knows:
+parts of strings, dates, arithmetic, extremes, whole columns of lists, joined strings, and branches
+with tests. A program now expresses these directly. Two tasks still need the old forms, which only
+this module knows:
 
 - Folding an old journal under the rules of that time: `read_earlier_explained` reads its literals.
 - Migrating a stored plan: `store/removed_kinds.py` inserts a call of `compute` with the expression
@@ -15,7 +15,7 @@ module knows:
 | extreme | `{"item_of": REF, "largest": FIELD, "take": [KEY...]}`, or `"smallest"` | of the item with that FIELD |
 | items | `{"all_of": REF, "take": [KEY...], "where"?: {...}}` | a list: one member of every item |
 | conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | a step of `_STEPS` |
-| join | `{"join": [EXPLANATION...]}` | the texts, one after the other |
+| join | `{"join": [EXPLANATION...]}` | the strings, one after the other |
 | test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
@@ -511,7 +511,7 @@ _AS_TEXTS: Final = f"([str(int(v)) if v == int(v) else json.dumps(v)] if {_IS_NU
 
 _NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
 _ANY_TYPE: Final = ("text", "add", "multiply", "length")
-"""The steps that convert values other than texts."""
+"""The steps that convert values other than strings."""
 
 
 def _python_step(inner: str, by: list[JSON]) -> str:

@@ -39,7 +39,7 @@ class Request:
         model: model settings that handlers asked for.
         offered: the tools and the output schema as changed by handlers, in the form of
             `RequestMade`, or None if they changed nothing.
-        shown: the limits on the results in the texts, `{"value": bytes, "request": bytes}`: for one
+        shown: the limits on the results in `texts`, `{"value": bytes, "request": bytes}`: for one
             result and for all of them. None if no limits were recorded.
         schema_size: the size of the schema in bytes of JSON, if it is known.
         members: the schemas of the Solution members that handlers added, keyed by name.
@@ -94,14 +94,14 @@ class Request:
 
     @property
     def size(self) -> int:
-        """The number of bytes that the mind reads: the texts and the schema."""
+        """The number of bytes that the mind reads: the messages and the schema."""
         return self.text_size + (
             len(encode(self.schema)) if self.schema_size is None else self.schema_size
         )
 
     @property
     def text_size(self) -> int:
-        """The size of the texts in bytes, computed once."""
+        """The size of `texts` in bytes, computed once."""
         if not self._sizes:
             self._sizes.append(
                 sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
@@ -115,7 +115,7 @@ class Request:
 
     @property
     def least_tokens(self) -> int:
-        """A minimum estimate of the number of tokens of the Request. It counts only the texts,
+        """A minimum estimate of the number of tokens of the Request. It counts only `texts`,
         because some minds get a shorter form of the schema.
         """
         return least_tokens_of(self.text_size)

@@ -50,7 +50,7 @@ PATTERNS: Final = ("*.jsonl",)
 
 _PREFIX: Final = "mcp__"
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
-"""Prefixes of texts that Claude Code itself writes into the person's lines."""
+"""Beginnings of lines that Claude Code itself writes as if the person had written them."""
 
 _SAVED: Final = re.compile(
     r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"

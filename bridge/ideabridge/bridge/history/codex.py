@@ -62,7 +62,7 @@ _FAILED: Final = re.compile(
     rf"{_REJECTED.pattern}|\A(?:tool call error: |err: |failed to parse function arguments: )"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
-"""Prefixes of texts that Codex itself writes into the person's messages."""
+"""Beginnings of messages that Codex itself writes as if the person had written them."""
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
@@ -603,7 +603,7 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 def _unpacked(text: str) -> JSON:
     """Return the blocks of a result. Codex passes them to the model as JSON text, unless all of
-    them are texts.
+    them are text blocks.
     """
     if not text.startswith("[{"):
         return text

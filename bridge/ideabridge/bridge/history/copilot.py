@@ -76,14 +76,14 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result as two texts, of which the first can be shortened for the model."""
+    """A result as two strings, of which the first can be shortened for the model."""
 
     content: JSON = None
     detailed: str | None = field(default=None, metadata=member("detailedContent"))
 
     @property
     def longer(self) -> JSON:
-        """The longer of the two texts."""
+        """The longer of the two strings."""
         if self.detailed is not None and len(self.detailed) > len(str(self.content)):
             return self.detailed
         return self.content

@@ -7,9 +7,9 @@ counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set":
 replaces the messages. The results in them can be shortened, so earlier results stay. Versions of
 2025 wrote one JSON document with all `messages`.
 
-The texts of a result of an MCP server are marked as `<untrusted_context>`; structured content is
-not kept. A tool of such a server is named `mcp_SERVER_TOOL`. Earlier versions used the bare name,
-with the server in `displayName`: `TOOL (SERVER MCP Server)`.
+The text blocks in a result of an MCP server are marked as `<untrusted_context>`; structured content
+is not kept. A tool of such a server is named `mcp_SERVER_TOOL`. Earlier versions used the bare
+name, with the server in `displayName`: `TOOL (SERVER MCP Server)`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A part of a message, if it has a text."""
+    """A part of a message, if it contains text."""
 
     text: str | None = None
 
@@ -296,7 +296,7 @@ def _error_of(entry: _Entry, errors: list[JSON]) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Return the texts of a result without the marks that Gemini CLI adds for the model."""
+    """Return the text blocks of a result without the marks that Gemini CLI adds for the model."""
     if not text.startswith(_MARK) or not text.endswith(_END_MARK):
         return text
     texts = text[len(_MARK) : -len(_END_MARK)]

@@ -73,7 +73,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
         with closing(sqlite3.connect(address, uri=True)) as database:
             database.execute("PRAGMA query_only=ON")
             database.execute("PRAGMA trusted_schema=OFF")
-            # One bad byte in a text would end a query.
+            # One bad byte in a string would end a query.
             database.text_factory = bytes
             sessions = database.execute("SELECT id, directory FROM session ORDER BY id").fetchall()
             conversations: list[Conversation] = []
@@ -201,7 +201,7 @@ def _end(call: HistoryCall, number: int, at: float | None, state: _State) -> Non
 
 
 def _text(value: object) -> str:
-    """Return a text of the database, or "" if the value is not a text."""
+    """Return a string from the database, or "" if the value is not a string."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 

@@ -286,7 +286,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
 
-    # The host has kept either the JSON that wraps a text, or only the text.
+    # The host has kept either JSON that contains the text, or only the text.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text
     return value

@@ -43,7 +43,7 @@ class Leaf:
 
     @property
     def keys(self) -> Path:
-        """The keys below the call or the output."""
+        """The keys that lead from the call, or from the output, to the leaf."""
         return keys_below(self.at)
 
     @property

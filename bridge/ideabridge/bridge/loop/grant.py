@@ -76,7 +76,7 @@ class Grant:
     """One grant.
 
     Attributes:
-        call: the index of the call whose approval came with it.
+        call: the index of the call whose approval included the grant.
         tool: the tool that it allows, as it was defined at that time.
         activity: the activity that the call named.
         by: who gave it.

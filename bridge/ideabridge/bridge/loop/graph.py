@@ -753,8 +753,8 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Let another tool run in a call, and move the call to the position in the listed order
-        that this tool needs.
+        """Make a call run another tool, and move the call to the position in the listed order that
+        this tool requires.
         """
         self.order.join(call, tool)
         self._reorder()

@@ -350,9 +350,7 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
-    """Return whether only persons are allowed to decide, so that the assistant decides nothing in
-    any session.
-    """
+    """Return whether only persons are allowed to decide, and never the assistant of a session."""
     return any(
         isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting)
     )

@@ -4,8 +4,8 @@ of its Request.
 A Solution is read leniently: a malformed call fails, and the others run. The stored Solution
 contains only what the schema accepts:
 
-- a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is rewritten as
-  the schema requires;
+- a call in a different notation (`_tool: "git.log"`, no `_module`, a null) is rewritten as the
+  schema requires;
 - a call that the schema refuses is left out, and so are the calls that refer to its result by
   number. References to later results are renumbered;
 - a member that the schema does not name is left out;

@@ -967,7 +967,7 @@ class Tick:
         self._fail_with(progress, {"kind": kind, "message": message})
 
     def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
-        """Write the failure to `q` of `p || q`. Without such a path, the call fails."""
+        """Write the failure to `q` if the call writes to `p || q`. Otherwise, the call fails."""
         call = progress.call
         progress.error = error
         target = call.target

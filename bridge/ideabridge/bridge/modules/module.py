@@ -977,8 +977,8 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None. A way is worth remembering if another one was just
-        tried in vain. If the server has changed, the way is forgotten and every way is tried again.
+        """Return the way to remember, or None. It is worth remembering if another way has just
+        failed. If the server has changed, the way is forgotten and every way is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -1546,8 +1546,8 @@ class Module:
             and connection is not None
             and connection.backchannel.is_idle
         ):
-            # Do this only once: if the module cannot be reached in that era, it is reached in the
-            # other era again.
+            # Do this only once, because the modern era is tried again if the module cannot be
+            # reached in the legacy era.
             self._asks_legacy = False
             self._legacy = True
             await self._forget(connection)

@@ -36,8 +36,8 @@ class PreparedTool:
         example: the input with which it reproduces its run.
         plan: the plan or program in its published form, or None.
         guide: the starting point for a mind that solves it again, or None if no mind does.
-        draft: the plan as it was lifted, or None if it answers in another way.
-        report: the report on its program, or None if it answers in another way.
+        draft: the plan as it was lifted, or None if no plan answers its calls.
+        report: the report on its program, or None if no program answers its calls.
         output: a 1-tuple with the value that it returns for `example`, or None if that is the
             result of its run.
         no_plan: the reason why it does not answer with a plan, or "" if it does or no plan was

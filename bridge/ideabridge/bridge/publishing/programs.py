@@ -657,7 +657,7 @@ class _Default:
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
     """Return (properties of `input` that a program needs, properties that it can use, whether it
-    uses `input` in another way).
+    uses `input` otherwise).
     """
     tree = parsed(program)
     if tree is None:

@@ -146,7 +146,7 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
     """Return the document with a plan that claims no evidence: each copied value is assumed, no
     matter what the document says.
 
-    If the store's own plan of a name is imported again, it keeps what the store knows about it.
+    If the store already has the same plan under the name, the plan keeps its evidence.
     """
     if isinstance(document, dict):
         publication = document.get("publication")

@@ -174,7 +174,7 @@ Item = TypeVar("Item")
 Kept = TypeVar("Kept")
 
 Entry = tuple[str, str, str]
-"""The indexed text of one idea: `(title and description, tools, task texts and tags)`."""
+"""The indexed text of one idea: `(title and description, tools, tasks and tags)`."""
 
 
 def ends(context: list[Item]) -> list[Item]:

@@ -244,7 +244,7 @@ class Deciding:
         return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Return a text about who decides and how, for an answer."""
+        """Return a sentence for an answer that says who decides, and how."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:

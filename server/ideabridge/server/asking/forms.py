@@ -70,16 +70,14 @@ class Commands:
 
     @property
     def places(self) -> str:
-        """Return a text about the places where a person can decide without a form."""
+        """Return a phrase that says where a person can decide without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
             return terminal
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
-        """Return a text about the places where a person can publish a run or an idea under a
-        name.
-        """
+        """Return a phrase that says where a person can publish a run or an idea under a name."""
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
             return terminal
@@ -227,8 +225,9 @@ def _of_module(question: Inquiry) -> types.ElicitRequestedSchema:
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    """Return a schema whose texts are visible and whose choice titles are marked as the module's.
-    Field names and the choices themselves stay unchanged; they were checked when the module asked.
+    """Return a schema in which all text is visible and the choice titles are marked as the
+    module's. Field names and the choices themselves stay unchanged; they were checked when the
+    module asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -336,7 +335,7 @@ def _marked_sampling(
 
 
 def _marked_content(module: str, content: Any) -> Any:
-    """Return the content of a message with its texts marked, including those in tool results."""
+    """Return the content of a message with its text marked, including the text in tool results."""
     if isinstance(content, list):
         return [_marked_content(module, block) for block in cast("list[Any]", content)]
     if isinstance(content, types.TextContent):
@@ -453,7 +452,7 @@ def _is_whole(request: ApprovalRequest) -> bool:
 
 
 def _sums(request: ApprovalRequest) -> str:
-    """Return a text about how often something would happen, if the listed values do not show it."""
+    """Return a note on how often something would happen, if the listed values do not show it."""
     if request.question is not None:
         return ""
     if request.plan is None:
@@ -526,14 +525,14 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _marked(text: str, first: str = MARK) -> Iterator[str]:
-    """Return a text in marked lines of at most `_WIDTH` columns. The first line begins with
+    """Return text in marked lines of at most `_WIDTH` columns. The first line begins with
     `first`.
     """
     return wrap_visible(text, _WIDTH, first=first, further=f"{MARK}  ")
 
 
 def clipped_for_form(text: str) -> str:
-    """Return a text on one line, shortened if it is long."""
+    """Return text on one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 
 

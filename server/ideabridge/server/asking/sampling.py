@@ -488,8 +488,8 @@ class Sampler:
         async with anyio.create_task_group() as group:
             while True:
                 for sample in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
-                    # The Request is marked before its task begins, so that no other request sends
-                    # it, too.
+                    # The Request is marked before its task begins, so that no other request also
+                    # sends it.
                     mine.add((sample.id, sample.turn))
                     self._out.add((sample.id, sample.turn))
                     group.start_soon(self._ask, sample, request, mine, request.sampled + 1)

@@ -74,7 +74,7 @@ async def sign_in(
     person: Person | DevicePerson,
     user: ModuleUser | None = None,
 ) -> str | None:
-    """Let a person sign in to a server. Return a text for users that says where the tokens are
+    """Let a person sign in to a server. Return a message for users that says where the tokens are
     stored, or None if the server asks for no sign-in.
 
     Args:

@@ -484,7 +484,7 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
-    """Ask for the person's decision. Return None if the question is settled in another way
+    """Ask for the person's decision. Return None if somebody or something else settles the question
     first.
     """
     import anyio

@@ -18,7 +18,7 @@ def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
 
 
 def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
-    """Return the text of a host's file as it is, and with the entry of ideabridge.
+    """Return the text of a host's file before and after the entry of ideabridge is added.
 
     Raises:
         HostFileError: the file cannot be read, or cannot be edited without changing more of it.

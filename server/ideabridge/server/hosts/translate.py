@@ -62,7 +62,7 @@ _RESTRICTIONS: Final[Mapping[str, str]] = {
     "remote": "makes the client run the server on another machine",
     "authProviderType": "makes the client sign in with credentials of this machine",
 }
-"""Keys that restrict a server. Without them, it runs in another way."""
+"""Keys that restrict a server. Without them, it runs differently."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "settings": "has only the settings of an extension of the client; expected 'command' or 'url'",

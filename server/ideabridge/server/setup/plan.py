@@ -50,7 +50,7 @@ class PlannedServer:
         secrets: the secrets that its entry names and that still have to be stored.
         is_new: whether it is added to the configuration.
         is_certain: whether the secrets of the configuration's entry could be compared.
-        notes: texts for users about the differences from its hosts.
+        notes: sentences for users about the differences from its hosts.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PlannedHost:
         place: the place of the entry in the host's file.
         entry: the entry.
         state: new: it will be added. present: it is already there. replaced: an entry that starts
-            ideabridge in another way is replaced. blocked: it cannot be added; see `why`.
+            ideabridge differently is replaced. blocked: it cannot be added; see `why`.
         why: the reason why it cannot be added, or "".
     """
 

@@ -245,7 +245,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
 
 def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
     """Read a response to one of this server's requests. If the response is malformed, the request
-    fails; otherwise it would wait in vain.
+    fails, because no other response will arrive.
     """
     request = _usable_id(message.get("id"))
     if request is None:

@@ -264,7 +264,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return a text about which runs servers delete, and when they delete the next ones."""
+    """Return a sentence that says which runs servers delete, and when they delete the next ones."""
     import time
     from datetime import datetime
 
@@ -498,7 +498,7 @@ class _StartedServer:
         """True if the program can be found without the host."""
         if self.program is None or any(sign in self.program for sign in "$%~"):
             return False
-        # Some hosts pass a text with spaces to a shell.
+        # Some hosts pass a command with spaces to a shell.
         is_name = Path(self.program).name == self.program and " " not in self.program
         return is_name or Path(self.program).is_absolute()
 

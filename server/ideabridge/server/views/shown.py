@@ -161,7 +161,7 @@ def _reasons_of(why: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """Return the first part of a text that does not fit, as a place shows it."""
+    """Return the first part of text that does not fit, as it is shown in that place."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
@@ -222,7 +222,7 @@ def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
-    """Return a text about how often something would happen with one approval; see
+    """Return a note on how often something would happen with one approval; see
     `ShownQuestion.sums`.
 
     Args:

@@ -143,7 +143,7 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """Return a text about the cost of a Request of this size. The number of tokens is an
+    """Return a note on the cost of a Request of this size. The number of tokens is an
     estimate.
     """
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

@@ -94,7 +94,7 @@ creation, because pg_restore computes columns with these functions without setti
 _WORDS: Final = (
     "CREATE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text)",
     # This works like SQLite's tokenizer `porter`: English stems, no stop words. `PostgresWords`
-    # splits texts into words.
+    # splits text into words.
     "CREATE TEXT SEARCH DICTIONARY stems (TEMPLATE = snowball, LANGUAGE = english)",
     "CREATE TEXT SEARCH CONFIGURATION stemmed (COPY = simple)",
     "ALTER TEXT SEARCH CONFIGURATION stemmed ALTER MAPPING REPLACE simple WITH stems",
