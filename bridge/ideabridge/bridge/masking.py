@@ -532,8 +532,7 @@ class _Mask:
         return self._text(value, is_code=False)
 
     def _note_command(self, text: str, reason: _Reason) -> None:
-        """Record a string that is shown because it might be a command, but that errors must hide.
-        """
+        """Record a string that is shown, because it might be a command, but hidden in errors."""
         is_whole = text == self._whole
         hidden = HiddenText(
             self._place, text, reason.evidence, reason.name, is_whole, may_be_command=True
