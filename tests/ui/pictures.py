@@ -58,6 +58,9 @@ SQL: Final = {
     "amount": 1.0,
     "note": "UPDATE orders\nSET paid = false -- by mistake\nWHERE id = 2",
 }
+SAVE: Final = {"_tool": "save", "text": "The customer of order 1 has waited for two weeks."}
+"""A call of a tool that nobody has approved before."""
+
 LARGEST: Final = {
     "_tool": "compute",
     "code": "max(orders, key=lambda order: order['total'])",
@@ -106,6 +109,7 @@ def use(http: httpx.Client) -> dict[str, str]:
 
     done = ask(http, *_find_largest("c0"), output="†state.largest")
     failed = ask(http, {"_tool": "find_customer", "id": "c9"})
+    mixed = ask(http, {"_tool": "list_orders"}, *({"_tool": "find_customer", "id": "c9"},) * 3)
     table = ask(http, *_find_largest("c2"), output="†state.orders")
     written = ask(http, *_find_largest("c2"), output=REPORT)
     tree = ask(http, *_find_largest("c1"), output={"largest": "†state.largest", "of": "†state.who"})
@@ -121,6 +125,7 @@ def use(http: httpx.Client) -> dict[str, str]:
     )
     ask(http, CHANGED)
     ask(http, SQL)
+    ask(http, SAVE)
     asking = ask(http, *_find_largest("c1"), REFUND, output="†results.3")
     picture = ask(http, {"_tool": "photograph", "order": 7})
     send(
@@ -140,6 +145,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         "runs": "runs",
         "run": f"runs/{done}",
         "run-failed": f"runs/{failed}",
+        "run-errors": f"runs/{mixed}",
         "run-asking": f"runs/{asking}",
         "run-table": f"runs/{table}",
         "run-markdown": f"runs/{written}",

@@ -74,6 +74,14 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     assert "the same values as the last time" in whole
 
 
+def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:
+    approve(http, ask(http, refund(1, note="\n".join(["old line"] * 150))))
+    card = card_of(http, ask(http, refund(1, note="\n".join(["new line"] * 149))))
+    assert "note (changed)" in text_of(card)
+    assert "<details open><summary>Full text</summary>" in card
+    assert card.count("new line") > 149
+
+
 def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
     http: httpx.Client, tmp_path: Path
 ) -> None:

@@ -71,7 +71,7 @@ def test_home_follows_the_store(page: Page, site: str) -> None:
     with client(site) as http:
         ask(http, ORDERS)
         page.goto(f"{site}home")
-        expect(page.locator("#waits")).to_contain_text("No run needs a decision")
+        expect(page.locator("#waits")).to_contain_text("Nothing needs approval")
         ask(http, ORDERS, REFUND)
 
     expect(page.locator("#waits")).to_contain_text("Review")

@@ -245,7 +245,7 @@ def test_a_run_that_waits_for_a_worker_says_so(page: Page, shop_site: tuple[str,
     expect(page.locator("#runs tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Left to a worker").click()
     expect(page.locator("#head .status")).to_have_text("queued")
-    expect(page.locator("#head")).to_contain_text("waits for a worker")
+    expect(page.locator("#head")).to_contain_text("Waiting for a worker")
     expect(page.get_by_role("button", name="Cancel run")).to_be_visible()
 
 

@@ -48,9 +48,9 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import visible
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
@@ -93,7 +93,8 @@ class Card:
         seal: see `ShownQuestion.seal`.
         since: what has happened in the run since the question was asked.
         always: whether the visitor can allow the tool always.
-        tool: the tool of a call, with its server.
+        tool: the name of the tool of a call.
+        server: the server of that tool, or "".
         values: the parameters of a call, as a table. It is empty for anything else, and if the page
             does not show all of them.
     """
@@ -105,6 +106,7 @@ class Card:
     since: str = ""
     always: bool = False
     tool: str = ""
+    server: str = ""
     values: CallValues = NO_VALUES
 
     @property
@@ -153,7 +155,8 @@ class Card:
             shown.choices(question.choices),
             shown.seal(visitor.secret, pending.key),
             always=question.standing is not None and is_own,
-            tool=tool_of(question.shown),
+            tool=_named(question.shown, "_tool") or "it",
+            server=_named(question.shown, "_module"),
             values=values,
         )
 
@@ -482,6 +485,12 @@ class ApprovalPages:
         run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
         self._site.front.running.publish_when_done(run)
         await self._bridge.decide(run, pending.approval, decision)
+
+
+def _named(shown: JSONObject, key: str) -> str:
+    """Return the name of the tool or of the server of a call, or "" if it has none."""
+    name = shown.get(key)
+    return visible(name) if isinstance(name, str) else ""
 
 
 def _row(decided: Decided) -> JSONObject:

@@ -80,6 +80,11 @@ class ValueRow:
         return max(len(self.before), len(self.text)) <= _MOST_BESIDE
 
     @property
+    def is_cut(self) -> bool:
+        """Whether `lines` has only the first lines that are different."""
+        return self.lines[-1:] == (CUT,)
+
+    @property
     def in_words(self) -> str:
         """How it differs from the earlier call, in a few words."""
         if self.change == "new":
@@ -87,7 +92,7 @@ class ValueRow:
 
         added = sum(line.startswith("+") for line in self.lines)
         removed = sum(line.startswith("-") for line in self.lines)
-        if not added + removed or self.lines[-1] == CUT:
+        if not added + removed or self.is_cut:
             return "changed"
         if added == removed:
             return f"{count(added, 'line')} changed"
