@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import httpx2
 import pytest
 from mcp import Client
@@ -112,6 +114,13 @@ def processes(file: Path) -> list[str]:
     """The ids of the processes that have this file among their arguments."""
     listed = subprocess.run(["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True)
     return [line.split()[0] for line in listed.stdout.splitlines() if str(file) in line]
+
+
+def revision(visitor: httpx.Client, path: str) -> str:
+    """The revision of the store that a page shows."""
+    shown = re.search(r'data-revision="([^"]+)"', visitor.get(path).text)
+    assert shown is not None
+    return shown[1]
 
 
 def folder_of(pid: str) -> Path:
@@ -355,6 +364,13 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
         assert "1 server of your own configuration" in listed
         assert "/mcp/w/alpha/p/few" in listed
 
+        # An open page follows the store of its workspace, and its stream is not a page in progress.
+        assert revision(visitor, "/ui/w/alpha/home") != revision(visitor, "/ui/home")
+        with ExitStack() as streams:
+            for _ in range(20):
+                stream = streams.enter_context(visitor.stream("GET", "/ui/w/alpha/live"))
+                assert stream.status_code == 200
+
         # Forms stay in the workspace, and each page has the runs of its own store.
         page = "/ui/w/alpha/playground"
         fields = {"kind": "plan", "text": plan, "input": "", "title": "of alpha"}
@@ -367,7 +383,12 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
         refused = send(visitor, f"/ui/w/alpha/runs/{run}/fork", page, at="x")
         assert refused.url.path.startswith("/ui/w/alpha/")
 
-        for path in ("/ui/w/alpa/home", "/ui/w/%2e%2e/home", "/ui/w/alpha/admin"):
+        for path in (
+            "/ui/w/alpa/home",
+            "/ui/w/%2e%2e/home",
+            "/ui/w/alpha/admin",
+            "/ui/w/alpha/connect",
+        ):
             assert visitor.get(path).status_code == 404
         assert "alpha" in visitor.get("/ui/w/alpa/home").text
 

@@ -101,7 +101,7 @@ class HomePage:
         is_new = not latest and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
         connections: list[ClientEntry] = []
-        if is_new:
+        if is_new and self._site.workspace is None:
             connections = await anyio.to_thread.run_sync(self._connections.all, visitor)
 
         return self._site.page(

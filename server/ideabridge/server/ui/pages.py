@@ -28,7 +28,6 @@ from ideabridge.server.ui.writing import WritingPage
 
 _PAGES = (
     HomePage,
-    ConnectPage,
     RunPages,
     ApprovalPages,
     IdeaPages,
@@ -44,8 +43,9 @@ def routes_of(site: Site) -> list[Route]:
     """Return the routes of every page of a site, except the site's own routes."""
     routes = [route for page in _PAGES for route in page(site).routes()]
     if site.workspace is None:
-        # Users belong to the server, whose store has them.
-        routes += AdminPages(site).routes()
+        # Users are in the store of the server. Assistants are connected for all projects here; for
+        # one project, a command in its folder does it.
+        routes += [*ConnectPage(site).routes(), *AdminPages(site).routes()]
     return routes
 
 
