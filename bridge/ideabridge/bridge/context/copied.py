@@ -181,8 +181,8 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # A value that the plan passes on is a different number each time. A value that
-                    # the plan does not read might have decided something.
+                    # This is a number that the plan passes on, and it is expected to differ each
+                    # time. A value that the plan does not read might have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:

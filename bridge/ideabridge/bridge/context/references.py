@@ -162,8 +162,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a string that contains a reference without being one, or None if it
-    contains none.
+    """Return the error for a string that contains a reference in other text, or None if it contains
+    no reference.
     """
     start = 0
     if is_reference(text):

@@ -38,7 +38,7 @@ class _Topic:
         self._everything = False
 
     def hear(self, about: str) -> None:
-        """Record a notice about something, or about everything if it is ""."""
+        """Record a notice about `about`, or about everything if that is ""."""
         if about:
             self._about.add(about)
         else:

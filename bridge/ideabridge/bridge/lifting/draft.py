@@ -119,8 +119,8 @@ class PlanDraft:
         """Parts of the input and of results that were seen before a call was made, but that nothing
         reads. The keys are the places of the calls.
 
-        Such a part might be the reason why the call was made. The first call after a value watches
-        its parts, and so does each later call that might change something.
+        Such a part might be the reason why the call was made. The parts of a value are watched by
+        the first call after it, and by each later call that might change something.
         """
         if not self.lifted.requests:
             # The author of a plan wrote it for any input, before there were results to see.
@@ -571,8 +571,8 @@ class _Making:
         return None
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal of a call follows an earlier result or literal, and not only the
-        input.
+        """Return whether a literal of a call comes from an earlier result or literal, and not only
+        from the input.
         """
         if leaf.place is None or leaf.reference is not None or not self._lifted.requests:
             return False

@@ -346,9 +346,9 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         published: the version, as it was published.
 
     Returns:
-        The record. None if the run is not done, its caller does not own the version, nobody decided
-        on a call with explained values, the run did not make the plan's calls, or the run does not
-        show all data that the explanations read.
+        The record. None unless the run is done, its caller owns the version, somebody decided on a
+        call with explained values, the run made the plan's calls, and the run shows all data that
+        the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.

@@ -207,7 +207,7 @@ class Parameter:
 
     @property
     def followed(self) -> bool:
-        """True if the value is followed unless the caller passes the parameter."""
+        """True if the value is read from its source when the caller omits the parameter."""
         return self.source is not None
 
     @property

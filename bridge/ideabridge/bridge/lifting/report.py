@@ -60,7 +60,7 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOffer:
-    """A run of the same shape, with the paths of the values that it would settle."""
+    """A run of the same shape, with the paths of the values that it would determine."""
 
     run: str = "?"
     settles: tuple[str, ...] = ()

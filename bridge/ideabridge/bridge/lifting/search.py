@@ -85,8 +85,8 @@ class Found:
         cut: True if there might be more explanations.
         contradicted: True if the runs have different values, and no explanation fits all of them.
         runs: the number of runs that the explanations fit.
-        inside: a part of the literal that no explanation accounts for, but that appeared in an
-            earlier string, or None if there is none.
+        inside: an unexplained part of the literal that appeared in an earlier string, or None if
+            there is no such part.
     """
 
     by: list[Explanation]

@@ -169,7 +169,7 @@ Form: TypeAlias = Literal["mermaid", "text"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _LONGEST: Final = 60
-"""Maximum number of characters that a drawing shows of a name or a reference."""
+"""Maximum length of a name or a reference in a drawing, in characters."""
 
 
 def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:

@@ -1124,16 +1124,16 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 def emission(
     data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
 ) -> list[list[int]]:
-    """Return an order of all calls in which data flows forwards and the listed order is kept unless
-    data forbids it.
+    """Return an order of all calls in which data flows forwards. It keeps the listed order wherever
+    data allows that.
 
     Args:
         data: the calls that each call waits for, in listing order.
         listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Groups of calls to run one after the other. A group of several calls is a circle that
-        nothing orders.
+        Groups of calls to run one after the other. The calls in a group of several wait for each
+        other in a circle, so they have no order.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []

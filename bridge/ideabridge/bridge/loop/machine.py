@@ -315,7 +315,7 @@ class Machine:
 
     @property
     def calls_left(self) -> int:
-        """How many more calls the run can list."""
+        """The number of calls that the run can still list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
@@ -440,8 +440,8 @@ class Machine:
         return replace(checked, errors=[*errors, *checked.errors])
 
     def opening_faults(self) -> list[str]:
-        """Return one sentence for each initial state or input that does not satisfy its schema,
-        before anything has run.
+        """Return one sentence for each initial state or input that violates its schema. This is
+        checked before anything runs.
         """
         if self.settings.foresight:
             return opening_faults(self.messages, self._initial)
@@ -833,8 +833,8 @@ class Machine:
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
         """Return the event that ends the run if the last Solution leads to its end, otherwise None.
 
-        The run ends if it has an output, if the author of its Solution answers only once, or after
-        two Solutions in a row that had neither calls nor an output and printed nothing.
+        The run ends if it has an output, or if the author of its Solution answers only once. It
+        also ends after two consecutive empty Solutions: without calls, output or printed text.
         """
         if self.has_output:
             return Finish("done")

@@ -412,7 +412,7 @@ class Planning:
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self) -> PlanResult | None:
-        """Return the result of a complete plan if nobody has to be asked, otherwise None."""
+        """Return the result of a complete plan, or None if somebody has to be asked first."""
         plan = self.plan
         if plan.solution.broken is not None:
             # No part of a plan has run yet, so an incomplete one is dropped.

@@ -181,7 +181,7 @@ def _ids(request: Request) -> Iterator[str]:
 
 
 def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
-    """Return a key that is the same for Requests that differ only in how they word their offer."""
+    """Return a key that does not depend on the wording of the offer in a Request."""
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 

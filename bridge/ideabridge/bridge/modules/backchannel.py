@@ -122,9 +122,9 @@ class Backchannel:
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Record a question from the module and the calls that are unanswered now. This method must
-        do it, because messages reach it in order: `elicit` runs in another task, which might start
-        after the call has been answered.
+        """Record a question from the module, and the calls that are unanswered now. `elicit` cannot
+        do this: it runs in another task, which might start after the call has been answered. This
+        method receives the messages in order.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())

@@ -28,8 +28,8 @@ _session: Final[ContextVar[ClientSession | None]] = ContextVar("client_session",
 
 
 def client_session() -> ClientSession | None:
-    """Return the session for which this task works. Return None if the client is the only one, or
-    if no client waits for this task.
+    """Return the session for which this task works. Return None if there is only one client, or if
+    no client waits for this task.
     """
     return _session.get()
 

@@ -1392,8 +1392,8 @@ class Module:
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. As long as there is time, send it again if it did not reach the module, or
-        if no answer arrived and running it twice is harmless.
+        """Send a call. As long as there is time, send it again if it did not reach the module. If
+        no answer arrived, send it again only if running it twice is harmless.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)

@@ -57,7 +57,7 @@ class UserModules:
 
     @asynccontextmanager
     async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
-        """Yield the module over the connection that belongs to a user.
+        """Yield the module, connected as a user.
 
         Args:
             module: the configured module.

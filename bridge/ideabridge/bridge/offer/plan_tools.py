@@ -180,7 +180,7 @@ class PlanTools:
 
     def _present_if_unambiguous(self) -> Catalogue:
         """Return the result of `present`. An idea can be called by its plain name only if no tool
-        has that name, not even a tool of a module that is not up.
+        has that name, including the tools of modules that are down.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()

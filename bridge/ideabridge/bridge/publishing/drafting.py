@@ -81,8 +81,7 @@ class OutlinedRun:
 
     Attributes:
         outline: the facts that publishing needs to know about the run.
-        draft: its plan, or None if it has no plan, or needs none because it is solved again or is a
-            program.
+        draft: its plan. None if it has no plan, is a program, or is solved again for each input.
         no_plan: the reason why it has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
     """

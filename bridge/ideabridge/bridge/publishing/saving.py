@@ -80,7 +80,7 @@ class _Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Saver:
-    """Saves ideas without a finished run in this store. `Bridge` documents its methods."""
+    """Saves ideas that have no finished run in this store. `Bridge` documents its methods."""
 
     publisher: Publisher
 
@@ -476,7 +476,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
 
 
 def _named(call: WrittenCall) -> str:
-    """Return the name of a call's tool in the form that patterns are compared with."""
+    """Return the name of a call's tool, in the form that patterns match."""
     if call.module is None:
         return call.tool
     if call.module == ANONYMOUS:

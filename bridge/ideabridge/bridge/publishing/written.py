@@ -598,7 +598,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
 
 
 def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
-    """Return what a solution lacks for a kind of answer, or None if it lacks nothing."""
+    """Return what a solution lacks for a kind of answer, or None if it is complete."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:

@@ -230,8 +230,8 @@ class DirectSessions:
         Args:
             caller: the caller.
             client: name and version of the client, or None for any client.
-            session: hash of the connection of the client that asks, "" if its transport has no
-                connections, or None if the question does not come over a connection.
+            session: the hash of the connection over which the client asks. "" if its transport has
+                no connections. None for a caller that uses no connection.
 
         Raises:
             PublicationError: the caller has no session, or it is not certain which one is meant;

@@ -474,9 +474,10 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        Its `kind` is `runtime`. If the call's `tool` might change something, the kind is `unknown`
-        if it is not known whether the call took effect, and `ran` if the call ran but its result
-        cannot be used. `sent` is what the tool sent in addition to the message; see `ModuleError`.
+        Its `kind` is usually `runtime`. For a tool that might change something, there are two
+        others: `unknown` if the call might have taken effect, and `ran` if the call ran but its
+        result cannot be used. `sent` is what the tool sent in addition to the message; see
+        `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)

@@ -306,8 +306,8 @@ class Recovery:
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report that a run could not be taken up. This is reported only once, or twice if the
-        first report was only about the store.
+        """Report that a run could not be taken up. This is reported only once. If the reason was
+        the store, a later, different reason is reported as well.
         """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)

@@ -335,8 +335,8 @@ def _start_clean_room(
     choice: Choice,
     admits: Callable[[Tool], bool],
 ) -> Start:
-    """Return the start of `solve` in a clean room. It has no tools that its parent lacks, and none
-    that its profile does not admit.
+    """Return the start of `solve` in a clean room. The room has only tools that its parent has and
+    that its profile admits.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")

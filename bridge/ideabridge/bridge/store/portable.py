@@ -35,8 +35,8 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     """Rebuild the Request that an idea answers, with the text that its mind received.
 
     Args:
-        idea: the idea. If its results were left out, the Request lacks them too, and so has another
-            id.
+        idea: the idea. If its results were left out, the Request also lacks them, so it has a
+            different id.
         handlers: the handlers that were used when it was made, if the user registered any.
 
     Raises:

@@ -774,8 +774,8 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The runs to keep. All others are deleted, but a run that only exceeds the number is kept
-    until it is older than `YOUNG`.
+    """The runs to keep. All others are deleted. However, if a run is deleted only because there are
+    more than `runs`, it is kept until it is older than `YOUNG`.
 
     Attributes:
         days: keep runs for this many days after they end; None to keep runs of any age.

@@ -154,7 +154,7 @@ def task_text(messages: list[JSON]) -> str:
 
 
 def _text_of(message: JSON) -> str:
-    """Return the text of a text message in either of its forms, or "" for other messages."""
+    """Return the text of a text message (a string or an object), or "" for other messages."""
     if isinstance(message, str):
         return message
     if not isinstance(message, dict) or message.get("role") == "system":

@@ -177,8 +177,8 @@ async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
 
 
 def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None:
-    """Return the suggestions that a line names by number. Return None if a word of the line is
-    neither a number of a suggestion nor an answer for all or none of them.
+    """Return the suggestions that a line names by number. Return None if the line cannot be
+    understood.
     """
     words = line.replace(",", " ").lower().split()
     if not words or words in (["n"], ["no"], ["none"]):

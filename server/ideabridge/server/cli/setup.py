@@ -390,7 +390,7 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
 def _undo_refusal(
     options: Options, lines: list[str], *, dry_run: bool, yes: bool
 ) -> tuple[str, ExitCode] | None:
-    """Return why nothing is undone, with the exit code; None if the person wants to undo it."""
+    """Return the reason why nothing is undone, and the exit code. None if the person confirms."""
     if not lines:
         return "there is no setup to undo", ExitCode.DONE
     if dry_run:

@@ -194,7 +194,7 @@ def salvage_json(text: str) -> JSONObject:
 
 
 def salvage_toml(text: str) -> JSONObject:
-    """Return those tables of a TOML text that can be read separately. A table that cannot be read
+    """Return the tables of a TOML file that can be read separately. A table that cannot be read
     is a `PartialObject`.
     """
     result: JSONObject = {}

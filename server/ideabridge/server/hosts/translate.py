@@ -53,7 +53,7 @@ _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
 """Maps keys of an entry that are about signing in to members of `auth`."""
 
 _NO_MEANING: Final = frozenset({*IGNORED, "bundled", "display_name", "faviconUrl", "serverName"})
-"""Keys without any effect, so that no note names them."""
+"""Keys without any effect. No note names them."""
 
 _RESTRICTIONS: Final[Mapping[str, str]] = {
     "sandbox": "restricts what the server may do in the client",
@@ -76,7 +76,7 @@ _DOCKER_FLAGS: Final = re.compile(
     r"|no-healthcheck|oom-kill-disable|sig-proxy|disable-content-trust)|--[^=]+=.*",
     re.DOTALL,
 )
-"""Matches options of `docker run` without a value in the next word."""
+"""Matches options of `docker run` that take no value from the next word."""
 
 _SHELL_CHARACTERS: Final = re.compile(r"""[|&;<>()$`\\"'*?\[\]#~=%!{}\n]""")
 _ABSOLUTE: Final = re.compile(r"[/\\~$]|[A-Za-z]:[/\\]")

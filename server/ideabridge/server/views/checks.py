@@ -504,7 +504,7 @@ class _StartedServer:
 
     @property
     def is_missing(self) -> bool:
-        """True if the program can be looked for, but does not exist or cannot be executed."""
+        """True if it is possible to look for the program, but no such executable was found."""
         return self.can_check and shutil.which(self.program or "") is None
 
 

@@ -113,9 +113,8 @@ class CallBar:
         self._set_status()
 
     def repeat(self, item: int | None, at: float | None) -> None:
-        """Let one execution of the call wait until it starts again.
-
-        If the rules do not let it run any more, it never starts, and no event says so.
+        """Let one execution of the call wait until it starts again. If the rules no longer allow it
+        to run, it never starts, and no event records this.
         """
         self._stop(item, at)
         self.again.add(item)

@@ -269,8 +269,8 @@ def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str
 
 
 def _with_comments(statements: Sequence[_Statement], end: int) -> int:
-    """Return the end of a table with the comments right below its last pair, unless they are right
-    above the next header.
+    """Return the end of a table, including the comments below its last pair. Comments directly
+    above the next header belong to that header.
     """
     place = end
     for statement in statements:
