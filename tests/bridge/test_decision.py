@@ -34,14 +34,20 @@ from ideabridge.bridge.runs.decision import (
     decide_next,
     is_set_aside,
 )
-from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import ENDED, Handover, RunRecord, StoredSummary
 
 WAITING = ("needs_solution", "needs_approval")
 STATUSES = ("running", "queued", "interrupted", *WAITING, *ENDED)
 PURPOSES: tuple[Purpose, ...] = (ToGoOn(), ToTryAgain(), ToEnd("somebody ends it"))
 
 
-def row(run_id: str, status: str, summary: StoredSummary, parent: str | None = None) -> RunRecord:
+def row(
+    run_id: str,
+    status: str,
+    handover: Handover,
+    parent: str | None = None,
+    reason: str | None = None,
+) -> RunRecord:
     return RunRecord(
         id=run_id,
         kind="plan",
@@ -50,7 +56,7 @@ def row(run_id: str, status: str, summary: StoredSummary, parent: str | None = N
         fingerprint="",
         parent=parent,
         status=status,
-        summary=summary,
+        summary=StoredSummary(reason=reason, handover=handover),
         driver=None,
         epoch=1,
         lease_until=0.0,
@@ -60,14 +66,14 @@ def row(run_id: str, status: str, summary: StoredSummary, parent: str | None = N
     )
 
 
-SUMMARIES = st.builds(
-    StoredSummary,
+HANDOVERS = st.builds(
+    Handover,
     needs=st.sampled_from((None, ("office",))),
     taken_up=st.sampled_from((None, *range(MOST_TAKEN_UP + 2))),
     events=st.sampled_from((None, 1, 2)),
-    reason=st.sampled_from((None, "it was set aside before")),
     set_aside=st.booleans(),
 )
+REASONS = st.sampled_from((None, "it was set aside before"))
 FAULTS = (None, "a tool has changed")
 STANDINGS: tuple[Standing | None, ...] = (
     None,
@@ -87,11 +93,11 @@ MOSTLY = st.sampled_from((True, True, True, False))
 def found(draw: st.DrawFn) -> Facts:
     """Everything that can be found, also what no process would leave behind."""
     is_room = draw(st.booleans())
-    root = row("run_1", draw(st.sampled_from(STATUSES)), draw(SUMMARIES))
+    root = row("run_1", draw(st.sampled_from(STATUSES)), draw(HANDOVERS), reason=draw(REASONS))
     record = root
     standing = draw(st.sampled_from(STANDINGS))
     if is_room:
-        record = row("run_1.0", draw(st.sampled_from(STATUSES)), draw(SUMMARIES), parent="run_1")
+        record = row("run_1.0", draw(st.sampled_from(STATUSES)), draw(HANDOVERS), parent="run_1")
         standing = standing and replace(standing, events=None)
 
     return Facts(
@@ -118,7 +124,7 @@ def kinds_that_fit(facts: Facts) -> list[type]:
     can_be_read = not at_end and facts.has_events and not facts.is_lost
     must_end = can_be_read and (facts.is_orphan or isinstance(facts.purpose, ToEnd))
     insists = isinstance(facts.purpose, ToTryAgain)
-    aside = root.status == "interrupted" and root.summary.set_aside
+    aside = root.status == "interrupted" and root.summary.handover.set_aside
     stays_aside = can_be_read and not must_end and aside and not insists
     lives = can_be_read and not must_end and not stays_aside
     free = lives and not facts.is_held
@@ -129,10 +135,10 @@ def kinds_that_fit(facts: Facts) -> list[type]:
     queued = record.status == "queued" or root.status == "queued"
     comes_with_its_run = is_room and not facts.drives
     mine = works and not queued and not comes_with_its_run and not fault and facts.drives
-    unchanged = standing is not None and record.summary.events == standing.events
+    unchanged = standing is not None and record.summary.handover.events == standing.events
     hopeless = (
         unchanged
-        and (record.summary.taken_up or 0) >= MOST_TAKEN_UP
+        and (record.summary.handover.taken_up or 0) >= MOST_TAKEN_UP
         and not (aside and insists)
         and not is_room
     )
@@ -205,15 +211,15 @@ def test_a_process_takes_up_only_what_it_drives(facts: Facts) -> None:
 
 
 def test_a_worker_has_one_attempt_at_a_run_that_a_person_wants_to_be_tried_again() -> None:
-    spent = StoredSummary(taken_up=MOST_TAKEN_UP, events=5, reason="why", set_aside=True)
+    spent = Handover(taken_up=MOST_TAKEN_UP, events=5, set_aside=True)
     aside = row("run_1", "interrupted", spent)
     queued = decide_next(replace(left_at_work(aside, 5, ToTryAgain()), drives=False))
     assert isinstance(queued, Enqueue)
-    assert not queued.summary.set_aside
+    assert not queued.handover.set_aside
 
-    summary = replace(queued.summary, needs=("office",))
-    claimed = decide_next(left_at_work(row("run_1", "running", summary), 5, ToGoOn()))
-    assert claimed == TakeUp(StoredSummary(taken_up=MOST_TAKEN_UP, events=5))
+    handover = replace(queued.handover, needs=("office",))
+    claimed = decide_next(left_at_work(row("run_1", "running", handover), 5, ToGoOn()))
+    assert claimed == TakeUp(Handover(taken_up=MOST_TAKEN_UP, events=5))
     assert claimed == decide_next(left_at_work(aside, 5, ToTryAgain()))
 
 
@@ -223,7 +229,7 @@ def test_a_room_is_counted_and_queued_with_its_run_only(facts: Facts) -> None:
     step = decide_next(facts)
     if facts.record.parent is not None:
         assert not isinstance(step, Enqueue | SetAside)
-        assert not isinstance(step, TakeUp) or step.summary is None
+        assert not isinstance(step, TakeUp) or step.handover is None
 
 
 @PATIENT
@@ -262,7 +268,7 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
     lives: list[tuple[int, Purpose]],
 ) -> None:
     """A process that takes the run up journals so many events more, and dies."""
-    record = row("run_1", "running", StoredSummary())
+    record = row("run_1", "running", Handover())
     events = 1
     in_vain = 0
     for progress, purpose in lives:
@@ -275,13 +281,15 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
         if in_vain == MOST_TAKEN_UP and not was_aside:
             assert isinstance(step, SetAside)
             assert step.times == MOST_TAKEN_UP
-            summary = replace(step.summary, reason="it is set aside", set_aside=True)
+            assert step.handover.set_aside
+            summary = StoredSummary(reason="it is set aside", handover=step.handover)
             record = replace(record, status="interrupted", summary=summary)
             continue
 
         assert isinstance(step, TakeUp)
-        assert step.summary is not None
-        record = replace(record, status="running", summary=step.summary)
+        assert step.handover is not None
+        summary = StoredSummary(handover=step.handover)
+        record = replace(record, status="running", summary=summary)
         # A person has one more attempt.
         in_vain = MOST_TAKEN_UP if was_aside else in_vain + 1
         if progress:
@@ -292,12 +300,12 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
 @PATIENT
 @given(events=st.integers(1, 3))
 def test_a_run_that_was_handed_over_counts_as_taken_up_only_after_a_death(events: int) -> None:
-    record = row("run_1", "running", StoredSummary(needs=("office",)))
+    record = row("run_1", "running", Handover(needs=("office",)))
     step = decide_next(left_at_work(record, events, ToGoOn()))
-    assert step == TakeUp(StoredSummary(taken_up=0, events=events))
+    assert step == TakeUp(Handover(taken_up=0, events=events))
     assert isinstance(step, TakeUp)
-    assert step.summary is not None
-    died = replace(record, summary=step.summary)
+    assert step.handover is not None
+    died = replace(record, summary=StoredSummary(handover=step.handover))
     assert decide_next(left_at_work(died, events, ToGoOn())) == TakeUp(
-        StoredSummary(taken_up=1, events=events)
+        Handover(taken_up=1, events=events)
     )

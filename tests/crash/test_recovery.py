@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.store.leases import Lease
-from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import Handover, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -623,7 +623,10 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         record = store.runs.get(run_id)
         assert record is not None
         store.runs.set_status(
-            run_id, epoch, "running", StoredSummary(taken_up=2, events=record.last_event)
+            run_id,
+            epoch,
+            "running",
+            StoredSummary(handover=Handover(taken_up=2, events=record.last_event)),
         )
         store.leases.release(run_id, epoch)
 

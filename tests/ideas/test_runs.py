@@ -17,7 +17,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.journal import OUTLINED, CallMark, RunSource
 from ideabridge.bridge.store.run_filter import RunFilter
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import Handover, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.tool_memory import ApprovedCall
 from ideabridge.bridge.store.users import SEES_ALL
@@ -37,10 +37,20 @@ FIELD_VALUES: dict[str, Any] = {
 """A value of each type that a field of a summary has. None of them is a default."""
 
 
-@pytest.mark.parametrize("field", dataclasses.fields(StoredSummary), ids=lambda field: field.name)
+SUMMARY_FIELDS = [
+    *(field for field in dataclasses.fields(StoredSummary) if field.name != "handover"),
+    *dataclasses.fields(Handover),
+]
+
+
+@pytest.mark.parametrize("field", SUMMARY_FIELDS, ids=lambda field: field.name)
 def test_each_field_of_a_summary_is_stored(store: Store, field: dataclasses.Field[Any]) -> None:
     members: dict[str, Any] = {field.name: FIELD_VALUES[str(field.type)]}
-    summary = StoredSummary(**members)
+    if field in dataclasses.fields(Handover):
+        summary = StoredSummary(handover=Handover(**members))
+    else:
+        summary = StoredSummary(**members)
+
     assert summary != StoredSummary()
     assert list(summary.to_json()) == [field.name]
     assert StoredSummary.from_json(summary.to_json()) == summary

@@ -23,7 +23,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import Handover
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.errors import LimitExceededError
 from tests import postgres, preloaded
@@ -405,7 +405,7 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 # The server did not die: the run is not resumed for the first time, and so far from
                 # being set aside.
                 assert taken is not None
-                assert taken.summary.taken_up == 0
+                assert taken.summary.handover.taken_up == 0
 
             os.kill(first.pid, signal.SIGKILL)
             first.process.wait(30)
@@ -500,7 +500,7 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
             for _ in range(2 if begun else 1):
                 epoch = opened.leases.acquire(name, "server", 15, 0)
                 assert epoch is not None
-                opened.queue.put(name, epoch, StoredSummary(needs=needs))
+                opened.queue.put(name, epoch, Handover(needs=needs))
 
         def claim(most: int, limit: int = 9, modules: set[str] | None = None) -> list[str]:
             return opened.queue.claim(

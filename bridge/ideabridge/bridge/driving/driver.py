@@ -42,7 +42,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import Handover, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON
@@ -549,7 +549,8 @@ class Driver:
         def leave() -> None:
             with self._store.transaction(concurrent=True):
                 if status == QUEUED:
-                    self._store.queue.put(self._run, epoch, summary or StoredSummary())
+                    handover = Handover() if summary is None else summary.handover
+                    self._store.queue.put(self._run, epoch, handover)
                     return
                 if status is not None:
                     self._store.runs.set_status(self._run, epoch, status, summary)
@@ -582,10 +583,10 @@ class Driver:
         for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 
-    def queue(self, summary: StoredSummary) -> None:
+    def queue(self, handover: Handover) -> None:
         """Release the lease, and let the run wait for a worker; see `RunQueue.put`."""
         if self.epoch is not None:
-            self._store.queue.put(self._run, self.epoch, summary)
+            self._store.queue.put(self._run, self.epoch, handover)
             self.epoch = None
 
     def set_status(self, status: str, summary: StoredSummary | None = None) -> None:

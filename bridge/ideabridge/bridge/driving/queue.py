@@ -28,7 +28,7 @@ from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError, UnknownRunError
 from ideabridge.bridge.store.queue import QUEUED, QueuedRun
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import Handover, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
@@ -133,15 +133,16 @@ class Queue:
                 member.runner.program.stop()
                 if member is not root:
                     member.driver.leave(None, None, member.poke)
-            root.driver.leave(QUEUED, StoredSummary(needs=modules_reached_by(root)), root.poke)
+            handover = Handover(needs=modules_reached_by(root))
+            root.driver.leave(QUEUED, StoredSummary(handover=handover), root.poke)
         except StaleDriverError:
             run.runner.abandon("its lease was lost to another process")
 
-    def return_left(self, run: DrivenRun, summary: StoredSummary) -> None:
-        """Put a run that another process left behind back into the queue, under its lease.
-        `summary` is stored in its row.
+    def return_left(self, run: DrivenRun, handover: Handover) -> None:
+        """Put a run that another process left behind back into the queue, under its lease. Its row
+        gets the handover, with the modules that the run needs.
         """
-        run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
+        run.driver.queue(dataclasses.replace(handover, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
         """Raise `LimitExceededError` if the queue is full, so that another run cannot be added."""

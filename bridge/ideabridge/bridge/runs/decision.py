@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import Handover, RunRecord
 
 MOST_TAKEN_UP: Final = 2
 """Maximum number of times that a run without progress is taken up. After that, it is set aside
@@ -65,7 +65,7 @@ def is_set_aside(record: RunRecord) -> bool:
     """Return whether a run is taken up only when a person asks for it, because it made no progress
     in its last attempts.
     """
-    return record.status == "interrupted" and record.summary.set_aside
+    return record.status == "interrupted" and record.summary.handover.set_aside
 
 
 # -- what someone wants ---------------------------------------------------------------------------
@@ -254,10 +254,10 @@ class Enqueue:
     """Queue a run that its process left behind, so that a worker continues it.
 
     Attributes:
-        summary: the summary for its row, to which the needs of the run are added later.
+        handover: the handover for its row, to which the needs of the run are added later.
     """
 
-    summary: StoredSummary
+    handover: Handover
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +265,11 @@ class SetAside:
     """Do not take the run up until a person asks for it.
 
     Attributes:
-        summary: the summary for its row, to which the reason is added later.
+        handover: the handover for its row.
         times: the number of times that it was taken up without progress.
     """
 
-    summary: StoredSummary
+    handover: Handover
     times: int
 
 
@@ -278,11 +278,11 @@ class TakeUp:
     """Continue the run in this process.
 
     Attributes:
-        summary: the summary for its row, which counts how often the run was taken up, or None for a
-            room.
+        handover: the handover for its row, which counts how often the run was taken up, or None
+            for a room.
     """
 
-    summary: StoredSummary | None
+    handover: Handover | None
 
 
 WrittenStep: TypeAlias = NoteStatus | EndRun | Interrupt | Enqueue | SetAside | TakeUp
@@ -339,10 +339,10 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
     if standing.fault is not None:
         return Interrupt(standing.fault)
 
-    before = facts.record.summary
+    before = facts.record.summary.handover
     if facts.is_tried_again:
         # The run gets one more attempt.
-        before = StoredSummary(taken_up=MOST_TAKEN_UP - 1, events=standing.events)
+        before = Handover(taken_up=MOST_TAKEN_UP - 1, events=standing.events)
 
     if not facts.drives:
         return Enqueue(before)
@@ -351,9 +351,9 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
     return _counted(before, standing)
 
 
-def _counted(before: StoredSummary, standing: Standing) -> TakeUp | SetAside:
-    """Take a run up and count the attempt, or set the run aside. `before` is the current summary of
-    its row.
+def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
+    """Take a run up and count the attempt, or set the run aside. `before` is the current handover
+    of its row.
     """
     times = 0
     if before.events == standing.events:
@@ -362,7 +362,6 @@ def _counted(before: StoredSummary, standing: Standing) -> TakeUp | SetAside:
     # The process that queued the run handed it over on purpose, so that was not a failed attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1
-    summary = StoredSummary(taken_up=taken_up, events=standing.events)
     if times < MOST_TAKEN_UP:
-        return TakeUp(summary)
-    return SetAside(summary, times)
+        return TakeUp(Handover(taken_up=taken_up, events=standing.events))
+    return SetAside(Handover(taken_up=taken_up, events=standing.events, set_aside=True), times)

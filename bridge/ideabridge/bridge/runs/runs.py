@@ -1289,17 +1289,20 @@ class Runs:
                 driver.set_status("interrupted", StoredSummary(reason=reason))
                 driver.release()
                 return partial(self._block, run, fault, cut_off)
-            case Enqueue(summary):
-                self.queue.return_left(run, summary)
+            case Enqueue(handover):
+                self.queue.return_left(run, handover)
                 return _nothing
-            case SetAside(summary, times):
+            case SetAside(handover, times):
                 reason = _why_set_aside(run, times)
-                driver.set_status("interrupted", replace(summary, reason=reason, set_aside=True))
+                driver.set_status("interrupted", StoredSummary(reason=reason, handover=handover))
                 driver.release()
                 return partial(_stay_aside, run, reason)
-            case TakeUp(summary):
-                if summary is not None or record.status != "running":
-                    driver.set_status("running", summary)
+            case TakeUp(handover):
+                if handover is not None:
+                    driver.set_status("running", StoredSummary(handover=handover))
+                elif record.status != "running":
+                    driver.set_status("running")
+
                 return partial(self._continue, run)
 
     def _continue(self, run: Run) -> None:
@@ -1391,7 +1394,7 @@ class Runs:
                 run.driver.release()
                 return
             run.driver.append([changed])
-            run.driver.queue(record.summary)
+            run.driver.queue(record.summary.handover)
 
         run.runner.follow([changed])
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.leases import Leases
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import Handover, StoredSummary
 from ideabridge.bridge.store.users import owner_of
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
@@ -48,8 +48,8 @@ class RunQueue:
         self._journal = journal
         self._leases = leases
 
-    def put(self, run_id: str, epoch: int, summary: StoredSummary) -> None:
-        """Put a run into the queue, and release its lease. `summary` contains the run's `needs`
+    def put(self, run_id: str, epoch: int, handover: Handover) -> None:
+        """Put a run into the queue, and release its lease. `handover` contains the run's `needs`
         (see `QueuedRun`).
 
         Raises:
@@ -57,7 +57,7 @@ class RunQueue:
             UnknownRunError: no such run.
         """
         with self._database.transaction(concurrent=True):
-            self._journal.set_status(run_id, epoch, QUEUED, summary)
+            self._journal.set_status(run_id, epoch, QUEUED, StoredSummary(handover=handover))
             self._leases.release(run_id, epoch)
             self._database.notifier.notify("queue")
 
@@ -115,7 +115,7 @@ class RunQueue:
                 needs: tuple[str, ...] = ()
                 if summary is not None:
                     stored = StoredSummary.from_json(cast("JSONObject", decode_trusted(summary)))
-                    needs = stored.needs or ()
+                    needs = stored.handover.needs or ()
                 waiting.append(QueuedRun(run, caller, needs, has_begun=epoch > 1))
 
             def rank(run: QueuedRun) -> tuple[bool, bool, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
@@ -20,6 +20,27 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """What one process leaves to the next about a run that has not ended. A process that takes up
+    the run replaces all of it.
+
+    Attributes:
+        needs: the modules that the run needs while it waits for a worker.
+        taken_up: the number of times that a process has taken up the run since `events` last
+            changed.
+        events: the number of events in the journals of the run and its rooms when it was last taken
+            up.
+        set_aside: True if the run is taken up only on a person's request, because it made no
+            progress the last few times.
+    """
+
+    needs: tuple[str, ...] | None = None
+    taken_up: int | None = None
+    events: int | None = None
+    set_aside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSummary:
     """The summary in the row of a run. Whenever the status is written, the whole summary is
     replaced.
@@ -27,43 +48,38 @@ class StoredSummary:
     Attributes:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors in the last Solution of a run that has ended.
+        reason: the reason why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either.
-        needs: the modules that a run needs while it waits for a worker.
-        taken_up: the number of times that a process has taken up the run since `events` last
-            changed. A process that takes up the run writes `taken_up`, `events` and `set_aside`.
-        events: the number of events in the journals of the run and its rooms when it was last taken
-            up.
-        reason: the reason why the run ended or was interrupted.
-        set_aside: True if the run is taken up only on a person's request, because it made no
-            progress the last few times.
+        handover: what the next process needs to know about a run that has not ended.
     """
 
     idea: str | None = None
     errors: int = 0
-    origin: JSONObject | None = None
-    needs: tuple[str, ...] | None = None
-    taken_up: int | None = None
-    events: int | None = None
     reason: str | None = None
-    set_aside: bool = False
+    origin: JSONObject | None = None
+    handover: Handover = Handover()
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row. A member of the wrong type counts as absent."""
-        return read_as(cls, stored)
+        """Read the JSON of a row, which has the members of the handover beside the others. A member
+        of the wrong type counts as absent.
+        """
+        return replace(read_as(cls, stored), handover=read_as(Handover, stored))
 
     def to_json(self) -> JSONObject:
         """Return the JSON for the row, leaving out empty members."""
+        handover = self.handover
+        needs = None if handover.needs is None else list[JSON](handover.needs)
         members: JSONObject = {
             "idea": self.idea,
             "errors": self.errors or None,
             "origin": self.origin,
-            "needs": None if self.needs is None else list[JSON](self.needs),
-            "taken_up": self.taken_up,
-            "events": self.events,
+            "needs": needs,
+            "taken_up": handover.taken_up,
+            "events": handover.events,
             "reason": self.reason,
-            "set_aside": self.set_aside or None,
+            "set_aside": handover.set_aside or None,
         }
         return {name: value for name, value in members.items() if value is not None}
 
