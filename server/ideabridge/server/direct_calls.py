@@ -167,8 +167,8 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """Return the run of this call if its result has not been returned yet, and otherwise a run
-        that `start` starts.
+        """Return the run of this call if its result has not been returned yet. Otherwise start one
+        with `start`.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:

@@ -12,8 +12,8 @@ Hosts rewrite schemas for their models. These forms survive in all hosts that we
   a list of types into an array of strings. opencode turns it into an array without `items`, and the
   Gemini API refuses a request with such an array.
 - An `enum` has a `type`, which the Gemini API requires.
-- An object with any properties has `additionalProperties`. Without it Codex shows its model an
-  object without properties, and pydantic-ai does not let OpenAI's models send any.
+- An object with any properties has `additionalProperties`. Otherwise, Codex shows its model an
+  object that has no properties, and pydantic-ai does not let OpenAI's models send any.
 - No schema contains `$ref`, or combining keywords at the top.
 
 Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.

@@ -83,9 +83,9 @@ def inconsistency(
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the start of a plan, with the settings of a run, but without approvals
-    and without a limit on parallel calls, so that each call is due as early as possible. The limit
-    on the number of calls is raised if the plan has more calls than it allows.
+    """Return a machine at the start of a plan, with the settings of a run. Nothing needs approval
+    and any number of calls can run in parallel, so that each call is due as early as possible. The
+    limit on the number of calls is raised if the plan has more calls than it allows.
     """
     settings = replace(
         run.machine.settings,

@@ -185,8 +185,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Strip the `{"value": ...}` wrapper of a nullable output. Return the output and None, or the
-    reason why it cannot be unwrapped in place of None.
+    """Strip the `{"value": ...}` wrapper of a nullable output. Return the output, and the reason
+    why it cannot be unwrapped, or None if it was.
     """
     machine = run.machine
     output = machine.solution.output

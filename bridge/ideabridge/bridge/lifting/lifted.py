@@ -40,8 +40,7 @@ MOST_CALLS: Final = 10_000
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""The reason why a string in the output is never determined if its constant is its only
-explanation.
+"""The reason why a string in the output is never determined: its only explanation is its constant.
 """
 
 JUDGED: Final = "recorded value"

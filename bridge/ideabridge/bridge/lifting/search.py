@@ -14,10 +14,10 @@ also give the values that other runs recorded.
 
 Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
 the source whose name is most like the parameter's comes first, then the source with the fewest
-keys, then the one in the latest document. The constant is always one of the explanations. If the
-value is not distinctive (a small number, a Boolean, a short string), other explanations come after
-the constant, because an equal value can be a coincidence, unless the field has the name of the
-parameter.
+keys, then the one in the latest document. The constant is always one of the explanations. A value
+that is not distinctive (a small number, a Boolean, a short string) can equal another one by
+coincidence, so the constant comes before its other explanations, unless the field has the name of
+the parameter.
 
 Limits. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
 examined. If there are more, `cut` is set in the result.

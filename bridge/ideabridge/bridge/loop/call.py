@@ -107,8 +107,8 @@ class Call:
         code: the tool of the code that `_activity` names, if that is not the call's own tool. It
             has no hints if the run does not have that tool.
         changed: the tool that the author of the call was shown, if the configuration changes it.
-        as_written: the call as its author wrote it, if the configuration changes its tool,
-            otherwise None.
+        as_written: the call as its author wrote it. None if the configuration does not change its
+            tool.
     """
 
     index: int

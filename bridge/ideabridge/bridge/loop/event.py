@@ -30,8 +30,8 @@ class Journaled:
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """Return the event as the journal stores it. Members that are None are left out if None is
-        their default.
+        """Return the event as the journal stores it. Members whose default is None are left out
+        while they are None.
         """
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):

@@ -442,8 +442,8 @@ class Graph:
     # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """Return the value of a read that exists before the Solution and that no call before the
-        reader changes; otherwise MISSING.
+        """Return the value of a read, or MISSING if it does not exist before the Solution or if a
+        call before the reader changes it.
 
         If the read has alternatives, the first one must be such a value, because the others are
         read only if it is absent.

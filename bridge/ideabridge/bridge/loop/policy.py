@@ -72,8 +72,8 @@ class Rule:
     def matches(self, tool: Tool) -> bool:
         """Return whether the rule, as written, matches the tool.
 
-        If the rule names no module and allows, it matches only the name that calls use, because
-        other modules might have a tool with the same remote name.
+        An allowing rule without a module matches only the name that calls use, because other
+        modules might have a tool with the same remote name.
         """
         names = [tool.name]
         if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
@@ -268,8 +268,8 @@ def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
     """Return the policy of an approval setting for direct calls to an exposed tool.
 
     The setting's rules apply, and its `default` if that is `ask` or `deny`. All other calls run,
-    because the host decides whether to ask its user. If only persons are allowed to decide, the
-    host does not decide either, and a call asks as it would in a run.
+    because the host decides whether to ask its user. However, if only persons are allowed to
+    decide, the host does not count, and a call asks as it would in a run.
 
     Args:
         setting: the configuration's `approval`.

@@ -42,10 +42,9 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls of one connection, and the questions that the module asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must
-    never reach a person whose call it does not belong to. So a question is passed on only if
-    exactly one call is unanswered. Otherwise it is cancelled, and every call in flight gets an
-    error.
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to. It must
+    reach only the person who made that call. So a question is passed on only if exactly one call is
+    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
 
     Args:
         on_ask: called for each question; after the first question, the module's calls run one at a

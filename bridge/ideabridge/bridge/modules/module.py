@@ -12,9 +12,9 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
     failed, down -> up        an attempt succeeded
     up         -> idle        nobody has used it for `idle` seconds
 
-A module is idle from the beginning if its list of tools is known from an earlier process, unless
-its entry says otherwise. A failed module is tried again until this process ends, and at once if a
-call needs it.
+A module begins as idle if its list of tools is known from an earlier process, unless its entry
+demands a connection at the start. A failed module is tried again until this process ends, and at
+once if a call needs it.
 """
 
 from __future__ import annotations
@@ -1472,8 +1472,9 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call once. Send it a second time if the server has lost the HTTP session, or if
-        the tool can ask its question only in the handshake era and running it twice is harmless.
+        """Send a call, at most twice. It is sent again if the server has lost the HTTP session. It
+        is also sent again if the tool can ask its question only in the handshake era, and running
+        it twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)

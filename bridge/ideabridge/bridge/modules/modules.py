@@ -640,8 +640,9 @@ class Modules:
         return [name for name, module in self._modules.items() if module.state == "connecting"]
 
     def away(self) -> list[ModuleStatus]:
-        """Return the status of each module, except disabled ones, that has failed, is unusable, or
-        neither has listed its tools in this process nor starts when one of them is called.
+        """Return the status of each module that has failed, is unusable, or cannot be called yet:
+        it has not listed its tools in this process, and a call would not start it. Disabled modules
+        are left out.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():

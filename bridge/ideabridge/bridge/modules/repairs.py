@@ -320,8 +320,8 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
-    """Return a result whose member `name` is a list, even if the list is missing, or its only item
-    was sent without the list.
+    """Return a result whose member `name` is a list. A missing list is added, and an item that was
+    sent without its list is put into one.
     """
     members = object_of(value)
     if members is None:

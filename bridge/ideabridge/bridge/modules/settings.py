@@ -40,8 +40,8 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL characters, which command lines, headers and environments do not allow."""
 
 DEFAULT_SENDS: Final = 3
-"""Maximum number of times that a call to a repeatable tool is sent if the connection is lost before
-the answer, unless `retry` says otherwise.
+"""Default of `retry`: how often a call to a repeatable tool is sent, at most, if the connection is
+lost before the answer.
 """
 
 MAX_SENDS: Final = 10
@@ -301,9 +301,8 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module separately: the module is at an address, and
-        its configuration contains neither a token nor client credentials, and does not share one
-        person's sign-in with others.
+        """True if each person signs in to the module separately. Such a module is at an address,
+        its configuration contains no token and no client credentials, and no sign-in is shared.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False

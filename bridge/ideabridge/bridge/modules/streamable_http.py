@@ -216,8 +216,8 @@ class StreamableHTTP:
         self._session = session
 
     async def listen(self) -> None:
-        """Keep the stream for messages that belong to no call open until the server no longer
-        offers it.
+        """Keep open the stream for messages that belong to no call. Return when the server no
+        longer offers the stream.
         """
         if self._session is None:
             return

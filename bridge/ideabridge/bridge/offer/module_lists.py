@@ -48,8 +48,8 @@ class ModuleLists:
         self.recall(created)
 
     def recall(self, names: Iterable[str] | None = None) -> None:
-        """Pass the stored lists to modules before they connect. If a module's configuration has
-        changed, it does not get its list, but the names stay reserved for it.
+        """Pass the stored lists to modules before they connect. A module whose configuration has
+        changed does not get its list. The names in the list stay reserved for it.
 
         Args:
             names: the names of the modules, or None for all.

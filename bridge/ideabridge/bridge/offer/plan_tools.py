@@ -50,8 +50,8 @@ class PlanTools:
         """Return the current tools, the rooms that the plan names, and the tools that it defines.
 
         Args:
-            plain_ideas: whether to include ideas that calls name without `_module`, if no tool has
-                their name.
+            plain_ideas: whether a call without `_module` can name an idea. A tool of the same name
+                comes first.
 
         Raises:
             PlanError: the tool or idea that should answer the calls of a definition does not exist
@@ -188,8 +188,8 @@ class PlanTools:
     # -- checks ------------------------------------------------------------------------------------
 
     def _expect_up(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call names a tool without its module and that module is not up,
-        because the name could mean another tool.
+        """Raise an error if a call without `_module` names a tool of a module that is not up. The
+        name could otherwise mean another tool.
         """
         modules = self._offer.modules
         away = {module: {*names} for module, names in modules.reserved().items()}
@@ -223,8 +223,8 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Raise an error, with the reason, if a module has or might have a tool but the tool cannot
-        be called.
+        """Raise an error if a call names a tool that a module has, or might have, but that cannot
+        be called. The error states the reason.
 
         Raises:
             PlanError: a call names such a tool. It is not in `catalogue`, which is the result of

@@ -40,8 +40,7 @@ class PreparedTool:
         report: the report on its program, or None if no program answers its calls.
         output: a 1-tuple with the value that it returns for `example`, or None if that is the
             result of its run.
-        no_plan: the reason why it does not answer with a plan, or "" if it does or no plan was
-            wanted.
+        no_plan: the reason why the wanted plan is missing, or "".
     """
 
     answer: Answer

@@ -188,8 +188,8 @@ class RecordedResults:
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     """Return the recordings of runs of one task in the form in which they judge one program. Each
-    has the tools of all runs. The program need not make a call that only reads with a tool that not
-    all runs called.
+    has the tools of all runs. The program can omit a call that only reads, if some run did not call
+    its tool.
     """
     catalogue = Catalogue(
         {

@@ -436,8 +436,8 @@ class Executor:
         return value
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
-        """Call a module. If a question could not be assigned to one of several sessions, send a
-        call that only reads again, over its session's own connection.
+        """Call a module. If a call only reads, and a question could not be assigned to one of
+        several sessions, send the call again over its session's own connection.
         """
         try:
             async with self._modules.using(name, user) as module:

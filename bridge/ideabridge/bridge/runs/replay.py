@@ -275,8 +275,8 @@ class Ways:
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
     def _user_of_tools(self, publication: Publication, caller: str) -> str:
-        """Return the caller whose tools an answer uses. If the caller's profile does not restrict
-        the plans of ideas, it is the caller without the profile.
+        """Return the caller whose tools an answer uses. It is the caller without the profile,
+        unless the profile also restricts the plans of ideas.
         """
         profile = self._offer.to(caller).profile
         if profile is None or profile.ideas is None or not _is_planned(publication):

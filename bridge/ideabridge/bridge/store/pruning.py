@@ -144,8 +144,8 @@ def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
     """Yield `(member, reason)` for everything that publications and tags need. For an idea, this is
-    the run from which it was lifted and the runs that confirmed it. If there are no such runs, it
-    is the latest run that ended with the idea, otherwise any of its runs, otherwise the idea
+    the run from which it was lifted and the runs that confirmed it. If there are none, it is the
+    first of these that exists: the latest run that ended with the idea, any of its runs, the idea
     itself.
 
     Args:

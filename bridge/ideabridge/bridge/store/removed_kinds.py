@@ -35,7 +35,7 @@ from ideabridge.tools.errors import IdeabridgeError
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
 NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
-"""The reason why a literal is never determined if its explanation could not be converted into an
+"""The reason why a literal is never determined: its explanation could not be converted into an
 expression.
 """
 

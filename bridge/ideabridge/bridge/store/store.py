@@ -294,8 +294,8 @@ class Store:
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
-        first. The result includes nothing that is published or tagged, and no run that has not
-        ended. This reads every idea, so do not call it in the event loop.
+        first. The result includes only runs that have ended, and nothing that is published or
+        tagged. This reads every idea, so do not call it in the event loop.
 
         Args:
             before: the time before which the runs must have ended: a date, a time, or an age

@@ -111,9 +111,9 @@ class Deciding:
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Return whether the client of a request shows forms about a run to a person.
 
-        If a client without a session (2026-07-28 over HTTP) has declined at once, it is treated as
-        one without forms for that run only, because it cannot be told apart from the user's other
-        clients.
+        If a client without a session (2026-07-28 over HTTP) has declined at once, ideabridge
+        assumes that it has no forms, but only for that run, because it cannot be distinguished from
+        the user's other clients.
         """
         if not request.takes_forms:
             return False

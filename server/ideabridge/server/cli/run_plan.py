@@ -556,9 +556,9 @@ async def solve(
 
 
 def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if a task reads a member that the input lacks, and the input has one
-    that the task does not read. Otherwise a task takes every member, because the mind sees the
-    input.
+    """Raise a `UsageError` if the task reads a member that the input lacks, while the input has a
+    member that the task does not read. Otherwise a task takes every member, because the mind sees
+    the input.
     """
     names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
     if arguments and not names <= arguments.keys():

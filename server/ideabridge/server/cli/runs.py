@@ -579,8 +579,8 @@ async def fork_run(
 def _expect_inputs(
     bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
-    """Raise a `UsageError` if a change of the input of a plan's run adds a member that neither the
-    run's plan nor the plan in its place reads.
+    """Raise a `UsageError` if a changed input of a plan's run adds a member that is not read by the
+    run's plan, and not by the plan that replaces it.
     """
     from ideabridge.bridge.errors import PlanError
     from ideabridge.bridge.plan import read_plan

@@ -180,7 +180,7 @@ def is_server_address(word: str) -> bool:
 
 
 def _address_meant(word: str) -> str | None:
-    """Return the address that somebody means by a command that looks like one without its scheme,
+    """Return the address that a command stands for if it looks like an address without its scheme,
     otherwise None. A command that is found on this machine is never taken for an address.
     """
     scheme, separator, rest = word.partition("://")
