@@ -1408,7 +1408,7 @@ content, and the user's configuration.
 def load_workspace(
     file: Path, *, project: Path, ask: Ask | None = None, tolerant: bool = False
 ) -> Configuration:
-    """Read the user's configuration, and lay the project file over it if a person has trusted
+    """Read the user's configuration, and apply the project file to it if a person has trusted
     exactly the content of that file.
 
     Without this trust the result is the user's configuration, and its `untrusted` describes

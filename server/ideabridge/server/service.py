@@ -255,13 +255,13 @@ def user_service(platform: str = sys.platform, home: Path | None = None) -> User
             return UserService("systemd", folder / "systemd" / "user" / _UNIT)
         raise ServiceError(
             "systemd has no session for this user here. Run this at a terminal of the user (with "
-            "`loginctl enable-linger` also without one), or start `ideabridge serve --http` in "
-            "another way"
+            "`loginctl enable-linger` also without one), or start `ideabridge serve --http` by "
+            "other means"
         )
 
     raise ServiceError(
         "this system has neither a systemd user session nor launchd, which could start a service. "
-        "Start `ideabridge serve --http` in another way"
+        "Start `ideabridge serve --http` by other means"
     )
 
 

@@ -73,8 +73,8 @@ COSTS: Final[dict[str, int]] = {
     "constant": 100,
 }
 """The cost of each kind. A path costs `input` or `result`, plus more for each list position in it.
-A conversion or a text adds its cost to the cost of the explanations inside it. An explanation that
-costs less than `constant` is preferred to the constant."""
+The cost of `conversion` or `text` is added to the cost of the explanations inside it. An
+explanation that costs less than `constant` is preferred to the constant."""
 
 
 def same(left: JSON, right: JSON) -> bool:

@@ -167,7 +167,7 @@ class Removed(Explanation):
         return _positions(self.raw, read)
 
     def to_json(self) -> JSON:
-        """Return the form that was read."""
+        """Return the JSON from which this was read."""
         return self.raw
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED: Final = 4_000_000
-"""Number of characters of one run's strings that are split into words for the lists."""
+"""Maximum number of characters of one run's strings that are split into words for the lists."""
 
 _SEARCHED: Final = 20_000_000
 """Maximum number of characters that are searched in one run."""

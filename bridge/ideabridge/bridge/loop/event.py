@@ -39,7 +39,7 @@ class Journaled:
             if name == "by":
                 # A `Decider`: the only member that is not JSON.
                 value = getattr(self, name).to_json()
-            # A member without this default (such as a call) must be stored even if it is null.
+            # A member whose default is not None (such as a call) must be stored even if it is null.
             if value is not None or not is_null_by_default:
                 result[name] = value
 

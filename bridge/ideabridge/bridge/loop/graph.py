@@ -840,7 +840,7 @@ class _Sequence:
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        # For each position, an earlier one such that all calls in between have settled.
+        # Maps each position to an earlier one. All calls between the two have settled.
         self._nearest: list[int] = []
 
     def append(self, index: int) -> None:

@@ -252,7 +252,7 @@ class Tick:
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
 
     def take_up(self) -> None:
-        """Add every call of a Solution that arrived in one piece, whose graph is closed."""
+        """Add every call of a Solution that arrived in one piece. Its graph is already closed."""
         for call in self.graph.calls:
             self._list(call)
         self._drain()

@@ -53,7 +53,7 @@ class RecordedRun:
 
     @property
     def is_done(self) -> bool:
-        """True if the run ended well. A run that ended early has no result as a function."""
+        """True if the run ended well. A run that ended early cannot become a function."""
         return self.machine.status == "done"
 
     @property

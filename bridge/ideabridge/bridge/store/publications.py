@@ -797,7 +797,7 @@ class Publications:
             return Page(entries[:limit], following)
 
     def _widened(self, limit: int, viewer: Viewer, sql: str, *parameters: str) -> list[Publication]:
-        """Return the first `limit` rows of a statement that the viewer's profile contains.
+        """Run a statement, and return the first `limit` of its rows that the viewer's profile contains.
 
         Args:
             limit: the maximum number of rows.

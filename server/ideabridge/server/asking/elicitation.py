@@ -278,7 +278,7 @@ def in_form(request: ToolRequest) -> Decider:
 
 
 def by_tool(request: ToolRequest) -> Decider:
-    """Return the assistant as the one who decides: a model calls `decide_approval`, even if a
+    """Return a `Decider` that names the assistant: a model calls `decide_approval`, even if a
     person instructed it.
     """
     return Decider("assistant", "tool", person_of(request.caller))

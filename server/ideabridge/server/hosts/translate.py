@@ -299,7 +299,7 @@ class _Translator:
             self._note(f"'{key}' has no meaning in ideabridge and is left out")
 
     def _read_command(self, key: str, value: JSON) -> None:
-        """Read a program, a list of a program and its arguments, or an object of both (Zed)."""
+        """Read a program, a list of a program and its arguments, or an object with both (Zed)."""
         if isinstance(value, dict):
             path = value.get("path", value.get("command"))
             self._read_command(key, path)
