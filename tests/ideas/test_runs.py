@@ -357,6 +357,20 @@ def test_an_outline_has_the_marks_of_calls_and_no_values(store: Store) -> None:
     assert len(store.runs.outlines(["run"])["run"]) == OUTLINED - 1
 
 
+def test_the_beginning_of_a_run_is_bounded(store: Store) -> None:
+    epoch = begin(store)
+    events: list[JSONObject] = [{"event": "first", "text": "é" * 100}, {"event": "second"}]
+    store.runs.append("run", epoch, [*events, {"event": "third", "text": "x" * 10_000}])
+    assert store.runs.beginning("run", 2, 1000) == events
+    assert store.runs.beginning("run", 1, 1000) == events[:1]
+    assert len(store.runs.beginning("run", 5, 20_000)) == 3
+    # What is larger is not read in part.
+    assert store.runs.beginning("run", 3, 1000) == []
+    assert store.runs.beginning("run", 2, 50) == []
+    with pytest.raises(UnknownRunError):
+        store.runs.beginning("unknown", 2, 1000)
+
+
 def test_a_run_says_which_program_asked_for_it(store: Store) -> None:
     source = RunSource(client="assistant 1.2")
     store.runs.create("run", kind="plan", caller="me", title="", fingerprint="", source=source)
