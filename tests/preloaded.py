@@ -39,8 +39,10 @@ MODULES = (
     "mcp_server_time.server",
     "pydantic_monty",
     "rich.live",
+    "ruamel.yaml",
     "sqlite_utils.cli",
     "typer._adapters",
+    "typer._click.decorators",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
     "ideabridge.bridge.minds.endpoint",
@@ -49,16 +51,22 @@ MODULES = (
     "ideabridge.server.cli.app",
     "ideabridge.server.cli.connecting",
     "ideabridge.server.cli.follow",
+    "ideabridge.server.hosts.editing.toml_text",
+    "ideabridge.server.hosts.editing.yaml_text",
     "ideabridge.server.hosts.host",
     "ideabridge.server.hosts.table",
     "ideabridge.server.main",
     "ideabridge.server.serve",
     "ideabridge.server.transports.http",
     "ideabridge.server.transports.stdio",
+    "ideabridge.server.transports.workspace_door",
     "ideabridge.server.ui.pages",
     "ideabridge.server.ui.site",
     "ideabridge.tools.explain",
 )
+SHOWS_PAGES = {"ui", "--ui"}
+"""The words with which a script shows pages."""
+
 ASK = bytes(4)
 """Begins a question for the number of a process; a script's arguments begin with their size."""
 
@@ -208,6 +216,9 @@ class Forking:
             return None
 
         argv, folder, environment, starter = marshal.loads(asked)
+        if SHOWS_PAGES & set(argv):
+            compile_templates()
+
         pid = os.fork()
         if pid:
             for stream in streams:
@@ -333,6 +344,19 @@ def make_first() -> None:
     Store.open(":memory:").close()
     # A process with several threads cannot be forked safely.
     assert threading.active_count() == 1
+
+
+@cache
+def compile_templates() -> None:
+    """Compile the templates of all pages, once for all scripts that show pages. It takes longer
+    than most of them, and other tests do without it.
+    """
+    from ideabridge.server.ui import rendering
+
+    for template in (rendering.FILES / "templates").iterdir():
+        rendering.load(template.name)
+
+    gc.freeze()
 
 
 def leave(code: int) -> NoReturn:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ideabridge.server.ui import showing
@@ -18,7 +18,12 @@ FILES: Final = Path(__file__).parent
 
 def render(template: str, **values: Any) -> str:
     """Fill a template with values."""
-    return _environment().get_template(template).render(**values)
+    return load(template).render(**values)
+
+
+def load(template: str) -> Template:
+    """Return a template. Its first use in a process compiles it, which takes up to 0.1 s."""
+    return _environment().get_template(template)
 
 
 @cache
