@@ -61,7 +61,7 @@ def test_markdown_is_formatted_and_hides_nothing(http: httpx.Client) -> None:
     for tag in ("<b>", "<a ", "<img", 'javascript:x"'):
         assert tag not in formatted
     assert "[a](javascript:x) ![i](//e.org/i.png) &amp;zwj;" in formatted
-    assert "As it is written" in result
+    assert "<summary>Source</summary>" in result
 
 
 @pytest.mark.parametrize(
