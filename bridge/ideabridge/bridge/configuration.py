@@ -1565,11 +1565,55 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         ConfigurationError: the store is outside the project file's folder.
     """
     file = standing.found.file
-    variables = standing.variables
     (layer,) = project.layers
-    changes: dict[str, Any] = {}
     narrowed: list[str] = []
     refused: list[str] = []
+    changes = _changes(user, project, file, refused)
+    if project.model is not None:
+        refusal = _model_refusal(project.model, standing.variables)
+        if refusal is not None:
+            refused.append(f"{file.name}: model is not used: {refusal}")
+            del changes["model"]
+
+    if "expose" in layer.keys:
+        changes |= _exposed(user, project, narrowed)
+
+    replaced = tuple(name for name in project.modules if name in user.modules)
+    also = _also_in_force(user, project, replaced, narrowed)
+    digests = {path: standing.found.digest_of(path) for path in project.tools}
+    layer = dataclasses.replace(
+        layer,
+        variables=standing.variables,
+        digests=digests,
+        replaced=replaced,
+        narrowed=tuple(narrowed),
+        refused=tuple(refused),
+    )
+    return user.model_copy(
+        update={
+            **changes,
+            "modules": {**user.modules, **project.modules},
+            "notes": (*user.notes, *project.notes),
+            "unusable": {
+                **{name: why for name, why in user.unusable.items() if name not in project.modules},
+                **project.unusable,
+            },
+            "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
+            "also": also,
+            "layers": (*user.layers, layer),
+            "source": file,
+        }
+    )
+
+
+def _changes(
+    user: Configuration, project: Configuration, file: Path, refused: list[str]
+) -> dict[str, Any]:
+    """Return the settings of a project file that change the user's, by attribute. `refused` gets
+    the reasons why others are not used.
+    """
+    (layer,) = project.layers
+    changes: dict[str, Any] = {}
     for key in layer.keys:
         if key in _USERS_OWN:
             refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
@@ -1587,7 +1631,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
             part = getattr(project, key)
             below = getattr(user, key)
             changes[key] = below.model_copy(
-                update={one: getattr(part, one) for one in part.model_fields_set}
+                update={name: getattr(part, name) for name in part.model_fields_set}
             )
         elif key not in ("$schema", "mcpServers", "tools"):
             changes[key] = getattr(project, key)
@@ -1595,21 +1639,22 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     if project.store is not None:
         changes["store"] = _inner_store(project.store, file)
 
-    if project.model is not None:
-        refusal = _model_refusal(project.model, variables)
-        if refusal is not None:
-            refused.append(f"{file.name}: model is not used: {refusal}")
-            del changes["model"]
-
     for key in ("programs", "sessions"):
         if not getattr(user, key):
             changes.pop(key, None)
 
-    if "expose" in layer.keys:
-        changes |= _exposed(user, project, narrowed)
+    return changes
 
-    replaced = tuple(name for name in project.modules if name in user.modules)
-    also = [*user.also]
+
+def _also_in_force(
+    user: Configuration, project: Configuration, replaced: tuple[str, ...], narrowed: list[str]
+) -> tuple[Approval, ...]:
+    """Return the approval settings that are in force besides that of the project file, of which the
+    strictest applies to each call. `replaced` are the user's servers that the project file
+    replaces. `narrowed` gets the reasons why the project file allows less than it says.
+    """
+    (layer,) = project.layers
+    also: list[Approval] = [*user.also]
     if "approval" in layer.keys:
         also.append(user.approval)
         if user.approval != "allow_all" and _allows(project.approval):
@@ -1625,30 +1670,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
             "not your servers"
         )
 
-    digests = {path: standing.found.digest_of(path) for path in project.tools}
-    layer = dataclasses.replace(
-        layer,
-        variables=variables,
-        digests=digests,
-        replaced=replaced,
-        narrowed=tuple(narrowed),
-        refused=tuple(refused),
-    )
-    return user.model_copy(
-        update={
-            **changes,
-            "modules": {**user.modules, **project.modules},
-            "notes": (*user.notes, *project.notes),
-            "unusable": {
-                **{name: why for name, why in user.unusable.items() if name not in project.modules},
-                **project.unusable,
-            },
-            "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
-            "also": tuple(also),
-            "layers": (*user.layers, layer),
-            "source": file,
-        }
-    )
+    return tuple(also)
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:

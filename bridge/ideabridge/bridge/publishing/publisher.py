@@ -127,7 +127,7 @@ from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import NewPublication, Publication
-from ideabridge.bridge.store.portable import Checks, read_document
+from ideabridge.bridge.store.portable import Checks, Document, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
 from ideabridge.bridge.store.store import Store
@@ -265,8 +265,23 @@ class Publisher:
         ):
             return SavedIdea(current.idea_id, current, current)
 
+        return await self._import_published(
+            document, read, checks, name=name, caller=caller, replace=replace
+        )
+
+    async def _import_published(
+        self,
+        document: JSON,
+        read: Document,
+        checks: Checks,
+        *,
+        name: str,
+        caller: str,
+        replace: Collection[str],
+    ) -> SavedIdea:
+        """Import a document, and publish its idea under a name."""
         check_explained(read)
-        # The digest of the document was checked above.
+        # `import_idea` has checked the digest of the document.
         written = with_present_kinds(document)
         if written is not document and checks == "whole":
             checks = "idea"
@@ -276,36 +291,13 @@ class Publisher:
         plan = offered_plan(read)
         check_guide(self.store, read)
         annotations = await self.check_plan(plan, name, caller, where="publication.plan")
-        owner = publisher_of(caller)
-
-        def keep() -> tuple[Publication | None, str, Publication]:
-            with self.store.transaction():
-                before = find_published(self.store, name, caller)
-                proved = without_claims(document, before)
-                # The digest of the document was checked above.
-                proved_checks: Checks = checks if proved is document else "nothing"
-                idea_id = self.store.import_idea(
-                    proved,
-                    with_publication=True,
-                    owner=owner,
-                    annotations=annotations,
-                    checks=proved_checks,
-                )
-                after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
-                lines = [] if before is None else differences(before, after)
-                if (
-                    before is not None
-                    and lines
-                    and not {name, f"{name}@{before.version}"} & set(replace)
-                ):
-                    # The transaction is rolled back, so no part of the document is stored.
-                    raise NameInUseError(f"{name}@{before.version}", lines)
-                if before is not None and not lines and before.idea_id == idea_id:
-                    raise _UnchangedError(before)
-                return before, idea_id, after
-
+        imported = _Import(
+            document, checks, name, caller=caller, annotations=annotations, replace=replace
+        )
         try:
-            before, idea_id, after = await self.bridge.patiently(keep)
+            before, idea_id, after = await self.bridge.patiently(
+                partial(self._store_import, imported)
+            )
         except _UnchangedError as unchanged:
             return SavedIdea(
                 unchanged.publication.idea_id, unchanged.publication, unchanged.publication
@@ -316,6 +308,40 @@ class Publisher:
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
         )
+
+    def _store_import(self, imported: _Import) -> tuple[Publication | None, str, Publication]:
+        """Store an idea and its publication, in one transaction. Return the version that the name
+        referred to before, the id of the idea, and the new version.
+
+        Raises:
+            NameInUseError: the tool would change, and the caller has not agreed.
+            _UnchangedError: the idea is already published under the name.
+        """
+        name = imported.name
+        with self.store.transaction():
+            before = find_published(self.store, name, imported.caller)
+            proved = without_claims(imported.document, before)
+            # The digest of the document was checked before.
+            proved_checks: Checks = imported.checks if proved is imported.document else "nothing"
+            idea_id = self.store.import_idea(
+                proved,
+                with_publication=True,
+                owner=publisher_of(imported.caller),
+                annotations=imported.annotations,
+                checks=proved_checks,
+            )
+            after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
+            if before is None:
+                return None, idea_id, after
+
+            lines = differences(before, after)
+            current = f"{name}@{before.version}"
+            if lines and not {name, current} & set(imported.replace):
+                # The transaction is rolled back, so no part of the document is stored.
+                raise NameInUseError(current, lines)
+            if not lines and before.idea_id == idea_id:
+                raise _UnchangedError(before)
+            return before, idea_id, after
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
         """Return whether a document equals what this store would export for a name."""
@@ -1065,6 +1091,27 @@ def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
         return plan_of(publication, arguments)
     guide = publication.guide or {}
     return Plan(calls=calls_in(guide.get("plan")), tools=definitions_in(guide))
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """A document whose idea is published under a name when it is imported.
+
+    Attributes:
+        document: the document, which has been checked.
+        checks: what the store still has to check in it.
+        name: the name.
+        caller: who imports it.
+        annotations: the behaviour hints of the tool.
+        replace: names or versions of tools that the caller agrees to change.
+    """
+
+    document: JSON
+    checks: Checks
+    name: str
+    caller: str
+    annotations: JSONObject
+    replace: Collection[str]
 
 
 class _UnchangedError(Exception):

@@ -328,6 +328,55 @@ def _moved(one: JSON) -> JSON:
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
 
 
+class _AskedLimits:
+    """The limits that a caller asks for.
+
+    Args:
+        limits: the limits, by name.
+
+    Raises:
+        PlanError: a limit is unknown. The methods raise it if a value is wrong.
+    """
+
+    def __init__(self, limits: ObjectLike) -> None:
+        self._limits = limits
+        for name in limits:
+            if name not in _LIMITS:
+                limits_text = ", ".join(_LIMITS)
+                raise PlanError(
+                    f"limits: unknown limit {name[:100]!r}; the limits are "
+                    f"{limits_text}.{did_you_mean(name, _LIMITS)}"
+                )
+
+    def number(self, name: str) -> float | None:
+        """Return a limit, or None if the caller does not ask for it."""
+        value = self._limits.get(name)
+        if value is None:
+            return None
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
+            raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
+        return value
+
+    def whole_number(self, name: str) -> int | None:
+        """Return a limit that has no fraction, or None if the caller does not ask for it."""
+        value = self.number(name)
+        if value is None:
+            return None
+        if value != int(value):
+            raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
+        return int(value)
+
+    def count(self, name: str, configured: int) -> int:
+        """Return the lower of a limit and the configured one."""
+        value = self.whole_number(name)
+        return configured if value is None else min(value, configured)
+
+
 def settings_under(
     configuration: Configuration,
     limits: ObjectLike | None = None,
@@ -356,39 +405,11 @@ def settings_under(
     if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
 
-    requested = limits or {}
-    for name in requested:
-        if name not in _LIMITS:
-            limits_text = ", ".join(_LIMITS)
-            raise PlanError(
-                f"limits: unknown limit {name[:100]!r}; the limits are "
-                f"{limits_text}.{did_you_mean(name, _LIMITS)}"
-            )
-
-    def wanted(name: str, *, whole: bool = True) -> float | None:
-        value = requested.get(name)
-        if value is None:
-            return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value <= 0
-        ):
-            raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
-
-        if whole and value != int(value):
-            raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
-        return value
-
-    def lower(name: str, configured: int) -> int:
-        value = wanted(name)
-        return configured if value is None else min(int(value), configured)
-
+    asked = _AskedLimits(limits or {})
     own = configuration.limits
-    seconds = wanted("wall_seconds", whole=False)
-    tokens = wanted("tokens")
-    cost = wanted("cost", whole=False)
+    seconds = asked.number("wall_seconds")
+    tokens = asked.whole_number("tokens")
+    cost = asked.number("cost")
     return Settings(
         order=configuration.order,
         modules={
@@ -396,9 +417,9 @@ def settings_under(
             for name, module in configuration.modules.items()
             if (order := _order_of(module)) != ModuleOrder()
         },
-        parallel_calls=lower("parallel_calls", own.parallel_calls),
-        calls=lower("calls", own.calls),
-        requests=lower("requests", own.requests),
+        parallel_calls=asked.count("parallel_calls", own.parallel_calls),
+        calls=asked.count("calls", own.calls),
+        requests=asked.count("requests", own.requests),
         wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
@@ -411,7 +432,7 @@ def settings_under(
         rules=RULES,
         shown={**configuration.shown.stated, **(shown or {})},
         # None means no limit, both here and in the configuration.
-        tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
+        tokens=own.tokens if tokens is None else min(tokens, own.tokens or tokens),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )
 
