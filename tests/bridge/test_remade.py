@@ -192,7 +192,7 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
 
     assert main(["ideas", "export", ideas[-1], "--store", str(path)]) == 0
     told = capsys.readouterr()
-    assert "which are or contain results of calls, are left out" in told.err
+    assert "left out, because they are or contain results of calls" in told.err
     assert "salary" not in told.out
     assert main(["ideas", "export", ideas[-1], "--results", "--store", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == ideas[-1]

@@ -232,7 +232,7 @@ def test_the_command_copies_there_and_back(
 
     assert main(["store", "copy", places[0], places[1]]) == 0
     assert capsys.readouterr().err.startswith(
-        "5 runs with 10 events, 10 ideas and 1 published names copied to "
+        "5 runs with 10 events, 10 ideas and 1 published name copied to "
     )
     assert main(["store", "copy", places[1], str(tmp_path / "back.sqlite")]) == 0
     with Store.open(places[0]) as source, Store.open(tmp_path / "back.sqlite") as back:

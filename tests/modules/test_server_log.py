@@ -59,7 +59,7 @@ def test_a_server_that_writes_too_much_loses_lines_and_the_log_says_so(
     now = 60.0
     log.add("stderr", ["later"])
     note, last = texts(path)[-2:]
-    assert (note.endswith("lines were left out, because the server wrote too many"), last) == (
+    assert (note.endswith("lines left out, because the server wrote too many"), last) == (
         True,
         "later",
     )

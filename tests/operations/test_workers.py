@@ -181,7 +181,7 @@ async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_tu
         with Store.open(store) as opened:
             await until(lambda: opened.queue.count() == 1)
         seen = await call(client, "check_run", run=task["run"], wait_s=0)
-        assert seen["progress"] == "0 of 1 calls done; it waits for a worker"
+        assert seen["progress"] == "0 of 1 call done; it waits for a worker"
         with working(path) as worker:
             one = {"approval": waiting["approvals"][0]["approval"], "decision": "approve"}
             decided = await call(

@@ -55,7 +55,7 @@ async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(
         assert (task["resultType"], task["status"]) == ("task", "working")
         state = await asked(client, "tasks/get", taskId=task["taskId"])
         assert (state["resultType"], state["status"]) == ("complete", "working")
-        assert state["statusMessage"] == "0 of 1 calls have ended"
+        assert state["statusMessage"] == "0 of 1 call ended"
         updated = await asked(client, "tasks/update", taskId=task["taskId"], inputResponses={})
         assert updated["resultType"] == "complete"
         await anyio.to_thread.run_sync(opened, gate)

@@ -47,7 +47,7 @@ from ideabridge.bridge.trust_snapshot import (
 )
 from ideabridge.tools.encoding import list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import counted, visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
@@ -1360,7 +1360,7 @@ class Untrusted:
             count = len(self.servers)
             servers = ""
             if count:
-                servers = f"its {count} server{'' if count == 1 else 's'} and "
+                servers = f"its {counted(count, 'server')} and "
             consequence = f"so {servers}its tools are missing"
 
         return (

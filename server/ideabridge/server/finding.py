@@ -23,7 +23,7 @@ from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.server.served_tools import published_description
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 # -- finding ---------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Finding:
             result["refused"] = list[JSON](refused)
 
         if count:
-            lines = [f"{count} tools match; {len(tools)} are shown"]
+            lines = [f"found: {counted(count, 'tool')}; shown: {len(tools)}"]
         else:
             lines = ['no tool matches; try other words, or "" for all']
 
@@ -364,7 +364,8 @@ class Finding:
         limit = int(arguments.get("limit", _IDEAS))
         hits = self._bridge.store.ideas.search(words, limit, chosen, caller=request.caller)
         ideas: list[JSON] = [self._hit_json(hit, request.caller) for hit in hits]
-        lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
+        found = f"{counted(len(ideas), 'idea')} found"
+        lines = [found if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         result: JSONObject = {"ideas": ideas}
         # Sessions in progress have not become ideas yet.

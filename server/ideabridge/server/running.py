@@ -85,6 +85,7 @@ from ideabridge.server.search import ToolSearch
 from ideabridge.server.views.text import cost_of_request
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.names import counted
 from ideabridge.tools.worker import WorkerError
 
 # -- cancelled requests ----------------------------------------------------------------------------
@@ -664,7 +665,7 @@ class Running:
         """
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)
-        text = f"{settled} of {len(calls)} calls done"
+        text = f"{settled} of {counted(len(calls), 'call')} done"
         open_request = result.get("usage", {}).get("request")
         if open_request is not None:
             text += f"; a request is being answered: {cost_of_request(open_request['bytes'])}"

@@ -1,5 +1,5 @@
 """Names: handles names and texts from outside: safe names, names that look alike, nearest names,
-and text without hidden characters.
+text without hidden characters, and numbers with the names of what they count.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, characters without width or ink, and long runs of spaces. `printable` escapes only hidden
@@ -433,3 +433,8 @@ def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | N
     *others, last = suggestions
     listed = f"{', '.join(others)} or {last}" if others else last
     return f" Did you mean {listed}?"
+
+
+def counted(number: float, noun: str) -> str:
+    """Return a number with its noun: `1 call`, `2 calls`, `1.5 days`."""
+    return f"{number:,.15g} {noun}{'' if number == 1 else 's'}"

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, cast
 
 from ideabridge.bridge.masking import shown_json
 from ideabridge.bridge.secrets import everywhere_masked
+from ideabridge.tools.names import counted
 
 logger: Final = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class ServerLog:
                 self._dropped += 1
 
         if written and self._dropped:
-            note = f"{self._dropped} lines were left out, because the server wrote too many"
+            note = f"{counted(self._dropped, 'line')} left out, because the server wrote too many"
             written.insert(0, ServerLogLine(now, process, "ideabridge", note, "warning"))
             self._dropped = 0
 

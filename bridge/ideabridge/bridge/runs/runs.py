@@ -119,6 +119,7 @@ from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of, user_of
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 logger: Final = logging.getLogger(__name__)
@@ -223,9 +224,9 @@ def _why_set_aside(run: Run, times: int) -> str:
     calls = [progress.call.label for progress, _ in in_flight(run.machine.history)]
     at_work = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
     return (
-        f"it is set aside: it was resumed {times} times without progress, while {at_work} was "
-        f"running. `ideabridge resume {run.id}` tries again, `ideabridge runs cancel {run.id}` "
-        "ends it"
+        f"it is set aside: it was resumed {counted(times, 'time')} without progress, while "
+        f"{at_work} was running. `ideabridge resume {run.id}` tries again, "
+        f"`ideabridge runs cancel {run.id}` ends it"
     )
 
 

@@ -28,6 +28,7 @@ from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
+from ideabridge.tools.names import counted
 
 # -- families --------------------------------------------------------------------------------------
 
@@ -944,10 +945,10 @@ class Retention:
 def told_of(done: tuple[str, int]) -> str:
     """Return the log message about a round, or "" if there is nothing to report."""
     outcome, runs = done
-    count = f"{runs:,} old run{'' if runs == 1 else 's'}"
+    count = counted(runs, "old run")
     if outcome == "found":
         return (
-            f"up to {count} will be deleted in {EVERY / DAY:g} days, unless published or tagged; "
+            f"up to {count} will be deleted in {counted(EVERY / DAY, 'day')}, unless published or tagged; "
             "to keep them, set `retention` in your own configuration (docs/store.md)"
         )
     return f"{count} deleted, in accordance with `retention`" if runs else ""

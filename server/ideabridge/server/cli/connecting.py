@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from ideabridge.server.cli.console import err, out, say
-from ideabridge.server.views.text import counted
+from ideabridge.tools.names import counted
 
 if TYPE_CHECKING:
     from rich.live import Live

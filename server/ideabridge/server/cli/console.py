@@ -22,10 +22,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from ideabridge.bridge.context.payloads import without_payloads
-from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import printable, printable_line, readable_json
+from ideabridge.tools.names import counted, printable, printable_line, readable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,8 +22,8 @@ from ideabridge.server.cli.options import Options
 from ideabridge.server.cli.publishing import publish_suggestion
 from ideabridge.server.cli.stores import open_store
 from ideabridge.server.setup.record import RemainingStep, RuleStep, SetupRecord
-from ideabridge.server.views.text import counted
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -135,7 +135,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
     say("")
     say("These could become tools, which every client can call:")
     for number, suggestion in enumerate(suggestions, start=1):
-        _tell(f"{number}. {suggestion.signature}, done {suggestion.times} times", "bold")
+        _tell(f"{number}. {suggestion.signature}, done {counted(suggestion.times, 'time')}", "bold")
         effect = "may change something" if suggestion.changes else "only reads"
         _tell(f"   {' → '.join(suggestion.tools)} ({effect}): {suggestion.title}", "dim")
         for point in suggestion.open[:1]:

@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
-from ideabridge.server.views.text import counted
+from ideabridge.tools.names import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge

@@ -27,9 +27,9 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
-from ideabridge.server.views.text import counted, size_text, source_text
+from ideabridge.server.views.text import size_text, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
-from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.names import counted, readable_json, visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.publishing.suggested_names import NamedSuggestions
@@ -350,8 +350,8 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
     }
     lines: list[Line] = [(f"request {request.id}", "bold")]
     if stored.meta.left_out:
-        count = len(stored.meta.left_out)
-        text = f"{count} values are left out of this copy of {stored.meta.original}"
+        values = counted(len(stored.meta.left_out), "value")
+        text = f"left out of this copy of {stored.meta.original}: {values}"
         lines.append((text, "red"))
 
     for text in request.texts:
@@ -424,7 +424,10 @@ async def suggest_ideas(
         say(note, "yellow")
 
     for suggestion in suggestions:
-        show_line(fit(f"done {suggestion.times} times: would be {suggestion.signature}", 4), "bold")
+        show_line(
+            fit(f"done {counted(suggestion.times, 'time')}: would be {suggestion.signature}", 4),
+            "bold",
+        )
         only_reads = "" if suggestion.changes else " (only reads)"
         tools = " → ".join(suggestion.tools)
         show_line(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")

@@ -44,10 +44,11 @@ from ideabridge.server.cli.stores import (
     open_store,
     resolve_idea,
 )
-from ideabridge.server.views.text import counted, shortened_json, source_text
+from ideabridge.server.views.text import shortened_json, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.keywords import SchemaKeywords
+from ideabridge.tools.names import counted
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:

@@ -37,10 +37,9 @@ from ideabridge.server.cli.inputs import (
 )
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_model_option
-from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import readable_json
+from ideabridge.tools.names import counted, readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge

@@ -23,6 +23,7 @@ from ideabridge.server.cli.console import (
     show_line,
 )
 from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.names import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -478,7 +479,8 @@ def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], No
 
 def _print_status(status: ModuleStatus) -> None:
     if status.state == "up":
-        say(f"server {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
+        tools = counted(status.tools, "tool")
+        say(f"server {status.name}: up, {tools}, {status.seconds or 0:.1f} s", "green")
     elif status.state != "disabled":
         say(status.why if status.error else f"server {status.name!r}: {status.state}", "yellow")
 

@@ -34,10 +34,10 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import expect_parameters, read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.stored_lists import StoredLists
-from ideabridge.server.views.text import counted, size_text
+from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import SchemaKeywords
-from ideabridge.tools.names import readable_json, shown_name
+from ideabridge.tools.names import counted, readable_json, shown_name
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:

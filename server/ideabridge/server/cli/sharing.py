@@ -30,7 +30,14 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import is_safe_name, printable, readable_json, visible, wrap_visible
+from ideabridge.tools.names import (
+    counted,
+    is_safe_name,
+    printable,
+    readable_json,
+    visible,
+    wrap_visible,
+)
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -129,8 +136,9 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
         return
     size = sum(int(str(entry["bytes"])) for entry in left_out if isinstance(entry, dict))
     report(
-        f"{ref}: {len(left_out)} values of {size:,} bytes, which are or contain results of calls, "
-        "are left out; the document lists them. `ideas export --results` includes them, "
+        f"{ref}: left out, because they are or contain results of calls: "
+        f"{counted(len(left_out), 'value')} of {counted(size, 'byte')}. The document lists them. "
+        "`ideas export --results` includes them, "
         "if the idea is still complete here"
     )
 
@@ -175,7 +183,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
         write_text(folder / f"{name}.json", _text(document), "--folder", named=False)
 
     say(
-        f"{len(refs) - refused} ideas written to "
+        f"{counted(len(refs) - refused, 'idea')} written to "
         f"{folder}{f', {refused} refused' if refused else ''}",
         "green",
     )
@@ -390,8 +398,8 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
     say(line, "green")
     if saved.left_out:
         say(
-            f"{where}{len(saved.left_out)} values that came from results of its "
-            "run are not in the document",
+            f"{where}not in the document: {counted(len(saved.left_out), 'value')} that came from "
+            "results of its run",
             "yellow",
         )
 

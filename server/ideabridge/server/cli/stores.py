@@ -22,9 +22,8 @@ from ideabridge.server.cli.console import (
     working,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import counted, did_you_mean
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -258,8 +257,9 @@ def copy_store(
             "ideas": copied.ideas,
             "names": copied.names,
         },
-        f"{copied.runs:,} runs with {copied.events:,} events, {copied.ideas:,} ideas and "
-        f"{copied.names:,} published names copied to {places[1]} and checked",
+        f"{counted(copied.runs, 'run')} with {counted(copied.events, 'event')}, "
+        f"{counted(copied.ideas, 'idea')} and {counted(copied.names, 'published name')} copied to "
+        f"{places[1]} and checked",
     )
 
 

@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     wrapped,
 )
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import printable, readable_json
+from ideabridge.tools.names import counted, printable, readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -296,7 +296,9 @@ def _line_changes(before: list[str] | None, now: list[str] | None) -> list[tuple
     if before is None or now is None:
         return []
     if max(len(before), len(now)) > _MOST_COMPARED_LINES:
-        return [("", f"{len(before)} lines before, {len(now)} now: too many to compare here")]
+        return [
+            ("", f"{counted(len(before), 'line')} before, {len(now)} now: too many to compare here")
+        ]
 
     import difflib
 
@@ -310,7 +312,10 @@ def _line_changes(before: list[str] | None, now: list[str] | None) -> list[tuple
         lines.append(("", "(••• hides a secret. Lines that look the same differ in the secret.)"))
     if len(lines) > _MOST_CHANGED_LINES:
         more = len(lines) - _MOST_CHANGED_LINES
-        lines = [*lines[:_MOST_CHANGED_LINES], ("", f"... and {more} more lines; see the file")]
+        lines = [
+            *lines[:_MOST_CHANGED_LINES],
+            ("", f"... and {counted(more, 'more line')}; see the file"),
+        ]
 
     return lines
 

@@ -21,6 +21,7 @@ from ideabridge.server.answers import ToolAnswer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import counted
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 STARTING: Final = ("run_plan", "solve")
@@ -104,7 +105,7 @@ class RunTasks:
         if run.status == "running":
             calls = run.calls()
             ended = sum(call.settled for call in calls)
-            message = f"{ended} of {len(calls)} calls have ended"
+            message = f"{ended} of {counted(len(calls), 'call')} ended"
             return {
                 **self._task(run.id, "working"),
                 "statusMessage": message,

@@ -13,8 +13,8 @@ from ideabridge.server.setup.plan import (
     ServerSource,
     SetupPlan,
 )
-from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.names import counted
 
 TITLES = ("server", "from", "what it starts or calls")
 """The titles of the columns of `server_rows`."""

@@ -43,6 +43,7 @@ from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import Findings
+from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
@@ -246,7 +247,7 @@ class AdminPages:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
         size = await anyio.to_thread.run_sync(store.back_up, target)
-        return self._site.back(request, "/admin", f"{size:,} bytes copied to {target}.")
+        return self._site.back(request, "/admin", f"{size_text(size)} copied to {target}.")
 
 
 @dataclass(frozen=True, slots=True)

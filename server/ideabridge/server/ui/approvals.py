@@ -36,7 +36,7 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.showing import as_json, count
+from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import (
@@ -50,7 +50,7 @@ from ideabridge.server.views.shown import (
 )
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
@@ -444,7 +444,7 @@ class ApprovalPages:
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
 
         if counts:
-            made = [f"{count(number, 'call')} {verdict}" for verdict, number in counts.items()]
+            made = [f"{counted(number, 'call')} {verdict}" for verdict, number in counts.items()]
             visitor.notes.append(("good", f"{', '.join(made)}."))
         return faults
 

@@ -12,12 +12,12 @@ from markupsafe import Markup
 from ideabridge.bridge.loop.output import resolved_call
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.server.ui.coloured import coloured, language_of
-from ideabridge.server.ui.showing import CUT, count, differing_lines, in_one_line
+from ideabridge.server.ui.showing import CUT, differing_lines, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.value_table import broken_lines, parameter_label, values_of_call
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.names import counted, readable_json, visible
 
 _MOST_COMPARED: Final = 20_000
 """Maximum number of characters of a text whose lines are compared with those of another."""
@@ -95,10 +95,10 @@ class ValueRow:
         if not added + removed or self.is_cut:
             return "changed"
         if added == removed:
-            return f"{count(added, 'line')} changed"
+            return f"{counted(added, 'line')} changed"
 
         parts = ((added, "added"), (removed, "removed"))
-        return ", ".join(f"{count(number, 'line')} {verb}" for number, verb in parts if number)
+        return ", ".join(f"{counted(number, 'line')} {verb}" for number, verb in parts if number)
 
 
 @dataclass(frozen=True, slots=True)

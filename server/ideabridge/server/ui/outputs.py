@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from ideabridge.server.ui.showing import LONGEST, in_one_line
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import counted, visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -198,14 +198,14 @@ def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
             return _table(cast("list[JSONObject]", value), room)
         shown = value[: room.take(len(value))]
         members = tuple((str(n), _part(item, room, depth + 1)) for n, item in enumerate(shown))
-        return ValueTree(_counted(len(value), "value"), members, len(value) - len(shown))
+        return ValueTree(counted(len(value), "value"), members, len(value) - len(shown))
 
     number = room.take(len(value))
     members = tuple(
         (visible(name[:_CELL]), _part(member, room, depth + 1))
         for name, member in islice(value.items(), number)
     )
-    return ValueTree(_counted(len(value), "member"), members, len(value) - number)
+    return ValueTree(counted(len(value), "member"), members, len(value) - number)
 
 
 def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
@@ -232,7 +232,3 @@ def _has_numbers(rows: list[JSONObject], name: str) -> bool:
     """Return whether a member is a number in each row that has it."""
     values = [row[name] for row in rows if name in row]
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

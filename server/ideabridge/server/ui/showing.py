@@ -12,7 +12,7 @@ from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.views.text import Beginning, size_text, source_text
 from ideabridge.tools.encoding import JSON, encode
-from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.names import counted, readable_json, visible
 
 LONGEST: Final = 20_000
 """Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
@@ -37,7 +37,7 @@ def duration(seconds: float | None) -> str:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     if seconds < 86_400:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
-    return f"{int(seconds // 86_400)} days"
+    return counted(int(seconds // 86_400), "day")
 
 
 def size(number: int | None) -> str:
@@ -117,11 +117,6 @@ def in_one_line(value: JSON, most: int = 120) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 call`, `2 calls`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     """Return the lines of a unified diff, each with " ", "+", "-" or "@@" before it, without the
     header, and without the place of the change if there is only one. After `most` lines, the last
@@ -193,7 +188,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "bounded": bounded,
     "omitted": omitted,
     "short": in_one_line,
-    "count": count,
+    "count": counted,
     "words": words,
     "light": light,
     "answered": answered,

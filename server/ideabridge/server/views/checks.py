@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ideabridge.server.views.records import run_status
-from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
@@ -161,11 +161,8 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
     approval = " and ".join(
         dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts)
     )
-    limits = configuration.limits
-    findings.add(
-        "rules",
-        f"approval {approval}, order {configuration.order}, {limits.requests} requests a run",
-    )
+    requests = counted(configuration.limits.requests, "request")
+    findings.add("rules", f"approval {approval}, order {configuration.order}, {requests} a run")
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
@@ -274,7 +271,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
     if settings is False or (settings.days is None and settings.runs is None):
         return "off: no run is deleted automatically"
 
-    age = [] if settings.days is None else [f"older than {settings.days:g} days"]
+    age = [] if settings.days is None else [f"older than {counted(settings.days, 'day')}"]
     number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
     now = time.time()
     due = store.retention(Bounds(settings.days, settings.runs)).due(now)
@@ -325,12 +322,12 @@ def check_rules(findings: Findings) -> None:
 def describe_module(findings: Findings, status: ModuleStatus) -> None:
     """Describe the state of a module."""
     if status.state == "up":
-        text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
+        text = f"up: {counted(status.tools, 'tool')}, MCP {status.protocol_version or status.era}"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
         findings.add(f"server {status.name}", "disabled in the configuration")
     elif status.state == "idle":
-        text = f"idle: {status.tools} tools, starts when it is used"
+        text = f"idle: {counted(status.tools, 'tool')}, starts when it is used"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     else:
         problem = (status.error or "no answer yet").removeprefix(f"server {status.name!r} ")

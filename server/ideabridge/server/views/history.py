@@ -17,9 +17,10 @@ from ideabridge.bridge.loop.grant import decision_text
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.server.views.shown import call_without_ids
-from ideabridge.server.views.text import cost_of_request, counted, shortened_json
+from ideabridge.server.views.text import cost_of_request, shortened_json
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import counted
 
 Line: TypeAlias = tuple[str, str | None]
 """A line of text, and its style: `bold`, `dim` or a colour, or None for plain text."""

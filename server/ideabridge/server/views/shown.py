@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.loop.question import Choice, Kind, Question
-from ideabridge.server.views.text import Beginning, counted
+from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, encode
-from ideabridge.tools.names import readable_json, visible
+from ideabridge.tools.names import counted, readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
 """The decisions that allow nothing to happen. A person can make them without seeing the question in
@@ -233,7 +233,7 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
     if kind == "plan":
         calls = content.get("calls")
         text = counted(len(calls) if isinstance(calls, list) else 0, "call")
-        return f"{text} for each of {instances:,} instances" if instances else text
+        return f"{text} for each of {counted(instances, 'instance')}" if instances else text
 
     each = content.get("_each")
     if not isinstance(each, list):

@@ -18,11 +18,6 @@ _SENT: Final = 1000
 """Maximum number of characters shown of a value that a tool sent even though its call failed."""
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 call`, `2 calls`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def size_text(size: float) -> str:
     """Return a number of bytes in a readable unit: `512 bytes`, `1.5 KB`, `60.2 MB`."""
     if size < 1024:
