@@ -25,6 +25,7 @@ def test_only_servers_whose_entries_differ_are_touched(tmp_path: Path) -> None:
             "slow": {"command": "slow"},
             "off": {"command": "off", "disabled": True},
             "on": {"command": "on"},
+            "gone": {"command": "gone", "disabled": True},
         },
     )
     now = read(
@@ -49,6 +50,7 @@ def test_only_servers_whose_entries_differ_are_touched(tmp_path: Path) -> None:
         "off": "start",
         "on": "stop",
         "old": "stop",
+        "gone": "keep",
     }
     assert change.lines() == [
         "server new: added",

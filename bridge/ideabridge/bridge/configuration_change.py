@@ -125,7 +125,8 @@ def change_between(
     servers: dict[str, Step] = {}
     for name in names:
         step = _step_of(name, before, now)
-        stays = step in ("keep", "adjust") and not now.modules[name].disabled
+        entry = now.modules.get(name)
+        stays = step in ("keep", "adjust") and entry is not None and not entry.disabled
         servers[name] = "replace" if stays and name in renewed else step
 
     files = set(before.tools) ^ set(now.tools)
