@@ -1,4 +1,4 @@
-"""`servers add`, `remove`, `enable`, `disable`, `list NAME`, `test` and `logs`."""
+"""`servers add`, `edit`, `remove`, `enable`, `disable`, `list NAME`, `test` and `logs`."""
 
 from __future__ import annotations
 
@@ -210,6 +210,117 @@ def test_servers_under_another_name_are_changed_there() -> None:
     assert json.loads(file.read_text(encoding="utf-8")) == {
         "servers": {"one": {"command": "x", "disabled": True}, "two": {"command": "run"}}
     }
+
+
+ENTRY = {
+    "command": "run",
+    "args": ["--fast"],
+    "environment": {"REGION": "eu"},
+    "timeoutMs": 5000,
+    "description": "ours",
+}
+"""An entry with keys of other hosts."""
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "entry"),
+    [
+        (["--set", "timeout=120"], {**ENTRY, "timeoutMs": None, "timeout": 120}),
+        (["--set", 'deny=["x_*"]'], {**ENTRY, "deny": ["x_*"]}),
+        (["--set", "sharing=session"], {**ENTRY, "sharing": "session"}),
+        (["--unset", "timeout"], {**ENTRY, "timeoutMs": None}),
+        (
+            ["-e", "A=1", "--unset", "env.REGION"],
+            {**ENTRY, "environment": None, "env": {"A": "1"}},
+        ),
+        (["--unset", "env.REGION"], {**ENTRY, "environment": None}),
+        (["--", "run", "--slow"], {**ENTRY, "args": ["--slow"]}),
+        (["--", "other"], {**ENTRY, "command": "other", "args": None}),
+        (
+            ["https://x.example/mcp", "-H", "X-Team: ours"],
+            {
+                "timeoutMs": 5000,
+                "description": "ours",
+                "url": "https://x.example/mcp",
+                "headers": {"X-Team": "ours"},
+            },
+        ),
+    ],
+)
+def test_entries_that_are_edited(words: list[str], entry: dict[str, Any]) -> None:
+    write_own({"mcpServers": {"own": ENTRY, "other": {"command": "x"}}})
+    assert main(["servers", "edit", "own", *words]) == 0
+    expected = {key: value for key, value in entry.items() if value is not None}
+    assert servers_in(user_file()) == {"own": expected, "other": {"command": "x"}}
+
+
+def test_a_path_of_the_command_line_is_written_as_the_file_needs_it(project: Path) -> None:
+    entry = {"command": "./there/run"}
+    write_own({"mcpServers": {"own": entry}})
+    assert main(["servers", "edit", "own", "--set", "timeout=5"]) == 0
+    assert servers_in(user_file())["own"] == {**entry, "timeout": 5}
+    assert main(["servers", "edit", "own", "--set", "cwd=data", "--", "./run"]) == 0
+    assert servers_in(user_file())["own"] == {
+        "command": str(project / "run"),
+        "timeout": 5,
+        "cwd": str(project / "data"),
+    }
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "nothing would change"),
+        (["--set", "timeoutMs=5000"], "no setting 'timeoutMs'"),
+        (["--set", "timout=5"], "nearest: timeout"),
+        (["--set", "timeout"], "expected KEY=VALUE"),
+        (["--set", "timeout=soon"], "timeout"),
+        (["--set", "disabled=true"], "`ideabridge servers enable` and `disable`"),
+        (["--set", "url=https://x.example"], "the address in place of a command changes it"),
+        (["--unset", "idle"], "the server has no such setting"),
+        (["--unset", "env.NONE"], "the server has no such setting"),
+        (["-H", "A: b"], "headers"),
+        (["--secret", "NONE"], "no variable or header 'NONE'"),
+    ],
+)
+def test_what_cannot_be_edited_changes_nothing(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_own({"mcpServers": {"own": ENTRY}})
+    assert main(["servers", "edit", "own", *words]) == 2
+    assert why in capsys.readouterr().err
+    assert servers_in(user_file()) == {"own": ENTRY}
+
+
+@pytest.mark.usefixtures("project")
+def test_an_edit_says_what_changes_and_shows_no_secret(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["servers", "add", "own", "-e", f"OWN_TOKEN={TOKEN}", "--", *START]) == 0
+    new_token = "ghp_anewerone12345678DDDD"
+    capsys.readouterr()
+    changes = ["-e", f"OWN_TOKEN={new_token}", "-e", "TENANT=acme", "--secret", "TENANT"]
+    assert main(["servers", "edit", "own", *changes, "--set", "timeout=5"]) == 0
+    printed = capsys.readouterr().err
+    assert "- env.OWN_TOKEN ${secret:own-token}" in printed
+    assert "+ env.OWN_TOKEN ${secret:own-2-own-token}" in printed
+    assert "+ env.TENANT ${secret:own-2-tenant}" in printed
+    assert "+ timeout 5" in printed
+    assert "its former secret own-token stays" in printed
+    assert TOKEN not in printed
+    assert new_token not in printed
+    assert told(capsys, "servers", "test", "own", "where")["result"] == str(Path.cwd())
+    lines = told(capsys, "servers", "logs", "own")["lines"]
+    assert "own server starts with [secret:own-2-own-token]" in [line["text"] for line in lines]
+
+
+@pytest.mark.usefixtures("project")
+def test_a_value_that_only_looks_like_a_secret_stays_in_the_file() -> None:
+    words = ["-e", "SORT_KEY=created_at", "--plain", "SORT_KEY", "--", "run"]
+    assert main(["servers", "add", "own", *words]) == 0
+    assert servers_in(user_file())["own"]["env"] == {"SORT_KEY": "created_at"}
 
 
 def test_a_server_that_the_projects_replaces_is_told(

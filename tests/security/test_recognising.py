@@ -641,6 +641,21 @@ def test_names_begin_with_the_server_and_say_the_field() -> None:
     assert recognise_secrets("ü", entry).places[0].name == "api-key"
 
 
+def test_what_a_person_says_about_a_value_counts() -> None:
+    env = {"SORT_KEY": "created_at", "TENANT": "acme", "REGION": "eu", "OF": "${HOME}/x"}
+    entry = local("pkg", env=env)
+    assert list(recognise_secrets("shop", entry).values) == ["shop-sort-key"]
+    chosen = {"env.SORT_KEY": False, "env.TENANT": True, "env.OF": True, "env.NONE": True}
+    recognised = recognise_secrets("shop", entry, chosen=chosen)
+    assert recognised.values == {"shop-tenant": "acme"}
+    assert [place.why for place in recognised.places] == ["you chose it"]
+    assert recognised.entry["env"] == {**env, "TENANT": "${secret:shop-tenant}"}
+
+    header = remote("https://mcp.example/mcp", X_Org="acme")
+    recognised = recognise_secrets("shop", header, chosen={"headers.X-Org": True})
+    assert recognised.entry["headers"] == {"X-Org": "${secret:shop-x-org}"}
+
+
 def test_the_word_before_a_token_stays() -> None:
     entry = remote("https://mcp.example/mcp", Authorization=f"Bearer {WORD}")
     assert recognise_secrets("shop", entry).entry["headers"] == {

@@ -3,6 +3,7 @@
 `masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
 word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name
 in the keyring is a nuisance. So this module leaves alone any value that only might be a secret.
+A person knows better: what somebody has said about a value counts (`chosen`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 from ideabridge.bridge.masking import (
     MASK,
@@ -81,13 +83,19 @@ _PLACEHOLDER: Final = re.compile(
 """Values that say where to put a secret, or that it is kept elsewhere."""
 
 _WEAK_PREFIX: Final = re.compile(r"(?:key-|secret_|pat-|sk-(?!ant-|proj-|or-|svcacct-))(.*)")
-_SAYS: Final[dict[Evidence, str]] = {
+Recognised = Evidence | Literal["chosen"]
+"""What shows that a value is a secret: see `Evidence`. chosen: a person has said so."""
+
+_SAYS: Final[dict[Recognised, str]] = {
     "name": "its name",
     "header": "the header",
     "address": "its place in an address",
     "form": "the form of a known kind of token",
     "random": "it looks random",
+    "chosen": "you chose it",
 }
+
+_NOTHING_CHOSEN: Final[Mapping[str, bool]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ class SecretPlace:
 
     place: str
     name: str
-    evidence: Evidence
+    evidence: Recognised
     value: str = field(repr=False)
 
     @property
@@ -135,7 +143,10 @@ class RecognisedSecrets:
 
 
 def recognise_secrets(
-    server: str, entry: JSONObject, taken: Collection[str] = ()
+    server: str,
+    entry: JSONObject,
+    taken: Collection[str] = (),
+    chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> RecognisedSecrets:
     """Find the secrets in a server's entry. Values that name a variable or a stored secret are left
     as they are.
@@ -144,10 +155,12 @@ def recognise_secrets(
         server: the name of the server, which the suggested names begin with.
         entry: the entry, with ideabridge's keys.
         taken: names that other secrets have.
+        chosen: what a person has said about places. False: what is there is no secret. True: the
+            whole value of a variable or header is one, such as `env.TENANT`.
     """
-    recogniser = _Recogniser(server, taken)
+    recogniser = _Recogniser(server, taken, chosen)
     marked = replaced_in(entry, recogniser.replacement)
-    return recogniser.finished(marked)
+    return recogniser.finished(recogniser.with_chosen(marked))
 
 
 def secret_names_in(value: JSON) -> set[str]:
@@ -169,9 +182,10 @@ class _Recogniser:
     secret, because `${secret:NAME}` could itself look like a secret.
     """
 
-    def __init__(self, server: str, taken: Collection[str]) -> None:
+    def __init__(self, server: str, taken: Collection[str], chosen: Mapping[str, bool]) -> None:
         self._server = server
         self._taken = set(taken)
+        self._chosen = chosen
         self._nonce = secrets.token_hex(4)
         self._places: list[SecretPlace] = []
         self._left: list[str] = []
@@ -179,16 +193,40 @@ class _Recogniser:
 
     def replacement(self, hidden: HiddenText) -> str | None:
         """Return the mark of a secret, or None for a string that stays."""
-        if not _is_secret(hidden):
+        if self._chosen.get(hidden.place) is False or not _is_secret(hidden):
             return None
         if hidden.may_be_command or (not hidden.is_whole and _needs_escapes(hidden.text)):
             self._left.append(hidden.place)
             return None
 
+        return self._mark(hidden, "form" if is_known_token(hidden.text) else hidden.evidence)
+
+    def _mark(self, hidden: HiddenText, evidence: Recognised) -> str:
+        """Note a secret, and return the mark that stands in its place."""
         name = self._name(hidden)
-        evidence: Evidence = "form" if is_known_token(hidden.text) else hidden.evidence
         self._places.append(SecretPlace(hidden.place, name, evidence, hidden.text))
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
+
+    def with_chosen(self, marked: JSONObject) -> JSONObject:
+        """Return an entry with marks also in place of the values that a person has called secret,
+        although nothing about them looks like a secret.
+        """
+        recognised = {place.place for place in self._places}
+        result = dict(marked)
+        for part in ("env", "headers"):
+            members = object_or_empty(marked.get(part))
+            for name, value in members.items():
+                place = f"{part}.{name}"
+                if self._chosen.get(place) is not True or place in recognised:
+                    continue
+                if isinstance(value, str) and value and "${" not in value:
+                    whole = HiddenText(place, value, name=name, is_whole=True)
+                    members = {**members, name: self._mark(whole, "chosen")}
+
+            if members:
+                result[part] = members
+
+        return result
 
     def finished(self, marked: JSONObject) -> RecognisedSecrets:
         """Return the result, with the marks replaced by names."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -259,6 +259,42 @@ def with_own_keys(raw: JSONObject) -> JSONObject:
     return read_server_entry(raw, Path.cwd()).members
 
 
+def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
+    """Return an entry with other values for some settings. Everything else stays as it is written,
+    also in the spelling of another host.
+
+    Args:
+        raw: the entry as it stands in a file.
+        settings: the new values by ideabridge's keys; None removes a setting.
+    """
+    nested = raw.get("transport")
+    if isinstance(nested, dict):
+        raw = _without_transport(raw, ServerEntry())
+
+    left = dict(settings)
+    result: JSONObject = {}
+    for key, value in raw.items():
+        own = _own_name(key, value)
+        if own not in settings:
+            result[key] = value
+        elif left.get(own) is not None:
+            # It takes the place of its first spelling, so that a person finds it there.
+            result[own] = left.pop(own)
+
+    result.update({key: value for key, value in left.items() if value is not None})
+    return result
+
+
+def _own_name(key: str, value: JSON) -> str:
+    """Return ideabridge's name of a key."""
+    if key in _MILLISECONDS:
+        return _MILLISECONDS[key]
+    if key == "tools" and isinstance(value, dict):
+        # A list names the allowed tools. An object says how individual tools are shown.
+        return key
+    return SYNONYMS.get(key, key)
+
+
 def _without_transport(raw: JSONObject, entry: ServerEntry) -> JSONObject:
     """Return an entry with the members of its nested `transport` moved to the top."""
     nested = raw.get("transport")
@@ -282,15 +318,8 @@ def _with_own_names(raw: JSONObject, entry: ServerEntry) -> JSONObject:
         if key in IGNORED:
             continue
 
-        own = SYNONYMS.get(key, key)
-        if key == "tools" and isinstance(written, dict):
-            # A list names the allowed tools. An object says how individual tools are shown.
-            own = key
-
-        value = written
-        if key in _MILLISECONDS:
-            own = _MILLISECONDS[key]
-            value = _seconds(written, key, entry)
+        own = _own_name(key, written)
+        value = _seconds(written, key, entry) if key in _MILLISECONDS else written
 
         if own not in spellings:
             result[own] = value

@@ -190,6 +190,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "servers add shop -e 'TOKEN=${SHOP_TOKEN}' -- npx -y shop-server",
         "servers add tickets --url https://tickets.example/mcp",
     ),
+    "servers edit": (
+        "servers edit git --set timeout=120 --set 'deny=[\"git_push\"]'",
+        "servers edit shop -e REGION=eu --unset env.TOKEN",
+        "servers edit git -- uvx mcp-server-git --repository ..",
+    ),
     "servers remove": ("servers remove git", "servers remove git --scope project"),
     "servers enable": ("servers enable git",),
     "servers disable": ("servers disable git",),

@@ -95,6 +95,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object,
 
 UndoOption = Annotated[bool, typer.Option("--undo", help="Undo what this command did last.")]
 
+SecretOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME",
+        help="A variable or header whose value is a secret although it does not look like one; "
+        "may be repeated.",
+    ),
+]
+PlainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plain",
+        metavar="NAME",
+        help="A variable or header whose value is no secret although it looks like one; may be "
+        "repeated.",
+    ),
+]
+
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "config": (ConfigOption, None),
     "project": (ProjectOption, None),
@@ -104,6 +123,8 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
     "json": (JsonOption, False),
     "scope": (ScopeOption, None),
     "undo": (UndoOption, False),
+    "secret": (SecretOption, None),
+    "plain": (PlainOption, None),
 }
 
 
@@ -123,6 +144,8 @@ class Options:
     json: bool = False
     scope: Literal["user", "project"] | None = None
     undo: bool = False
+    secret: list[str] | None = None
+    plain: list[str] | None = None
     _loaded: list[Configuration] = field(default_factory=list, compare=False)
 
     @property

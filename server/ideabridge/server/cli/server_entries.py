@@ -1,4 +1,4 @@
-"""`ideabridge servers add`, `remove`, `enable` and `disable`: change one entry of an
+"""`ideabridge servers add`, `edit`, `remove`, `enable` and `disable`: change one entry of an
 `ideabridge.json`.
 
 The user's own file is trusted as it is. A project's file is used only after a person has trusted
@@ -26,11 +26,11 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import nearest
 
 if TYPE_CHECKING:
-    from ideabridge.server.hosts.entries import EntryFile
+    from ideabridge.server.hosts.entries import EntryFile, PlannedEntry
 
 ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server.")]
 
@@ -88,7 +88,7 @@ def _file_of(options: Options, name: str) -> EntryFile:
 
 
 @app.command("add")
-@command("config", "project", "scope", "json")
+@command("config", "project", "scope", "secret", "plain", "json")
 def add_server(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new server.")],
@@ -132,7 +132,8 @@ def add_server(
     """Add a server to your own configuration, or with --scope project to the project's.
 
     Every running ideabridge uses it at once. The project's configuration has to be trusted
-    first. No secret is written into a file that a repository might contain.
+    first. No secret is written into a file that a repository might contain. The value of a secret
+    is replaced in every output, log and page, so an ordinary word is none.
     """
     from ideabridge.server.hosts.entries import plan_addition, started_by
 
@@ -143,30 +144,262 @@ def add_server(
 
     typed = _new_entry(words or [], url, env or [], header or [])
     _set_places(typed, cwd, file)
-    addition = plan_addition(file, name, typed)
+    addition = plan_addition(file, name, typed, _chosen(typed, options))
     entry = addition.entry
     stored_in = addition.store_secrets()
     outcome = _change(options, file, name, entry, starts=True)
     if options.json:
-        secrets: JSONObject = {place.place: place.name for place in addition.recognised.places}
-        print_json({**outcome.to_json(name, entry), "secrets": secrets, "stored_in": stored_in})
+        print_json({**outcome.to_json(name, entry), **_secrets_json(addition, stored_in)})
         return ExitCode.DONE
 
     _tell(f"{name} is in {file.title}", "green")
     _tell(f"  {'it starts' if 'command' in entry else 'its address'}: {started_by(entry)}")
     _say_backup(outcome)
-    for place in addition.recognised.places:
-        _tell(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
-    if stored_in is not None:
-        _tell(f"  stored in {stored_in}")
-    if addition.in_plain_text:
-        places = ", ".join(addition.in_plain_text)
-        _tell(f"  {places}: in plain text in that file, but never shown", "yellow")
-
+    _say_secrets(addition, stored_in)
     _say_unfound(entry)
     _say_namesake(options, name, file)
     _say_next(name, outcome)
     return ExitCode.DONE
+
+
+def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
+    """Return whether the value in a place of an entry is a secret, as the command line says.
+
+    Raises:
+        UsageError: the entry has no such variable or header, or both options name it.
+    """
+    chosen: dict[str, bool] = {}
+    for option, names, is_secret in (
+        ("--secret", options.secret, True),
+        ("--plain", options.plain, False),
+    ):
+        for name in names or ():
+            places = [
+                f"{part}.{name}"
+                for part in ("env", "headers")
+                if name in object_or_empty(entry.get(part))
+            ]
+            if not places:
+                raise UsageError(f"{option}: the server has no variable or header {name[:100]!r}")
+            if places[0] in chosen:
+                raise UsageError(f"--secret and --plain name {name[:100]!r}; expected one")
+            chosen[places[0]] = is_secret
+
+    return chosen
+
+
+def _secrets_json(planned: PlannedEntry, stored_in: str | None) -> JSONObject:
+    """Return what `--json` prints about the new secrets of an entry."""
+    secrets: JSONObject = {place.place: place.name for place in planned.recognised.places}
+    return {"secrets": secrets, "stored_in": stored_in}
+
+
+def _say_secrets(planned: PlannedEntry, stored_in: str | None) -> None:
+    """Report which values are stored, and which stay in the file."""
+    for place in planned.recognised.places:
+        _tell(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
+    if stored_in is not None:
+        _tell(f"  stored in {stored_in}")
+    if planned.in_plain_text:
+        places = ", ".join(planned.in_plain_text)
+        _tell(f"  {places}: in plain text in that file, but never shown", "yellow")
+
+
+@app.command("edit")
+@command("config", "project", "scope", "secret", "plain", "json")
+def edit_server(
+    options: Options,
+    name: ServerArgument,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="After --, another command with its arguments; or another address.",
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env",
+            "-e",
+            metavar="KEY=VALUE",
+            help="A variable that is added or changed; may be repeated.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="An HTTP header that is added or changed; may be repeated.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Another setting, such as timeout=120 or 'deny=[\"delete_*\"]': JSON, or text; "
+            "may be repeated.",
+        ),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unset",
+            metavar="KEY",
+            help="A setting that is removed: idle, env.REGION, 'headers.X-Team'; may be repeated.",
+        ),
+    ] = None,
+) -> int:
+    """Change a server in your own configuration, or in the project's. Everything that you do not
+    name stays as it is. A backup is kept.
+
+    A new secret gets a new name. The former one stays stored, so that the backup can be used.
+    """
+    from ideabridge.server.hosts.entries import plan_change
+
+    file = _file_of(options, name)
+    before = file.entry(name)
+    changed = _edited_entry(before, words or [], env or [], header or [])
+    changed = _with_settings(changed, settings or [], unset or [])
+    changed = _with_places(changed, before, file)
+    if changed == before and not options.secret:
+        raise UsageError(
+            "nothing would change: expected --set, --unset, --env or --header with another value, "
+            "or another command or address"
+        )
+
+    planned = plan_change(file, name, changed, _chosen(changed, options))
+    stored_in = planned.store_secrets()
+    outcome = _change(options, file, name, planned.entry, starts=True)
+    left = planned.left_secrets()
+    if options.json:
+        shown: JSONObject = {**_secrets_json(planned, stored_in), "left_secrets": list[JSON](left)}
+        print_json({**outcome.to_json(name, planned.entry), **shown})
+        return ExitCode.DONE
+
+    _tell(f"{name} is changed in {file.title}", "green")
+    for change in planned.changes:
+        if change.before is not None:
+            _tell(f"  - {change.name} {change.before}", "red")
+        if change.after is not None:
+            _tell(f"  + {change.name} {change.after}", "green")
+
+    _say_backup(outcome)
+    _say_secrets(planned, stored_in)
+    for former in left:
+        _tell(f"  its former secret {former} stays: `ideabridge secrets remove {former}`", "dim")
+    _say_unfound(planned.entry)
+    _say_next(name, outcome)
+    return ExitCode.DONE
+
+
+def _edited_entry(
+    before: JSONObject, words: list[str], env: list[str], header: list[str]
+) -> JSONObject:
+    """Return an entry with another command or address, and with further variables and headers."""
+    from ideabridge.bridge.server_entry import with_own_keys, with_settings
+
+    now = with_own_keys(before)
+    start: JSONObject = {}
+    if words:
+        start = _new_entry(words, None, [], [])
+        if ("url" in start) != ("url" in now):
+            # What belongs to the other kind of server would be refused.
+            start = {**dict.fromkeys(_OF_ONE_KIND), **start}
+        elif "command" in start:
+            start = {"args": None, **start}
+
+    members = now if "type" not in start else start
+    variables: JSONObject = dict(_variable(text) for text in env)
+    headers: JSONObject = dict(_header(text) for text in header)
+    if variables:
+        start["env"] = {**object_or_empty(members.get("env")), **variables}
+    if headers:
+        start["headers"] = {**object_or_empty(members.get("headers")), **headers}
+    return with_settings(before, start)
+
+
+_OF_ONE_KIND = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
+"""The settings that belong to a command or to an address, but not to both."""
+
+
+def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> JSONObject:
+    """Return an entry with other settings, and without those that are removed.
+
+    Raises:
+        UsageError: there is no such setting, or another command changes it.
+    """
+    from ideabridge.bridge.server_entry import with_own_keys, with_settings
+
+    changes: JSONObject = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected KEY=VALUE, found {text[:40]!r}")
+        _expect_setting(key, "--set")
+        changes[key] = _json_or_text(value)
+
+    for place in unset:
+        key, _, member = place.partition(".")
+        _expect_setting(key, "--unset")
+        now = with_own_keys(entry).get(key)
+        if now is None or (member and member not in object_or_empty(now)):
+            raise UsageError(f"--unset {place[:100]}: the server has no such setting")
+        if not member:
+            changes[key] = None
+            continue
+        rest = {name: value for name, value in object_or_empty(now).items() if name != member}
+        entry = with_settings(entry, {key: rest or None})
+
+    return with_settings(entry, changes)
+
+
+def _with_places(entry: JSONObject, before: JSONObject, file: EntryFile) -> JSONObject:
+    """Return an entry in which the paths of the command line are in the form that the file needs.
+    Those that the file has already stay.
+    """
+    from ideabridge.bridge.server_entry import with_settings
+
+    typed = {
+        key: entry[key]
+        for key in ("command", "cwd")
+        if key in entry and entry[key] != before.get(key)
+    }
+    cwd = typed.get("cwd")
+    _set_places(typed, cwd if isinstance(cwd, str) else None, file)
+    return with_settings(entry, typed)
+
+
+def _expect_setting(key: str, option: str) -> None:
+    """Raise `UsageError` if a key is no setting that `servers edit` changes."""
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+
+    elsewhere = {
+        "disabled": "`ideabridge servers enable` and `disable`",
+        "command": "the words after --",
+        "args": "the words after --",
+        "url": "the address in place of a command",
+    }
+    if key in elsewhere:
+        raise UsageError(f"{option} {key}: {elsewhere[key]} changes it")
+    if key not in ModuleConfiguration.model_fields:
+        near = ", ".join(nearest(key, ModuleConfiguration.model_fields))
+        hint = f"; nearest: {near}" if near else ""
+        raise UsageError(f"{option}: a server has no setting {key[:40]!r}{hint}")
+
+
+def _json_or_text(text: str) -> JSON:
+    """Return the JSON value of a text, or the text itself if it is no JSON."""
+    from ideabridge.tools.encoding import decode
+    from ideabridge.tools.errors import IdeabridgeError
+
+    try:
+        return decode(text, what="the value")
+    except IdeabridgeError:
+        return text
 
 
 def _say_namesake(options: Options, name: str, file: EntryFile) -> None:

@@ -1,4 +1,4 @@
-"""Entries: adds, removes, enables or disables one server in `ideabridge.json`.
+"""Entries: adds, changes, removes, enables or disables one server in `ideabridge.json`.
 
 The command line (`servers add` ...) and the page use this. All other bytes of a file stay as they
 are, comments included, and a copy of the former file is kept.
@@ -10,16 +10,27 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal
 
-from ideabridge.bridge.configuration import check_server_entry, parse_configuration
+from ideabridge.bridge.configuration import (
+    ConfigurationError,
+    check_server_entry,
+    parse_configuration,
+)
 from ideabridge.bridge.file_content import OTHER_NAMES
 from ideabridge.bridge.masking import hidden_in, shown_definition
 from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
 from ideabridge.bridge.recognising import RecognisedSecrets, recognise_secrets
-from ideabridge.bridge.stored_secrets import find_secret, secret_owner, set_secret
+from ideabridge.bridge.stored_secrets import (
+    allow_secret,
+    find_secret,
+    secret_owner,
+    set_secret,
+)
 from ideabridge.bridge.trust import ProjectTrust, keep_trusted, look_at, repository_of
 from ideabridge.server.hosts.editing.host_text import EditedFile, HostText, read_host_text
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
@@ -45,6 +56,8 @@ _FILE_ENDING: Final = re.compile(
     r"py|pyz|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua|go|rs|jar|exe|bat|cmd|ps|bin|json|toml"
 )
 """Last labels that are more often the extension of a program's file."""
+
+_NOTHING_CHOSEN: Final[Mapping[str, bool]] = MappingProxyType({})
 
 _OFF: Final = ("disabled", "enabled")
 """The keys that turn a server off and on."""
@@ -218,18 +231,20 @@ def header_of(text: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
-    """A server that is to be added to a file.
+class PlannedEntry:
+    """An entry that is to be written to a file.
 
     Attributes:
         file: the file, as it was read.
         name: the name of the server.
+        before: the entry that it replaces, or None for a new server.
         recognised: its entry, with `${secret:NAME}` in place of each secret, and the secrets.
         in_plain_text: the places of other values that look like secrets.
     """
 
     file: EntryFile
     name: str
+    before: JSONObject | None
     recognised: RecognisedSecrets
     in_plain_text: list[str]
 
@@ -237,6 +252,11 @@ class Addition:
     def entry(self) -> JSONObject:
         """The entry as it is written to the file."""
         return self.recognised.entry
+
+    @property
+    def changes(self) -> list[SettingChange]:
+        """What is different from the entry that it replaces."""
+        return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:
         """Store the secrets for this server. Return a phrase for users that says where they are
@@ -254,14 +274,27 @@ class Addition:
             stored_in = set_secret(owner, secret, value, servers)
         return stored_in
 
+    def left_secrets(self) -> list[str]:
+        """Return the names of the stored secrets that only the replaced entry names. They stay
+        stored, so that the change can be undone.
+        """
+        named = secrets_named_in(self.entry)
+        return [secret for secret in secrets_named_in(self.before) if secret not in named]
 
-def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
+
+def plan_addition(
+    file: EntryFile,
+    name: str,
+    typed: JSONObject,
+    chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
+) -> PlannedEntry:
     """Check a new entry, and name its secrets. This changes nothing.
 
     Args:
         file: the file that receives it.
         name: the name of the server.
         typed: the entry as a person wrote it, with its secrets.
+        chosen: whether the value in a place is a secret; see `recognise_secrets`.
 
     Raises:
         ConfigurationError: the entry cannot be used.
@@ -276,21 +309,163 @@ def plan_addition(file: EntryFile, name: str, typed: JSONObject) -> Addition:
             "removes it"
         )
 
-    recognised = _without_secrets(name, typed, file)
-    return Addition(file, name, recognised, _check_entry(name, recognised.entry, file))
+    return _planned(file, name, None, typed, chosen)
 
 
-def _without_secrets(name: str, entry: JSONObject, file: EntryFile) -> RecognisedSecrets:
+def plan_change(
+    file: EntryFile,
+    name: str,
+    typed: JSONObject,
+    chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
+) -> PlannedEntry:
+    """Check an entry that replaces the one of this name, and name its new secrets. A value that the
+    file has already stays as it is there, unless a repository can contain the file. This changes
+    nothing.
+
+    Args:
+        file: the file that has the entry.
+        name: the name of the server.
+        typed: the whole new entry, with its new secrets.
+        chosen: whether the value in a place is a secret; see `recognise_secrets`.
+
+    Raises:
+        ConfigurationError: the entry cannot be used.
+        EntryError: nothing would change; or a repository can contain the file, and the entry has a
+            value that looks like a secret.
+        StoredSecretError: the stored secrets cannot be read.
+    """
+    before = file.entry(name)
+    if before == typed and not any(chosen.values()):
+        raise EntryError(f"nothing would change: {name} is as it was")
+
+    kept: dict[str, bool] = {}
+    if not file.in_repository:
+        texts = {hidden.text for hidden in hidden_in(before)}
+        kept = {hidden.place: False for hidden in hidden_in(typed) if hidden.text in texts}
+    return _planned(file, name, before, typed, {**kept, **chosen})
+
+
+def _planned(
+    file: EntryFile,
+    name: str,
+    before: JSONObject | None,
+    typed: JSONObject,
+    chosen: Mapping[str, bool],
+) -> PlannedEntry:
+    recognised = _without_secrets(name, typed, file, chosen)
+    return PlannedEntry(file, name, before, recognised, _check_entry(name, recognised.entry, file))
+
+
+def _without_secrets(
+    name: str, entry: JSONObject, file: EntryFile, chosen: Mapping[str, bool]
+) -> RecognisedSecrets:
     """Return an entry with `${secret:NAME}` in place of each secret. None of these names belongs to
     a secret that is already stored.
     """
     owner = secret_owner(file.path)
-    recognised = recognise_secrets(name, entry)
+    recognised = recognise_secrets(name, entry, chosen=chosen)
     number = 2
     while any(find_secret(owner, secret) is not None for secret in recognised.values):
-        recognised = recognise_secrets(f"{name}-{number}", entry)
+        recognised = recognise_secrets(f"{name}-{number}", entry, chosen=chosen)
         number += 1
     return recognised
+
+
+def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObject) -> None:
+    """Let a changed entry use the stored secrets that it was allowed to use before the change, and
+    still names. Only for a change that a person has reviewed: the entry might send them elsewhere.
+
+    Raises:
+        ConfigurationError: the new entry cannot be used.
+        StoredSecretError: the stored secrets cannot be read or written.
+    """
+    owner = secret_owner(file.path)
+    if owner.file is None:
+        # In the user's own file every server may use them.
+        return
+
+    try:
+        former = entry_digest(_parsed(name, before))
+    except ConfigurationError:
+        # It could not be used, so it was allowed to use nothing.
+        return
+
+    digest = entry_digest(_parsed(name, after))
+    still_named = secrets_named_in(after)
+    for secret_name in secrets_named_in(before):
+        secret = find_secret(owner, secret_name)
+        is_allowed = secret is not None and secret.servers.get(name) == former
+        if secret is not None and is_allowed and secret_name in still_named:
+            allow_secret(owner, secret_name, {**secret.servers, name: digest})
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of an entry that is different now. The texts are without secrets.
+
+    Attributes:
+        name: its name: `starts` or `calls` for the command or the address, or a key, with the name
+            of the variable or header: `env.REGION`.
+        before: what it was, or None if it was not set.
+        after: what it is now, or None if it is not set any more.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def setting_changes(before: JSONObject, after: JSONObject) -> list[SettingChange]:
+    """Return what is different in an entry, in its order."""
+    former = _shown_settings(before)
+    present = _shown_settings(after)
+    values_before = _settings(before)
+    values_after = _settings(after)
+    changes: list[SettingChange] = []
+    for name in dict.fromkeys([*former, *present]):
+        if values_before.get(name) == values_after.get(name):
+            continue
+
+        now = present.get(name)
+        if now is not None and now == former.get(name):
+            now = f"{now} (another value, which is not shown)"
+        changes.append(SettingChange(name, former.get(name), now))
+
+    return changes
+
+
+def _shown_settings(entry: JSONObject) -> dict[str, str]:
+    """Return the settings of an entry without its secrets."""
+    return _settings(shown_definition(entry))
+
+
+def _settings(entry: JSONObject) -> dict[str, str]:
+    """Return each setting of an entry as text."""
+    settings: dict[str, str] = {}
+    if "command" in entry or "url" in entry:
+        words = entry.get("args")
+        start = [
+            entry.get("command", entry.get("url")),
+            *(words if isinstance(words, list) else []),
+        ]
+        name = "starts" if "command" in entry else "calls"
+        settings[name] = shlex.join(map(str, start)) if len(start) > 1 else str(start[0])
+
+    for key, value in entry.items():
+        if key in ("command", "args", "url"):
+            continue
+        if isinstance(value, dict):
+            settings.update({f"{key}.{member}": _plain(part) for member, part in value.items()})
+        else:
+            settings[key] = _plain(value)
+
+    return settings
+
+
+def _plain(value: JSON) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return value if isinstance(value, str) else encode_text(value)
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
