@@ -1,14 +1,16 @@
-"""Servers are added, imported, enabled, disabled and removed on the page, and each change is
-undone.
+"""Servers are added, changed, imported, enabled, disabled and removed on the page, and each change
+is undone.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -47,6 +49,18 @@ def add(http: httpx.Client, **fields: str) -> httpx.Response:
     return send(http, "/ui/servers/new", page="/ui/servers/add", **fields)
 
 
+def confirm(http: httpx.Client, checked: httpx.Response, **fields: str) -> httpx.Response:
+    """Save what the page `checked` shows before it is written."""
+    draft = re.search(r'name="draft" value="([^"]+)"', checked.text)
+    assert draft is not None, checked.text
+    return send(http, "/ui/servers/save", page=str(checked.url), draft=draft[1], **fields)
+
+
+def servers_in(file: Path) -> dict[str, Any]:
+    text = file.read_text(encoding="utf-8").replace("// what my team uses", "")
+    return json.loads(text)["mcpServers"]
+
+
 def test_a_command_is_added_with_its_secret_and_works_at_once(
     page: Page, site: str, file: Path
 ) -> None:
@@ -54,7 +68,14 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     page.get_by_role("link", name="Add a server").click()
     page.get_by_label("Name", exact=True).fill("own")
     page.get_by_label("Command or address").fill(START)
-    page.get_by_label("Environment of a command").fill(f"OWN_TOKEN={TOKEN}")
+    page.get_by_label("Environment of a command").fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
+    page.get_by_role("button", name="Add").click()
+    # Only what looks like a secret is ticked. Nothing is written before this page is confirmed.
+    expect(page.get_by_label("OWN_TOKEN is a secret")).to_be_checked()
+    expect(page.get_by_label("MODE is a secret")).not_to_be_checked()
+    expect(page.get_by_role("table", name="Values")).to_contain_text("production")
+    assert TOKEN not in page.content()
+    assert file.read_text(encoding="utf-8") == COMMENTED
     page.get_by_role("button", name="Add").click()
     note = page.get_by_role("status")
     expect(note).to_contain_text("own is added to")
@@ -66,9 +87,10 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     assert "// what my team uses" in text
     assert TOKEN not in text
     assert '"${secret:own-token}"' in text
+    assert '"MODE": "production"' in text
     assert TOKEN not in page.content()
     # The server itself gets the secret, and its words are masked.
-    page.get_by_role("link", name="Its log").click()
+    page.get_by_role("link", name="Log", exact=True).click()
     expect(page.locator("#log")).to_contain_text("starts with [secret:own-token]")
 
 
@@ -165,11 +187,178 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
 
 def test_values_that_stay_readable_are_named(site: str) -> None:
     with client(site) as http:
-        answer = add(
+        shown = add(
             http, name="own", start=START, env=f"REGION=eu\nOWN_TOKEN={TOKEN}\nHOME=${{HOME}}"
         )
+        answer = confirm(http, shown, shown="env.REGION")
         assert "env.REGION: readable in that file" in answer.text
         assert "env.OWN_TOKEN is a secret" in answer.text
+
+
+def test_a_person_decides_which_values_are_secrets(
+    page: Page, site: str, file: Path, tmp_path: Path
+) -> None:
+    page.goto(f"{site}servers/add")
+    page.get_by_label("Name", exact=True).fill("own")
+    page.get_by_label("Command or address").fill(START)
+    environment = "SORT_KEY=created_at\nTENANT=acme-incorporated"
+    page.get_by_label("Environment of a command").fill(environment)
+    page.get_by_role("button", name="Add").click()
+    page.get_by_label("SORT_KEY is a secret").uncheck()
+    page.get_by_label("TENANT is a secret").check()
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("status")).to_contain_text("env.TENANT is a secret (you chose it)")
+    env = servers_in(file)["own"]["env"]
+    assert env == {"SORT_KEY": "created_at", "TENANT": "${secret:own-tenant}"}
+    stored = tmp_path / ".local" / "share" / "ideabridge" / "secrets.json"
+    assert "acme-incorporated" in stored.read_text(encoding="utf-8")
+
+
+# -- changing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(site: str, file: Path) -> str:
+    """The page over a server `own` with a secret and a readable variable."""
+    with client(site) as http:
+        env = f"OWN_TOKEN={TOKEN}\nREGION=eu"
+        confirm(http, add(http, name="own", start=START, env=env), shown="env.REGION")
+    assert servers_in(file)["own"]["env"] == {"OWN_TOKEN": "${secret:own-token}", "REGION": "eu"}
+    return site
+
+
+def test_a_server_is_changed_after_its_differences_were_shown(
+    page: Page, own: str, file: Path
+) -> None:
+    before = file.read_text(encoding="utf-8")
+    page.goto(f"{own}modules/own")
+    page.get_by_role("link", name="Edit", exact=True).click()
+    expect(page.get_by_label("Command or address")).to_have_value(START)
+    token = page.get_by_label("Value of OWN_TOKEN")
+    expect(token).to_have_value("")
+    expect(token).to_have_attribute("placeholder", re.compile("stored as own-token"))
+    expect(page.get_by_label("Value of REGION")).to_have_value("eu")
+    page.get_by_label("Value of REGION").fill("us")
+    page.get_by_label("A call may take, in seconds").fill("120")
+    page.get_by_label("Never these tools").fill("save\nx_*")
+    page.get_by_role("button", name="Show what changes").click()
+
+    table = page.get_by_role("table", name="What changes")
+    expect(table.get_by_role("row", name="env.REGION")).to_contain_text(re.compile("eu.*us"))
+    expect(table.get_by_role("row", name="A call may take")).to_contain_text(
+        re.compile("not set.*120")
+    )
+    expect(table.locator("tbody tr")).to_have_count(3)
+    assert file.read_text(encoding="utf-8") == before
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("own is changed in")
+    # Its secret is still the same, and the tool is gone at once.
+    expect(page.locator("#state")).to_contain_text("up")
+    expect(page.get_by_role("table", name="Tools of own")).not_to_contain_text("save")
+    assert TOKEN not in page.content()
+    text = file.read_text(encoding="utf-8")
+    assert "// what my team uses" in text
+    changed = servers_in(file)["own"]
+    assert changed["env"] == {"OWN_TOKEN": "${secret:own-token}", "REGION": "us"}
+    assert (changed["timeout"], changed["deny"]) == (120, ["save", "x_*"])
+
+    page.goto(f"{own}modules")
+    page.get_by_role("button", name="Undo: own was changed").click()
+    expect(page.get_by_role("status")).to_contain_text("own was changed")
+    assert file.read_text(encoding="utf-8") == before
+
+
+def edit(http: httpx.Client, name: str, **fields: str) -> httpx.Response:
+    """Send the form that changes a server, with other values for some of its fields."""
+    page = f"/ui/servers/edit?name={name}"
+    shown = http.get(page).text
+    filled = {
+        field: html.unescape(value)
+        for field, value in re.findall(r'<input [^>]*name="([^"]+)" value="([^"]*)"', shown)
+        if field not in ("secret", "remove")
+    }
+    return send(http, "/ui/servers/edited", page=page, **{**filled, **fields})
+
+
+def begins_with(http: httpx.Client) -> str:
+    """Call a tool of the server `own`, and return the token with which it says that it starts."""
+    run = ask(http, {"_tool": "where", "_module": "own"}, output="†results.0")
+    wait_until(lambda: "s-done" in http.get(f"/ui/runs/{run}").text)
+    newest = re.search("own server starts with ([^<]+)", http.get("/ui/modules/own/log").text)
+    assert newest is not None
+    return newest[1]
+
+
+def test_a_new_secret_replaces_one_and_the_former_comes_back(own: str, file: Path) -> None:
+    before = file.read_text(encoding="utf-8")
+    other = "ghp_anotherone12345678DDDD"
+    with client(own) as http:
+        shown = edit(http, "own", **{"value.env.OWN_TOKEN": other})
+        assert "${secret:own-2-own-token}" in shown.text
+        answer = confirm(http, shown, shown="env.OWN_TOKEN", is_secret="env.OWN_TOKEN")
+        for page in (shown, answer):
+            assert other not in page.text
+        assert "Its former secret own-token stays" in answer.text
+        assert begins_with(http) == "[secret:own-2-own-token]"
+
+        # What was saved is not saved again.
+        assert "was saved already" in confirm(http, shown).text
+        edit_id = re.search(r'name="edit" value="([^"]+)"', http.get("/ui/modules").text)
+        assert edit_id is not None
+        send(http, "/ui/servers/undo", edit=edit_id[1])
+        assert file.read_text(encoding="utf-8") == before
+        assert begins_with(http) == "[secret:own-token]"
+
+
+def test_what_cannot_be_changed_so_is_refused_at_its_field(own: str, file: Path) -> None:
+    before = file.read_text(encoding="utf-8")
+    cases: list[tuple[dict[str, str], str]] = [
+        ({}, "nothing would change"),
+        ({"start": "./run"}, "relative path"),
+        ({"start": ""}, "write the command"),
+        ({"start": "https://x.example/mcp", "env": "A=1"}, "an address has none"),
+        ({"headers": "A: b"}, "a command has none"),
+        ({"env": TOKEN}, "a variable in line 1"),
+        ({"timeout": "soon"}, "expected a number"),
+        ({"timeout": "-1"}, "greater than 0"),
+        ({"sharing": "all"}, "expected shared or session"),
+        ({"seal": "another"}, "has changed since the page showed it"),
+    ]
+    with client(own) as http:
+        for fields, why in cases:
+            answer = edit(http, "own", **fields)
+            assert answer.status_code == 400
+            assert why in answer.text, (fields, answer.text)
+            assert TOKEN not in answer.text
+            assert file.read_text(encoding="utf-8") == before
+
+
+def test_another_kind_of_server_takes_its_place(own: str, file: Path) -> None:
+    with client(own) as http:
+        shown = edit(http, "own", start="http://127.0.0.1:9/mcp", headers="X-Team: dragons")
+        confirm(http, shown, shown="headers.X-Team")
+        assert servers_in(file)["own"] == {
+            "url": "http://127.0.0.1:9/mcp",
+            "headers": {"X-Team": "dragons"},
+        }
+        # A header is not shown, and stays if its field stays empty.
+        form = http.get("/ui/servers/edit?name=own").text
+        assert "dragons" not in form
+        confirm(http, edit(http, "own", start="http://127.0.0.1:9/other"))
+        assert servers_in(file)["own"]["headers"] == {"X-Team": "dragons"}
+        confirm(http, edit(http, "own", remove="headers.X-Team"))
+        assert servers_in(file)["own"] == {"url": "http://127.0.0.1:9/other"}
+
+
+def test_a_secret_in_a_command_is_neither_shown_nor_lost(tmp_path: Path, file: Path) -> None:
+    entry = {"command": "run", "args": ["--token", TOKEN, "--fast"]}
+    file.write_text(json.dumps({"mcpServers": {"own": entry}}), encoding="utf-8")
+    with served(tmp_path) as url, client(url) as http:
+        form = http.get("/ui/servers/edit?name=own").text
+        assert TOKEN not in form
+        confirm(http, edit(http, "own", start="run --token ghp_••• --slow"))
+        assert servers_in(file)["own"]["args"] == ["--token", TOKEN, "--slow"]
+        assert "is not shown" in edit(http, "own", start="run --token ••• --slow").text
 
 
 def test_removing_a_server_names_the_tools_that_need_it(site: str) -> None:
@@ -259,14 +448,23 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
                 http.post("/ui/sign-in", data={"token": tokens[name]})
 
             # A member changes nothing, and reads neither forms nor logs.
-            for path in ("servers/add", "servers/import", "modules/own/log"):
+            for path in (
+                "servers/add",
+                "servers/import",
+                "servers/edit?name=own",
+                "servers/check?draft=x",
+                "modules/own/log",
+            ):
                 assert bob.get(f"/ui/{path}").status_code == 400
 
             for path, fields in (
                 ("servers/new", {"name": "x", "start": "https://x.example/mcp"}),
                 ("servers/change", {"name": "own", "action": "remove"}),
+                ("servers/edited", {"name": "own", "start": "https://x.example/mcp"}),
+                ("servers/save", {"draft": "x"}),
                 ("servers/take", {"host": "cursor", "which": "x"}),
                 ("servers/undo", {"edit": "x"}),
+                ("modules/own/retry", {}),
             ):
                 send(bob, f"/ui/{path}", **fields)
                 assert file.read_text(encoding="utf-8") == before
@@ -280,6 +478,17 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
                 assert "the owner" in add(ada, **fields).text
                 assert file.read_text(encoding="utf-8") == before
 
+            # Nor does an admin change what starts a command, or confirm what the owner typed.
+            shown = edit(owner, "own", timeout="5")
+            assert "only the owner" in ada.get("/ui/servers/edit?name=own").text
+            fields = {"name": "own", "start": START, "timeout": "6"}
+            assert "only the owner" in send(ada, "/ui/servers/edited", **fields).text
+            draft = re.search(r'name="draft" value="([^"]+)"', shown.text)
+            assert draft is not None
+            assert ada.get(f"/ui/servers/check?draft={draft[1]}").status_code == 400
+            send(ada, "/ui/servers/save", draft=draft[1])
+            assert file.read_text(encoding="utf-8") == before
+
             assert ada.get("/ui/servers/import").status_code == 400
             form = {"host": "cursor", "which": "x"}
             assert "only the owner" in send(ada, "/ui/servers/take", **form).text
@@ -287,16 +496,29 @@ def test_a_token_adds_no_command_and_reads_no_secret(tmp_path: Path, file: Path)
             # What an admin removed comes back by the owner's hand alone.
             send(ada, "/ui/servers/change", name="own", action="remove")
             assert file.read_text(encoding="utf-8") != before
-            shown = ada.get("/ui/modules").text
-            edit = shown.partition('name="edit" value="')[2].partition('"')[0]
-            assert "bring a command back" in send(ada, "/ui/servers/undo", edit=edit).text
-            send(owner, "/ui/servers/undo", edit=edit)
+            listed = ada.get("/ui/modules").text
+            edit_id = listed.partition('name="edit" value="')[2].partition('"')[0]
+            assert "bring a command back" in send(ada, "/ui/servers/undo", edit=edit_id).text
+            send(owner, "/ui/servers/undo", edit=edit_id)
             assert file.read_text(encoding="utf-8") == before
 
             send(ada, "/ui/servers/change", name="own", action="disable")
             send(ada, "/ui/servers/change", name="own", action="enable")
             add(ada, name="remote", start="http://127.0.0.1:9/mcp")
             assert "http://127.0.0.1:9/mcp" in file.read_text(encoding="utf-8")
+            for start in ("evil", "https://x.example/${HOME}"):
+                assert "the owner" in edit(ada, "remote", start=start).text
+            confirm(ada, edit(ada, "remote", start="http://127.0.0.1:9/new"))
+            assert "http://127.0.0.1:9/new" in file.read_text(encoding="utf-8")
+
+            # An address that gets a secret is the owner's alone.
+            shown = edit(owner, "remote", headers=f"Authorization: Bearer {TOKEN}")
+            confirm(owner, shown, shown="headers.Authorization", is_secret="headers.Authorization")
+            now = file.read_text(encoding="utf-8")
+            assert "${secret:" in now
+            stolen = {"name": "remote", "start": "https://evil.example/mcp"}
+            assert "only the owner" in send(ada, "/ui/servers/edited", **stolen).text
+            assert file.read_text(encoding="utf-8") == now
 
 
 def test_a_form_of_another_site_or_session_changes_no_server(site: str, file: Path) -> None:
@@ -304,6 +526,8 @@ def test_a_form_of_another_site_or_session_changes_no_server(site: str, file: Pa
         forms = {
             "servers/new": {"name": "x", "start": "evil"},
             "servers/change": {"name": "x", "action": "remove"},
+            "servers/edited": {"name": "x", "start": "evil"},
+            "servers/save": {"draft": "x"},
             "servers/take": {"host": "cursor", "which": "x"},
             "servers/undo": {"edit": "x"},
         }

@@ -25,7 +25,7 @@ SERVERS: dict[str, Any] = {
 def configured(folder: Path, servers: dict[str, Any]) -> Path:
     """Write the user's own configuration for a page that is `served` from a folder."""
     file = folder / "config" / "ideabridge" / "ideabridge.json"
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     file.chmod(0o600)
     return file
@@ -64,7 +64,7 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
 def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> None:
     page.goto(f"{site}modules/own")
     expect(page.get_by_role("table", name="Tools of own")).to_be_visible()
-    page.get_by_role("link", name="Its log").click()
+    page.get_by_role("link", name="Log", exact=True).click()
     log = page.get_by_role("table", name="Lines of the log")
     with client(site) as http:
         for text in ("first", "second"):
@@ -84,6 +84,25 @@ def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> Non
     page.get_by_label("Messages of at least").select_option("error")
     page.get_by_role("button", name="Filter").click()
     expect(page.get_by_text("No line matches.")).to_be_visible()
+
+
+def test_a_server_that_fails_is_tried_again_at_once(page: Page, tmp_path: Path, site: str) -> None:
+    page.goto(f"{site}modules/own")
+    expect(page.get_by_role("table", name="Tools of own")).to_be_visible()
+    expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    program = tmp_path / "late"
+    configured(tmp_path, {"late": {"command": str(program), "args": OWN["args"]}})
+    page.goto(f"{site}modules")
+    page.get_by_role("link", name="late", exact=True).click()
+    expect(page.locator("#state")).to_contain_text("failing")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status")).to_contain_text("It was tried again: failing.")
+
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status")).to_contain_text("late is up.")
+    expect(page.get_by_role("table", name="Tools of late")).to_contain_text("where")
 
 
 def test_damaged_notes_about_changes_hide_no_server(tmp_path: Path, site: str) -> None:

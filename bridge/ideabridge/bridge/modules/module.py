@@ -720,6 +720,19 @@ class Module:
         if self._state == "connecting":
             self._needed.set()
 
+    async def retry(self, seconds: float) -> None:
+        """Begin the next attempt to connect now instead of after its pause, and wait for at most
+        `seconds` until it has ended. Does nothing while no attempt is due.
+        """
+        pause = self._reconnect_pause
+        if pause is None or self._state not in ("failed", "down"):
+            return
+
+        moved = self._moved
+        pause.deadline = anyio.current_time()
+        with anyio.move_on_after(seconds):
+            await moved.wait()
+
     def _leave_idle(self) -> None:
         self._state = "connecting"
         self._since = time.monotonic()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
+from typing import Final, cast
+from urllib.parse import quote
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -13,15 +14,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.signing_in import NoSignInError, expect_sign_in
+from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
+from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.site import Site
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
 
@@ -33,6 +38,9 @@ _MOST_TOOLS: Final = 100
 
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
+
+_RETRY_SECONDS: Final = 10.0
+"""How long a page waits for an attempt to connect that somebody has asked for."""
 
 _HINTS: Final = (
     ("readOnlyHint", True, "read-only"),
@@ -101,6 +109,7 @@ class ModulePages:
             Route("/modules/{name}/log", self.log),
             Route("/modules/{name}/tools/{tool:path}", self.show_tool),
             Route("/modules/{name}/call", self._site.changing(self.call), methods=["POST"]),
+            Route("/modules/{name}/retry", self._site.changing(self.retry), methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -209,6 +218,7 @@ class ModulePages:
             count=len(tools),
             can_sign_in=module is not None and _can_sign_in(module.configuration, visitor),
             is_changed_here=is_changed_here(self._bridge.configuration, name),
+            starts=_started_by(module) if module is not None and visitor.manages else "",
             first=first,
             following=first + _MOST_TOOLS if len(tools) > first + _MOST_TOOLS else None,
         )
@@ -271,6 +281,28 @@ class ModulePages:
             title=f"test of {tool.name}",
         )
         return self._site.back(request, f"/runs/{run.id}")
+
+    async def retry(self, request: Request) -> Response:
+        """Try at once to connect to a server that has failed."""
+        name = request.path_params["name"]
+        visitor = visitor_of(request)
+        expect_manager(visitor)
+        self._tools(name, visitor)
+        module = self._bridge.modules[name]
+        await module.retry(_RETRY_SECONDS)
+        status = module.status()
+        if status.error is None:
+            text = f"{name} is {light(status)}."
+        else:
+            text = f"It was tried again: {light(status)}."
+        kind = "good" if status.state == "up" else "ask"
+        return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
+
+
+def _started_by(module: Module) -> str:
+    """Return the command or the address of a server, without its secrets."""
+    entry = module.configuration.model_dump(mode="json", exclude_unset=True)
+    return started_by(cast("JSONObject", entry))
 
 
 def _can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:

@@ -1,4 +1,4 @@
-"""Server forms: adding, importing, enabling, disabling and removing servers on the page.
+"""Server forms: adding, changing, importing, enabling, disabling and removing servers on the page.
 
 The page changes the file that the server was started with, or else the user's own one, in the same
 way as `ideabridge servers`: the entry is checked, its secrets go to the keyring, everything else in
@@ -7,15 +7,20 @@ terminal, who reviews what it starts, so the page leaves it alone.
 
 A command runs with the rights of the owner. So only the owner adds one, in a session that began
 with the owner's link: a token can be in an assistant's files, where a model might find it.
+
+Before an entry with values is written, a second page shows what changes, and asks which values are
+secrets. What was typed waits in this process for the answer (`_ServerDrafts`), so that no secret
+travels back to the browser.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -46,20 +51,18 @@ from ideabridge.server.hosts.editing.undo import (
 from ideabridge.server.hosts.entries import (
     EntryError,
     EntryFile,
+    PlannedEntry,
     ServerExistsError,
-    address_entry,
-    header_of,
+    carry_secrets,
     is_on,
-    is_server_address,
     missing_program,
     plan_addition,
-    program_entry,
+    plan_change,
     read_entry_file,
     readable_values,
     secrets_named_in,
     started_by,
     switched,
-    variable_of,
 )
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.importing import ServerImport, destinations, plan_import
@@ -74,8 +77,20 @@ from ideabridge.server.ui.access import (
     visitor_of,
 )
 from ideabridge.server.ui.site import Site
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, object_or_empty
+from ideabridge.server.ui.typed_server import (
+    LABELS,
+    FieldError,
+    TypedValue,
+    edited_entry,
+    expect_may_edit,
+    fields_of_entry,
+    seal_of,
+    typed_entry,
+    typed_values,
+)
+from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.names import counted
 
 _COMMAND: Final = "page"
 """The command under which a change of the page is noted."""
@@ -86,8 +101,17 @@ _FIELDS: Final = {
     "url": "start",
     "command": "start",
     "args": "start",
+    "cwd": "cwd",
     "env": "env",
     "headers": "headers",
+    "allow": "allow",
+    "deny": "deny",
+    "start": "begins",
+    "idle": "idle",
+    "sharing": "sharing",
+    "parallel": "parallel",
+    "timeout": "timeout",
+    "connect_timeout": "connect_timeout",
 }
 """The field of the form for each key of an entry."""
 
@@ -106,35 +130,73 @@ class NoSessionError(IdeabridgeError):
     """A visitor without a session can read the page, but add nothing."""
 
 
-class FieldError(EntryError):
-    """A field of the form for a new server cannot be used.
-
-    Attributes:
-        field: the name of the field: `name`, `start`, `env` or `headers`.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(why)
-        self.field = field
-
-
 class NoServersFileError(IdeabridgeError):
     """The page cannot change the configuration of this server. The message says why."""
 
 
+_MOST_DRAFTS: Final = 50
+"""Maximum number of servers whose entries wait to be confirmed. The oldest are forgotten."""
+
+_DRAFT_SECONDS: Final = 3600.0
+"""How long a typed entry waits to be confirmed."""
+
+
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """What somebody has typed into the form for a new server, as it is shown again after an error.
-    The values of variables and headers are left out, because they might be secrets.
+class ServerDraft:
+    """A server that somebody has typed, and has still to confirm.
+
+    Attributes:
+        name: its name.
+        typed: its whole entry, with its secrets.
+        before: the entry that it replaces, or None for a new server.
+        session: the secret of the session in which it was typed.
+        at: when it was typed, by the monotonic clock.
     """
 
-    name: str = ""
-    start: str = ""
+    name: str
+    typed: JSONObject = field(repr=False)
+    before: JSONObject | None = field(repr=False)
+    session: str = field(repr=False)
+    at: float
+
+
+class _ServerDrafts:
+    """The drafts of all sessions, by id."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[str, ServerDraft] = {}
+
+    def keep(self, draft: ServerDraft) -> str:
+        """Keep a draft, and return its id."""
+        oldest = draft.at - _DRAFT_SECONDS
+        recent = [(key, other) for key, other in self._drafts.items() if other.at > oldest]
+        self._drafts = dict(recent[1 - _MOST_DRAFTS :])
+        draft_id = secrets.token_urlsafe(16)
+        self._drafts[draft_id] = draft
+        return draft_id
+
+    def get(self, draft_id: str, visitor: Visitor) -> ServerDraft:
+        """Return a draft.
+
+        Raises:
+            EntryError: there is none with this id in the session of the visitor.
+        """
+        draft = self._drafts.get(draft_id)
+        is_old = draft is not None and draft.at < time.monotonic() - _DRAFT_SECONDS
+        if draft is None or is_old or draft.session != visitor.secret:
+            raise EntryError(
+                "what you typed was saved already, or has waited too long: type it anew"
+            )
+        return draft
+
+    def forget(self, draft_id: str) -> None:
+        """Forget a draft."""
+        self._drafts.pop(draft_id, None)
 
 
 @dataclass(frozen=True, slots=True)
 class FormRefusal:
-    """Why a new server was refused.
+    """Why a server was refused.
 
     Attributes:
         why: the reason.
@@ -171,8 +233,8 @@ class OfferedServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A server that was added.
+class Written:
+    """An entry that was written.
 
     Attributes:
         text: a text for users that says what was written where.
@@ -189,6 +251,7 @@ class ServerForms:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._drafts = _ServerDrafts()
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -196,6 +259,10 @@ class ServerForms:
         return [
             Route("/servers/add", self.show_add),
             Route("/servers/new", self.add, methods=["POST"]),
+            Route("/servers/edit", self.show_edit),
+            Route("/servers/edited", self.edit, methods=["POST"]),
+            Route("/servers/check", self.show_check),
+            Route("/servers/save", changing(self.save), methods=["POST"]),
             Route("/servers/import", self.show_import),
             Route("/servers/take", changing(self.take_over), methods=["POST"]),
             Route("/servers/change", changing(self.change), methods=["POST"]),
@@ -210,31 +277,47 @@ class ServerForms:
         expect_manager(visitor)
         if not visitor.may_change:
             raise NoSessionError("a server is added in a session: see how one begins above")
-        return self._form(request, Typed())
+        return self._add_form(request)
 
-    def _form(self, request: Request, typed: Typed, refusal: FormRefusal | None = None) -> Response:
+    def _add_form(self, request: Request, refusal: FormRefusal | None = None) -> Response:
+        """Show the form for a new server. After an error it has what was typed, except for the
+        values of variables and headers, which might be secrets.
+        """
         file = file_to_change(self._bridge.configuration)
+        form = form_of(request)
         return self._site.page(
             request,
             "server_add.html",
             code=200 if refusal is None else 400,
-            typed=typed,
+            name=form.get("name").strip(),
+            start=form.get("start"),
             refusal=refusal,
             file=None if file is None else str(file),
         )
 
     async def add(self, request: Request) -> Response:
-        """Add a server. If it is refused, show the form again, with the reason."""
+        """Add a server at once, or show which of its values are taken for secrets. If it is
+        refused, show the form again, with the reason.
+        """
         form = form_of(request)
         name = form.get("name").strip()
+        visitor = visitor_of(request)
+        expect_manager(visitor)
         try:
-            added = await self._changed(partial(self._add, visitor_of(request), form))
+            typed = self._typed(name, form, visitor)
+            planned = await anyio.to_thread.run_sync(self._planned, name, typed, None)
+            if _values_of(planned, typed):
+                return self._to_check(request, name, typed, None)
+            return await self._write(request, name, typed, None, {})
         except IdeabridgeError as error:
-            typed = Typed(name, form.get("start"))
-            return self._form(request, typed, self._refusal(name, error))
+            return self._add_form(request, self._refusal(name, error))
 
-        kind = "ask" if added.missing else "good"
-        return self._site.back(request, f"/modules/{quote(name, safe='')}", added.text, kind=kind)
+    @staticmethod
+    def _typed(name: str, form: FormFields, visitor: Visitor) -> JSONObject:
+        problem = name_problem(name)
+        if problem is not None:
+            raise FieldError("name", problem)
+        return typed_entry(form, visitor)
 
     def _refusal(self, name: str, error: IdeabridgeError) -> FormRefusal:
         """Return what the form shows about an error."""
@@ -249,47 +332,163 @@ class ServerForms:
             return FormRefusal(placed["why"].lstrip(".: "), _FIELDS[placed["key"]])
         return FormRefusal(why)
 
-    def _add(self, visitor: Visitor, form: FormFields) -> Added:
+    # -- changing the entry ------------------------------------------------------------------------
+
+    async def show_edit(self, request: Request) -> Response:
+        """Show the form that changes a server."""
+        visitor = visitor_of(request)
         expect_manager(visitor)
-        file = self._read_file()
-        name = form.get("name").strip()
-        problem = name_problem(name)
-        if problem is not None:
-            raise FieldError("name", problem)
+        if not visitor.may_change:
+            raise NoSessionError("a server is changed in a session: see how one begins above")
+        name = request.query_params.get("name", "")
+        self._expect_server(name, visitor)
+        entry = await anyio.to_thread.run_sync(self._entry, name)
+        expect_may_edit(entry, visitor)
+        return self._edit_form(request, name, entry)
 
-        addition = plan_addition(file, name, _typed_entry(form, visitor))
-        stored_in = addition.store_secrets()
-        edited = file.write(name, addition.entry)
-        self._record(f"{name} was added", edited)
-        lines = [f"{name} is added to {file.path}."]
-        lines += [
-            f"{place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}, and "
-            f"{stored_in} the value."
-            for place in addition.recognised.places
-        ]
-        if addition.in_plain_text:
-            places = ", ".join(addition.in_plain_text)
-            lines.append(f"{places}: in plain text in that file, but never shown.")
-        readable = [
-            place
-            for place in readable_values(addition.entry)
-            if place not in addition.in_plain_text
-        ]
-        if readable:
-            lines.append(
-                f"{', '.join(readable)}: readable in that file. If one is a secret, store it with "
-                "`ideabridge secrets set NAME`, and write ${secret:NAME} in its place."
-            )
-        missing = missing_program(addition.entry)
-        if missing is None:
-            return Added("\n".join(lines))
-
-        lines.insert(
-            1,
-            f"{missing} is not found on this machine, so the server cannot start. Install it, or "
-            "remove the server.",
+    def _edit_form(
+        self,
+        request: Request,
+        name: str,
+        entry: JSONObject,
+        refusal: FormRefusal | None = None,
+    ) -> Response:
+        form = form_of(request)
+        return self._site.page(
+            request,
+            "server_edit.html",
+            code=200 if refusal is None else 400,
+            name=name,
+            fields=fields_of_entry(entry),
+            typed=None if refusal is None else form,
+            refusal=refusal,
+            file=str(file_to_change(self._bridge.configuration)),
         )
-        return Added("\n".join(lines), missing)
+
+    async def edit(self, request: Request) -> Response:
+        """Show what a filled form would change. If it is refused, show the form again."""
+        form = form_of(request)
+        name = form.get("name")
+        visitor = visitor_of(request)
+        expect_manager(visitor)
+        self._expect_server(name, visitor)
+        entry = await anyio.to_thread.run_sync(self._entry, name)
+        expect_may_edit(entry, visitor)
+        try:
+            if form.get("seal") != seal_of(entry):
+                raise EntryError(
+                    f"{name} has changed since the page showed it: this is how it is now"
+                )
+            typed = edited_entry(entry, form, visitor)
+            await anyio.to_thread.run_sync(self._planned, name, typed, entry)
+        except IdeabridgeError as error:
+            return self._edit_form(request, name, entry, self._refusal(name, error))
+        return self._to_check(request, name, typed, entry)
+
+    def _expect_server(self, name: str, visitor: Visitor) -> None:
+        """Raise `UnknownToolError` if a visitor knows no server of this name."""
+        if name not in {status.name for status in self._site.servers(visitor)}:
+            raise UnknownToolError(f"there is no server {name[:100]!r}")
+
+    def _entry(self, name: str) -> JSONObject:
+        """Return the entry of a server in the file that the page changes.
+
+        Raises:
+            EntryError: another file has it.
+        """
+        return _entry_in(self._read_file(), name, "edit")
+
+    # -- confirming --------------------------------------------------------------------------------
+
+    def _to_check(
+        self, request: Request, name: str, typed: JSONObject, before: JSONObject | None
+    ) -> Response:
+        """Keep what was typed, and lead to the page that shows it."""
+        session = visitor_of(request).secret
+        draft_id = self._drafts.keep(ServerDraft(name, typed, before, session, time.monotonic()))
+        return self._site.back(request, f"/servers/check?draft={draft_id}")
+
+    async def show_check(self, request: Request) -> Response:
+        """Show what would be written, and which values are taken for secrets."""
+        visitor = visitor_of(request)
+        draft_id = request.query_params.get("draft", "")
+        draft = self._drafts.get(draft_id, visitor)
+        planned = await anyio.to_thread.run_sync(
+            self._planned, draft.name, draft.typed, draft.before
+        )
+        return self._site.page(
+            request,
+            "server_check.html",
+            draft=draft_id,
+            name=draft.name,
+            is_new=draft.before is None,
+            starts=started_by(planned.entry),
+            changes=planned.changes,
+            labels=LABELS,
+            values=_values_of(planned, draft.typed),
+            file=str(planned.file.path),
+        )
+
+    async def save(self, request: Request) -> Response:
+        """Write what a person has confirmed."""
+        visitor = visitor_of(request)
+        expect_manager(visitor)
+        form = form_of(request)
+        draft_id = form.get("draft")
+        draft = self._drafts.get(draft_id, visitor)
+        ticked = form.all("is_secret")
+        chosen = {place: place in ticked for place in form.all("shown")}
+        response = await self._write(request, draft.name, draft.typed, draft.before, chosen)
+        self._drafts.forget(draft_id)
+        return response
+
+    async def _write(
+        self,
+        request: Request,
+        name: str,
+        typed: JSONObject,
+        before: JSONObject | None,
+        chosen: Mapping[str, bool],
+    ) -> Response:
+        """Write an entry, and show the server."""
+        written = await self._changed(partial(self._save, name, typed, before, chosen))
+        kind = "ask" if written.missing else "good"
+        place = f"/modules/{quote(name, safe='')}"
+        return self._site.back(request, place, written.text, kind=kind)
+
+    def _planned(
+        self,
+        name: str,
+        typed: JSONObject,
+        before: JSONObject | None,
+        chosen: Mapping[str, bool] | None = None,
+    ) -> PlannedEntry:
+        """Return what would be written. Blocks.
+
+        Raises:
+            EntryError: the entry in the file is not the one that it is to replace.
+        """
+        file = self._read_file()
+        if before is None:
+            return plan_addition(file, name, typed, chosen or {})
+        if _entry_in(file, name, "edit") != before:
+            raise EntryError(f"{name} has changed since the page showed it: look at it again")
+        return plan_change(file, name, typed, chosen or {})
+
+    def _save(
+        self,
+        name: str,
+        typed: JSONObject,
+        before: JSONObject | None,
+        chosen: Mapping[str, bool],
+    ) -> Written:
+        planned = self._planned(name, typed, before, chosen)
+        stored_in = planned.store_secrets()
+        edited = planned.file.write(name, planned.entry)
+        self._record(f"{name} was {'added' if before is None else 'changed'}", edited)
+        if before is not None:
+            carry_secrets(planned.file, name, before, planned.entry)
+        return _written(planned, stored_in)
 
     # -- enabling, disabling, removing -------------------------------------------------------------
 
@@ -299,9 +498,7 @@ class ServerForms:
         expect_manager(visitor)
         form = form_of(request)
         name = form.get("name")
-        if name not in {status.name for status in self._site.servers(visitor)}:
-            raise UnknownToolError(f"there is no server {name[:100]!r}")
-
+        self._expect_server(name, visitor)
         callable_before = self._callable_tools(visitor)
         told = await self._changed(partial(self._change, name, form.get("action")))
         lost = sorted(callable_before - self._callable_tools(visitor))
@@ -324,12 +521,7 @@ class ServerForms:
 
     def _change(self, name: str, action: str) -> str:
         file = self._read_file()
-        if name not in file.servers:
-            raise EntryError(
-                f"{name} is not in {file.path}: change it with `ideabridge servers {action}`"
-            )
-
-        before = file.entry(name)
+        before = _entry_in(file, name, action)
         if action == "remove":
             self._record(f"{name} was removed", file.write(name, None))
             return "\n".join([f"{name} is removed.", *_staying_secrets(before)])
@@ -371,8 +563,16 @@ class ServerForms:
         ]
         named = [file.servers[name] for name in added if name in file.servers]
         lines = [_back_line(edit), *map(_left_line, undo_edit(edit))]
+        self._carry_back(edit, file)
         lines += [line for entry in named for line in _staying_secrets(object_or_empty(entry))]
         return "\n".join(line for line in lines if line)
+
+    def _carry_back(self, edit: RecordedEdit, file: EntryFile) -> None:
+        """Let the entries that an undone edit has restored use the secrets that they used."""
+        restored = self._read_file()
+        for name in {entry.name for edited in edit.files for entry in edited.entries}:
+            if name in file.servers and name in restored.servers:
+                carry_secrets(restored, name, file.entry(name), restored.entry(name))
 
     # -- importing ---------------------------------------------------------------------------------
 
@@ -426,9 +626,8 @@ class ServerForms:
         plan.store_secrets()
         written = plan.write()
         plan.record(written)
-        count = len(plan.adoptions)
-        noun = "server" if count == 1 else "servers"
-        return f"{count} {noun} of {plan.host.title} copied: {', '.join(names)}."
+        servers = counted(len(plan.adoptions), "server")
+        return f"{servers} of {plan.host.title} copied: {', '.join(names)}."
 
     def _hosts_here(self) -> list[Host]:
         environment = HostEnvironment(project=self._bridge.configuration.project.absolute())
@@ -546,64 +745,59 @@ def is_changed_here(configuration: Configuration, name: str) -> bool:
     return layer is not None and layer.file == file_to_change(configuration)
 
 
-def _typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
-    """Return the entry that somebody has typed.
+def _entry_in(file: EntryFile, name: str, action: str) -> JSONObject:
+    """Return the entry of a server in a file.
 
     Raises:
-        EntryError: it is incomplete, or a line has another form.
-        NotTheOwnerError: it is a command, or reads variables or secrets of the owner, and the
-            visitor is not the owner.
+        EntryError: the file does not have it, or has something else under its name.
     """
-    try:
-        words = shlex.split(form.get("start"))
-    except ValueError as error:
-        raise FieldError("start", str(error)) from None
-    if not words:
-        raise FieldError("start", "write the command that starts the server, or its address")
-
-    if len(words) == 1 and is_server_address(words[0]):
-        headers = dict(_pairs(form, "headers", header_of, "a header", "NAME: VALUE"))
-        entry = address_entry(words[0], headers)
-        if not visitor.is_owner and "${" in encode_text(entry):
-            raise NotTheOwnerError(
-                "only the owner may use variables and stored secrets, in a session that began with "
-                "the owner's link: write no ${...}"
-            )
-        return entry
-
-    expect_owner(visitor)
-    variables = dict(_pairs(form, "env", variable_of, "a variable", "KEY=VALUE"))
-    try:
-        entry = program_entry(words, variables)
-    except EntryError as error:
-        raise FieldError("start", str(error)) from None
-
-    command = words[0]
-    if "/" in command and not command.startswith(("/", "~", "$")):
-        raise FieldError(
-            "start",
-            f"the command {command[:100]!r} is a relative path: write an absolute one, or the name "
-            "of a program",
+    if name not in file.servers:
+        raise EntryError(
+            f"{name} is not in {file.path}: change it with `ideabridge servers {action}`"
         )
-    return entry
+    return file.entry(name)
 
 
-def _pairs(
-    form: FormFields,
-    field: str,
-    read: Callable[[str], tuple[str, str] | None],
-    what: str,
-    expected: str,
-) -> Iterable[tuple[str, str]]:
-    """Yield the name and the value of each line that is not empty."""
-    for number, line in enumerate(form.get(field).splitlines(), 1):
-        if not line.strip():
-            continue
-        pair = read(line.strip())
-        if pair is None:
-            # The line might be a secret.
-            raise FieldError(field, f"{what} in line {number}: expected {expected}")
-        yield pair
+def _values_of(planned: PlannedEntry, typed: JSONObject) -> list[TypedValue]:
+    """Return the values about which a person decides whether they are secrets."""
+    return typed_values(typed, [place.place for place in planned.recognised.places])
+
+
+def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
+    """Return what a page says about an entry that was written."""
+    name = planned.name
+    if planned.before is None:
+        lines = [f"{name} is added to {planned.file.path}."]
+    else:
+        lines = [f"{name} is changed in {planned.file.path}."]
+    lines += [
+        f"{place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}, and "
+        f"{stored_in} the value."
+        for place in planned.recognised.places
+    ]
+    if planned.in_plain_text:
+        places = ", ".join(planned.in_plain_text)
+        lines.append(f"{places}: in plain text in that file, but never shown.")
+    readable = [
+        place for place in readable_values(planned.entry) if place not in planned.in_plain_text
+    ]
+    if readable:
+        lines.append(f"{', '.join(readable)}: readable in that file.")
+    lines += [
+        f"Its former secret {secret} stays, so that the change can be undone: `ideabridge secrets "
+        f"remove {secret}` removes it."
+        for secret in planned.left_secrets()
+    ]
+    missing = missing_program(planned.entry)
+    if missing is None:
+        return Written("\n".join(lines))
+
+    lines.insert(
+        1,
+        f"{missing} is not found on this machine, so the server cannot start. Install it, or "
+        "edit the server.",
+    )
+    return Written("\n".join(lines), missing)
 
 
 def _edits(path: Path) -> list[RecordedEdit]:

@@ -1,0 +1,509 @@
+"""Typed server: reads the entry of a server from the forms of the page, and fills the form that
+changes one.
+
+Secrets never travel to the browser: where an entry has one, its field is empty, and a field that
+stays empty leaves the value as it is. In a command or an address, `•••` stands for a secret, and
+again for the same secret when the form comes back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from ideabridge.bridge.masking import MASK, hidden_in, shown_definition
+from ideabridge.bridge.modules.settings import ModuleConfiguration, Sharing
+from ideabridge.bridge.server_entry import with_own_keys, with_settings
+from ideabridge.server.hosts.entries import (
+    EntryError,
+    address_entry,
+    header_of,
+    is_server_address,
+    program_entry,
+    secrets_named_in,
+    started_by,
+    variable_of,
+)
+from ideabridge.server.ui.access import FormFields, NotTheOwnerError, Visitor, expect_owner
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode,
+    encode,
+    encode_text,
+    list_or_empty,
+    object_or_empty,
+)
+from ideabridge.tools.errors import IdeabridgeError
+
+_PARTS: Final = ("env", "headers")
+"""The keys of an entry that have a field for each of their members."""
+
+_PATTERNS: Final = ("allow", "deny")
+_NUMBERS: Final = ("timeout", "connect_timeout", "idle", "parallel")
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "begins": ("eager", "lazy"),
+    "sharing": get_args(Sharing),
+}
+_KEYS: Final = {"begins": "start"}
+"""The key of a field that has another name: `start` is the field of the command or address."""
+
+_OF_ONE_KIND: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
+"""The settings that belong to a command or to an address, but not to both."""
+
+_SHOWN: Final = {"command", "args", "url", "env", "headers", "cwd", "disabled", "type"}
+
+
+class FieldError(EntryError):
+    """A field of a form for a server cannot be used.
+
+    Attributes:
+        field: the name of the field, such as `name`, `start`, `env` or `timeout`.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class ValueField:
+    """The field of a variable or a header that an entry has.
+
+    Attributes:
+        place: its place in the entry, such as `env.REGION`.
+        name: its name.
+        text: its value, or "" if it is not shown.
+        kept: why the value is not shown, or "" if it is.
+    """
+
+    place: str
+    name: str
+    text: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingField:
+    """The field of another setting.
+
+    Attributes:
+        name: the name of the field.
+        kind: `number`, `lines` or `choice`.
+        label: what people call it.
+        hint: what it means.
+        text: its value, or "" for the default.
+        default: the default as text, or "" if there is none.
+        choices: the (value, words) of a `choice`.
+    """
+
+    name: str
+    kind: Literal["number", "lines", "choice"]
+    label: str
+    hint: str
+    text: str
+    default: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFields:
+    """The form that changes a server.
+
+    Attributes:
+        seal: identifies the entry that the form was filled with.
+        start: the command or the address.
+        is_program: whether it is a command.
+        cwd: the folder in which a command runs, or "".
+        values: the variables and headers.
+        settings: the fields of other settings.
+        others: the settings of the entry that the form does not have.
+    """
+
+    seal: str
+    start: str
+    is_program: bool
+    cwd: str
+    values: list[ValueField]
+    settings: list[SettingField]
+    others: list[str]
+
+
+# -- a new server ----------------------------------------------------------------------------------
+
+
+def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
+    """Return the entry of a new server that somebody has typed.
+
+    Raises:
+        FieldError: it is incomplete, or a line has another form.
+        NotTheOwnerError: it is a command, or reads variables or secrets of the owner, and the
+            visitor is not the owner.
+    """
+    words = _words(form.get("start"))
+    if len(words) == 1 and is_server_address(words[0]):
+        if form.get("env").strip():
+            raise FieldError("env", "an address has no environment: write headers")
+        entry = address_entry(words[0], dict(_headers(form)))
+        _expect_no_variables(entry, visitor)
+        return entry
+
+    expect_owner(visitor)
+    if form.get("headers").strip():
+        raise FieldError("headers", "a command has no headers: write variables of its environment")
+    return _program(words, dict(_variables(form)))
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise FieldError("start", str(error)) from None
+    if not words:
+        raise FieldError("start", "write the command that starts the server, or its address")
+    return words
+
+
+def _program(words: list[str], variables: dict[str, str]) -> JSONObject:
+    try:
+        entry = program_entry(words, variables)
+    except EntryError as error:
+        raise FieldError("start", str(error)) from None
+
+    command = words[0]
+    if "/" in command and not command.startswith(("/", "~", "$")):
+        raise FieldError(
+            "start",
+            f"the command {command[:100]!r} is a relative path: write an absolute one, or the name "
+            "of a program",
+        )
+    return entry
+
+
+def _variables(form: FormFields) -> Iterable[tuple[str, str]]:
+    return _pairs(form, "env", variable_of, "a variable", "KEY=VALUE")
+
+
+def _headers(form: FormFields) -> Iterable[tuple[str, str]]:
+    return _pairs(form, "headers", header_of, "a header", "NAME: VALUE")
+
+
+def _pairs(
+    form: FormFields,
+    field: str,
+    read: Callable[[str], tuple[str, str] | None],
+    what: str,
+    expected: str,
+) -> Iterable[tuple[str, str]]:
+    """Yield the name and the value of each line that is not empty."""
+    for number, line in enumerate(form.get(field).splitlines(), 1):
+        if not line.strip():
+            continue
+        pair = read(line.strip())
+        if pair is None:
+            # The line might be a secret.
+            raise FieldError(field, f"{what} in line {number}: expected {expected}")
+        yield pair
+
+
+def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
+    """Raise `NotTheOwnerError` if an entry reads variables or secrets of the owner, and the visitor
+    is not the owner.
+    """
+    if not visitor.is_owner and "${" in encode_text(entry):
+        raise NotTheOwnerError(
+            "only the owner may use variables and stored secrets, in a session that began with the "
+            "owner's link: write no ${...}"
+        )
+
+
+# -- a server that is there ------------------------------------------------------------------------
+
+
+def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
+    """Raise `NotTheOwnerError` if a visitor may not change an entry. A changed command runs with
+    the owner's rights, and a changed address would get the secrets of the entry.
+    """
+    if visitor.is_owner:
+        return
+    reads = "${" in encode_text(entry) or bool(hidden_in(entry))
+    if reads or "url" not in with_own_keys(entry):
+        raise NotTheOwnerError(
+            "only the owner changes a server that starts a command or has secrets, in a session "
+            "that began with the owner's link"
+        )
+
+
+def fields_of_entry(entry: JSONObject) -> ServerFields:
+    """Return the form that changes an entry, without its secrets."""
+    now = with_own_keys(entry)
+    shown = shown_definition(now)
+    values: list[ValueField] = []
+    for part in _PARTS:
+        shown_members = object_or_empty(shown.get(part))
+        for name, value in object_or_empty(now.get(part)).items():
+            values.append(_value_field(part, name, value, shown_members.get(name)))
+
+    return ServerFields(
+        seal=seal_of(entry),
+        start=started_by(now),
+        is_program="command" in now,
+        cwd=str(shown.get("cwd", "")),
+        values=values,
+        settings=[_setting_field(name, now) for name in _LABELS],
+        others=[key for key in now if key not in _SHOWN and key not in _edited_keys()],
+    )
+
+
+def seal_of(entry: JSONObject) -> str:
+    """Return a text that identifies an entry."""
+    return hashlib.sha256(encode(entry)).hexdigest()
+
+
+def _value_field(part: str, name: str, value: JSON, shown: JSON) -> ValueField:
+    secrets = secrets_named_in(value)
+    if secrets:
+        kept = f"stored as {', '.join(secrets)}"
+    elif MASK in str(shown):
+        kept = "in the file, not shown here"
+    else:
+        return ValueField(f"{part}.{name}", name, _text(value), "")
+    return ValueField(f"{part}.{name}", name, "", kept)
+
+
+_LABELS: Final = {
+    "allow": ("Only these tools", "Names or patterns (search_*), one in each line. Empty: all."),
+    "deny": ("Never these tools", "Names or patterns, one in each line, also of those above."),
+    "begins": ("Starts", "By default when it is first used, once its tools are known."),
+    "idle": ("Stops if unused for, in seconds", "Empty: it keeps running."),
+    "sharing": ("Clients share", "A browser or a shell keeps state: give each session its own."),
+    "parallel": ("Calls at the same time", "1 for a server that does one thing at a time."),
+    "timeout": ("A call may take, in seconds", "Then the call fails."),
+    "connect_timeout": ("Connecting may take, in seconds", "Then it is tried again."),
+}
+"""What people call the settings of the form, in its order, and what they mean."""
+
+_CHOSEN: Final = {
+    "eager": "with ideabridge",
+    "lazy": "when it is first used",
+    "shared": "one process or connection",
+    "session": "nothing: each session has its own",
+}
+"""What people call the values of choices."""
+
+LABELS: Final = {_KEYS.get(name, name): label for name, (label, _) in _LABELS.items()}
+"""What people call settings, by their keys."""
+
+
+def _key(name: str) -> str:
+    return _KEYS.get(name, name)
+
+
+def _edited_keys() -> set[str]:
+    return {_key(name) for name in _LABELS}
+
+
+def _setting_field(name: str, now: JSONObject) -> SettingField:
+    about = ModuleConfiguration.model_fields[_key(name)]
+    label, hint = _LABELS[name]
+    value = now.get(_key(name))
+    if name in _PATTERNS:
+        return SettingField(name, "lines", label, hint, "\n".join(map(str, list_or_empty(value))))
+
+    default = "" if about.default is None else _text(about.default)
+    text = "" if value is None else _text(value)
+    if name in _CHOICES:
+        choices = tuple((choice, _CHOSEN[choice]) for choice in _CHOICES[name])
+        default = _CHOSEN.get(default, default)
+        return SettingField(name, "choice", label, hint, text, default, choices)
+    return SettingField(name, "number", label, hint, text, default)
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else encode_text(value)
+
+
+def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONObject:
+    """Return an entry with what somebody has changed in its form.
+
+    Raises:
+        FieldError: a field cannot be used.
+        NotTheOwnerError: see `expect_may_edit`, and the new entry is a command or reads variables
+            or secrets of the owner.
+    """
+    expect_may_edit(entry, visitor)
+    shown = fields_of_entry(entry)
+    settings = _edited_start(entry, shown, form, visitor)
+    is_program = settings.get("command", shown.is_program) not in (None, False)
+    is_same_kind = is_program == shown.is_program
+    for part in _PARTS:
+        belongs = (part == "env") == is_program
+        pairs = dict(_variables(form) if part == "env" else _headers(form))
+        if pairs and not belongs:
+            kind = "command" if is_program else "address"
+            raise FieldError(part, f"{'a' if is_program else 'an'} {kind} has none")
+        if belongs:
+            members = _edited_members(entry, part, shown, form) if is_same_kind else {}
+            settings[part] = {**members, **pairs} or None
+
+    cwd = form.get("cwd").strip()
+    if is_program and cwd != shown.cwd:
+        settings["cwd"] = cwd or None
+    for field in shown.settings:
+        text = _lines(form.get(field.name))
+        if text != _lines(field.text):
+            settings[_key(field.name)] = _setting(field, text)
+
+    now = with_own_keys(entry)
+    changes = {key: value for key, value in settings.items() if value != now.get(key)}
+    changed = with_settings(entry, changes)
+    _expect_no_variables(changed, visitor)
+    return changed
+
+
+def _edited_start(
+    entry: JSONObject, shown: ServerFields, form: FormFields, visitor: Visitor
+) -> dict[str, JSON]:
+    """Return the settings that another command or address changes."""
+    text = form.get("start").strip()
+    if text == shown.start:
+        return {}
+
+    words = [_with_secrets(word, entry) for word in _words(text)]
+    if len(words) == 1 and is_server_address(words[0]):
+        start = address_entry(words[0], {})
+    else:
+        expect_owner(visitor)
+        start = {"args": None, **_program(words, {})}
+
+    if ("command" in start) == shown.is_program:
+        return start
+    # What belongs to the other kind of server goes with it.
+    return {**dict.fromkeys(_OF_ONE_KIND), **start}
+
+
+def _with_secrets(word: str, entry: JSONObject) -> str:
+    """Return a word of a command or an address, with the secret that `•••` stands for.
+
+    Raises:
+        FieldError: the entry has no such word.
+    """
+    if MASK not in word:
+        return word
+    now = with_own_keys(entry)
+    shown = shown_definition(now)
+    texts = [now.get("url"), now.get("command"), *list_or_empty(now.get("args"))]
+    masked = [shown.get("url"), shown.get("command"), *list_or_empty(shown.get("args"))]
+    for text, hidden in zip(texts, masked, strict=True):
+        if hidden == word and isinstance(text, str):
+            return text
+    raise FieldError(
+        "start",
+        f"{MASK} stands for a value that is not shown: leave that word as it was, or write the "
+        "whole word anew",
+    )
+
+
+def _edited_members(
+    entry: JSONObject, part: str, shown: ServerFields, form: FormFields
+) -> JSONObject:
+    """Return the variables or headers that stay, with their new values. What has an empty field,
+    because it is not shown, keeps its value.
+    """
+    present = object_or_empty(with_own_keys(entry).get(part))
+    removed = form.all("remove")
+    members: JSONObject = {}
+    for field in shown.values:
+        if not field.place.startswith(f"{part}.") or field.place in removed:
+            continue
+        typed = form.get(f"value.{field.place}")
+        is_kept = typed == field.text
+        members[field.name] = present[field.name] if is_kept else typed
+    return members
+
+
+def _lines(text: str) -> str:
+    """Return the lines of a text without blanks around them and without empty ones."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _setting(field: SettingField, text: str) -> JSON:
+    """Return the value of a setting that somebody has typed, or None for the default.
+
+    Raises:
+        FieldError: it is not a value of the setting.
+    """
+    if not text:
+        return None
+    if field.kind == "lines":
+        return list[JSON](text.splitlines())
+    if field.kind == "choice":
+        values = [value for value, _ in field.choices]
+        if text not in values:
+            raise FieldError(field.name, f"expected {' or '.join(values)}")
+        return text
+    try:
+        number = decode(text, what=field.label)
+    except IdeabridgeError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise FieldError(field.name, f"expected a number, found {text[:40]!r}")
+    return number
+
+
+# -- which values are secrets ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TypedValue:
+    """A value about which a person decides whether it is a secret.
+
+    Attributes:
+        place: its place in the entry, such as `env.REGION`.
+        name: the name of the variable or header, or words for another place.
+        shown: the value; secrets in it are hidden.
+        is_secret: whether it is taken for a secret if nobody decides.
+    """
+
+    place: str
+    name: str
+    shown: str
+    is_secret: bool
+
+
+_PLACES: Final = re.compile(r"args\.(\d+)|url|command|cwd")
+
+
+def typed_values(entry: JSONObject, recognised: Iterable[str]) -> list[TypedValue]:
+    """Return the values about which a person decides: the variables and headers with a value of
+    their own, and whatever else is recognised as a secret.
+
+    Args:
+        entry: the entry as a person typed it.
+        recognised: the places of what is recognised as a secret.
+    """
+    shown = shown_definition(entry)
+    places = set(recognised)
+    values: list[TypedValue] = []
+    for part in _PARTS:
+        shown_members = object_or_empty(shown.get(part))
+        for name, value in object_or_empty(entry.get(part)).items():
+            place = f"{part}.{name}"
+            if isinstance(value, str) and value and "${" not in value:
+                text = str(shown_members.get(name, MASK))
+                values.append(TypedValue(place, name, text, place in places))
+
+    for place in sorted(places):
+        match = _PLACES.fullmatch(place)
+        if match is None:
+            continue
+        words = list_or_empty(shown.get("args"))
+        text = shown.get(place) if match[1] is None else words[int(match[1])]
+        name = "in the address" if place == "url" else "in the command"
+        values.append(TypedValue(place, name, str(text), is_secret=True))
+
+    return values
