@@ -1,15 +1,21 @@
-"""The playground takes contexts: it checks them, and solves them with or without a task."""
+"""The playground has examples that run. It takes contexts: it checks them, and solves them with or
+without a task.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Generator
+from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.seeds.examples import INSTANCES, MESSAGES
-from tests.ui.serving import client, send
+from tests.ui.serving import client, send, served
+from tests.ui.test_servers import OWN, configured
 
 
 @pytest.fixture
@@ -20,6 +26,35 @@ def http(site: str) -> Generator[httpx.Client]:
 
 def playground(http: httpx.Client, text: str, action: str, **more: str) -> httpx.Response:
     return send(http, "/ui/playground", kind="context", text=text, action=action, **more)
+
+
+@pytest.mark.parametrize("kind", ["plan", "program"])
+def test_each_example_runs(page: Page, site: str, kind: str) -> None:
+    page.goto(f"{site}playground?kind={kind}")
+    examples = page.locator("#examples").get_by_role("link")
+    expect(examples).to_have_count(2)
+    for number in range(2):
+        page.goto(f"{site}playground?kind={kind}")
+        examples.nth(number).click()
+        expect(examples.nth(number)).to_have_attribute("aria-current", "true")
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.locator("#head .status")).to_have_text("done")
+
+
+def test_an_example_asks_a_server_that_is_there(tmp_path: Path) -> None:
+    configured(tmp_path, {"own": OWN})
+    with served(tmp_path) as url, client(url) as http:
+        while "ask own, and use its answer" not in http.get("/ui/playground").text:
+            pass
+        shown = http.get("/ui/playground?example=server").text
+        text = html.unescape(
+            re.findall(r"<textarea name=.text.[^>]*>(.*?)</textarea>", shown, re.S)[0]
+        )
+        assert '"_module": "own"' in text
+        run = send(http, "/ui/playground", kind="plan", text=text, action="run").url.path
+        while "s-done" not in (ended := http.get(run).text):
+            assert "s-failed" not in ended
+        assert str(len(str(tmp_path))) in ended
 
 
 def test_a_context_is_checked_with_its_types_and_instances(http: httpx.Client) -> None:

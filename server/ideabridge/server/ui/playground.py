@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from ideabridge.bridge.arguments import read_context_document
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.initial_documents import initial_documents
+from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line_of
@@ -24,7 +26,7 @@ from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
 from ideabridge.tools.documents import read_written
-from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.threads import compute_in_thread
@@ -44,6 +46,14 @@ _PROGRAM: Final = """from tools import compute
 a = await compute(code="a + b", a=2, b=3)
 await compute(code="n * 2", n=a)
 """
+_ASKING_PLAN: Final = """{
+  "calls": [
+    {"_tool": %s, "_module": %s, "_outputPath": "answer"},
+    {"_tool": "compute", "code": "len(str(it))", "it": "†state.answer", "_outputPath": "length"}
+  ],
+  "output": {"answer": "†state.answer", "length": "†state.length"}
+}
+"""
 _CONTEXT: Final = """[
   {"role": "system", "content": "Answer in one word."},
   {"type": "state", "_instance": "①", "state": {"text": "This is wonderful!"}},
@@ -51,7 +61,58 @@ _CONTEXT: Final = """[
   {"role": "user", "content": "Write into each state whether its text is positive or negative."}
 ]
 """
-_EXAMPLES: Final = {"plan": EXAMPLE_PLAN, "program": _PROGRAM, "context": _CONTEXT}
+_EACH_PLAN: Final = """{
+  "calls": [
+    {"_tool": "compute", "code": "len(word)", "word": "†item", "_each": ["plan", "program"],
+     "_outputPath": "lengths"}
+  ],
+  "output": "†state.lengths"
+}
+"""
+_EACH_PROGRAM: Final = """import asyncio
+from tools import compute
+
+words = ["plan", "program"]
+await asyncio.gather(*[compute(code="len(word)", word=word) for word in words])
+"""
+_TASK: Final = """[
+  {"role": "system", "content": "Answer in one sentence."},
+  {"role": "user", "content": "What do the tools that you have do?"}
+]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text to begin with.
+
+    Attributes:
+        name: its name in an address.
+        title: what it does.
+        text: the text.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
+_EXAMPLES: Final = {
+    "plan": (
+        Example("steps", "two calls, the second with the result of the first", EXAMPLE_PLAN),
+        Example("each", "one call for each item of a list", _EACH_PLAN),
+    ),
+    "program": (
+        Example("steps", "two calls, the second with the result of the first", _PROGRAM),
+        Example("each", "one call for each item of a list", _EACH_PROGRAM),
+    ),
+    "context": (
+        Example("states", "one question about two texts", _CONTEXT),
+        Example("task", "a question that may use tools", _TASK),
+    ),
+}
+"""The examples of each kind of text. They run on any machine."""
+
 _MOST: Final = 60
 """Maximum number of characters of the description next to a completion."""
 
@@ -77,7 +138,10 @@ class Playground:
         if kind not in _EXAMPLES:
             kind = "plan"
 
-        text = form.get("text", _EXAMPLES[kind])
+        examples = self._examples(kind, visitor_of(request).caller)
+        asked = request.query_params.get("example", "")
+        example = next((one for one in examples if one.name == asked), examples[0])
+        text = form.get("text", example.text)
         values: dict[str, Any] = {
             "found": None,
             "graph": None,
@@ -111,11 +175,37 @@ class Playground:
             request,
             "playground.html",
             kind=kind,
-            kinds=list(_EXAMPLES),
+            examples=[] if request.method == "POST" else examples,
+            example=example.name,
             text=text,
             **fields,
             **values,
         )
+
+    def _examples(self, kind: str, caller: str) -> list[Example]:
+        """Return the examples of a kind of text. One of a plan asks a server that is there, if
+        there is one that can be asked without parameters and without a person.
+        """
+        examples = [*_EXAMPLES[kind]]
+        tool = self._askable(caller) if kind == "plan" else None
+        if tool is not None:
+            text = _ASKING_PLAN % (encode_text(tool.name), encode_text(tool.module))
+            examples[1] = Example("server", f"ask {tool.module}, and use its answer", text)
+        return examples
+
+    def _askable(self, caller: str) -> Tool | None:
+        """Return a tool of a server that only reads, needs no parameters, and runs without a
+        person. Return None if there is none.
+        """
+        offer = self._bridge.offer.to(caller)
+        decide = policy_named(self._bridge.configuration.approval_setting)
+        for tool in self._bridge.modules.known_tools():
+            needs = read_as(SchemaKeywords, tool.parameters).required
+            if needs or tool.annotations.read_only is not True or not offer.has_tool(tool):
+                continue
+            if decide(tool, {}).verdict == "allow":
+                return tool
+        return None
 
     async def _run(self, form: FormFields, kind: str, text: str, caller: str) -> Run:
         """Start a plan or a program, or the agent loop on a context. The title of a context is
