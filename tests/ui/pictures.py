@@ -77,6 +77,7 @@ SERVERS_OF_IT: Final = {
     "server-tool": "modules/own/tools/save",
     "server-log": "modules/own/log",
     "server-add": "servers/add",
+    "server-edit": "servers/edit?name=own",
     "server-import": "servers/import?host=cursor",
     "connect": "connect",
     "user": "admin/users/ann",
@@ -168,6 +169,8 @@ def use(http: httpx.Client) -> dict[str, str]:
         **SERVERS_OF_IT,
         "playground": "playground",
         "admin": "admin",
+        "admin-users": "admin?show=users",
+        "admin-limits": "admin?show=limits",
         "doctor": "admin/doctor",
         "missing": "nothing",
     }

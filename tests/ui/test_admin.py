@@ -35,6 +35,7 @@ def site(tmp_path: Path, file: Path) -> Generator[str]:
 
 def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
     page.goto(f"{site}admin")
+    page.get_by_role("link", name="Users and sessions").click()
     page.get_by_text("Invite a user").click()
     page.get_by_label("Name", exact=True).fill("ann")
     page.get_by_role("button", name="Invite").click()
@@ -77,9 +78,9 @@ def test_a_session_is_ended_but_the_owners_only_by_the_owner(tmp_path: Path, sit
 
     with stranger(site) as ada, client(site) as owner:
         ada.post("/ui/sign-in", data={"token": token})
-        shown = owner.get("/ui/admin").text
+        shown = owner.get("/ui/admin?show=users").text
         [theirs] = re.findall(r'name="session" value="([0-9a-f]+)"', shown)
-        assert 'name="session"' not in ada.get("/ui/admin").text
+        assert 'name="session"' not in ada.get("/ui/admin?show=users").text
         cookie = next(cookie.value for cookie in owner.cookies.jar)
         assert cookie is not None
         assert cookie not in shown
@@ -90,8 +91,29 @@ def test_a_session_is_ended_but_the_owners_only_by_the_owner(tmp_path: Path, sit
         assert "has ended already" in again.text
 
 
+def test_all_other_sessions_are_ended_at_once(tmp_path: Path, site: str) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        for name in ("ada", "eve"):
+            store.users.add(name, "admin")
+        tokens = {name: store.users.add_token(name)[1] for name in ("ada", "eve")}
+
+    with stranger(site) as ada, stranger(site) as eve, client(site) as owner:
+        for name, http in (("ada", ada), ("eve", eve)):
+            http.post("/ui/sign-in", data={"token": tokens[name]})
+
+        # An admin ends those of others, but not the owner's.
+        answer = send(ada, "/ui/admin/sessions", page="/ui/admin", which="others")
+        assert "1 session ended." in answer.text
+        assert eve.get("/ui/admin").url.path == "/ui/sign-in"
+        assert owner.get("/ui/admin").url.path == "/ui/admin"
+        answer = send(owner, "/ui/admin/sessions", page="/ui/admin", which="others")
+        assert "1 session ended." in answer.text
+        assert ada.get("/ui/admin").url.path == "/ui/sign-in"
+        assert "End other sessions" not in owner.get("/ui/admin?show=users").text
+
+
 def test_limits_are_written_in_place_and_hold_at_once(page: Page, site: str, file: Path) -> None:
-    page.goto(f"{site}admin")
+    page.goto(f"{site}admin?show=limits")
     expect(page.get_by_label("Calls of a run", exact=True)).to_have_value("500")
     page.get_by_label("Calls of a run", exact=True).fill("1")
     page.get_by_label("Tokens of a run").fill("1000")

@@ -487,6 +487,19 @@ class Access:
                 return session
         raise UnknownSessionError("this session has ended already")
 
+    def end_other_sessions(self, visitor: Visitor) -> int:
+        """End every session that a visitor may end, except for the visitor's own one. Return how
+        many these were.
+        """
+        others = [
+            key
+            for key, other in self._sessions.items()
+            if other is not visitor and (visitor.is_owner or not other.is_owner)
+        ]
+        for key in others:
+            del self._sessions[key]
+        return len(others)
+
     def sign_out(self, scope: Scope) -> None:
         """End the session of a request."""
         self._sessions.pop(_session_key(scope), None)

@@ -46,6 +46,7 @@ from ideabridge.server.views.checks import Findings
 from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import counted
 
 _COUNTED: Final = 1000
 
@@ -83,7 +84,7 @@ class AdminPages:
         return guarded
 
     async def show(self, request: Request) -> Response:
-        """Show users, limits and the store."""
+        """Show the server with its store, or with `show`, the users or the limits."""
         bridge = self._bridge
         store = self._bridge.store
         configuration = bridge.configuration
@@ -106,6 +107,7 @@ class AdminPages:
         return self._site.page(
             request,
             "admin.html",
+            view=request.query_params.get("show", ""),
             users=[_row(user, tokens, visitor) for user in store.users.all()],
             sessions=access.sessions(visitor),
             facts=[
@@ -179,13 +181,19 @@ class AdminPages:
         limits = self._bridge.configuration.limits
         await anyio.to_thread.run_sync(_write_limits, file, form, limits)
         await reloading.look()
-        return self._site.back(request, "/admin", f"The limits are written to {file}.")
+        return self._site.back(request, "/admin?show=limits", f"The limits are written to {file}.")
 
     async def end_session(self, request: Request) -> Response:
-        """End a session of the page."""
+        """End a session of the page, or all others than the visitor's own."""
         access = access_of(request)
-        session = access.end_session(form_of(request).get("session"), visitor_of(request))
-        return self._site.back(request, "/admin", f"A session of {session.name} has ended.")
+        form = form_of(request)
+        if form.get("which") == "others":
+            ended = access.end_other_sessions(visitor_of(request))
+            text = f"{counted(ended, 'session')} ended."
+        else:
+            session = access.end_session(form.get("session"), visitor_of(request))
+            text = f"A session of {session.name} has ended."
+        return self._site.back(request, "/admin?show=users", text)
 
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
