@@ -381,6 +381,11 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
     assert [one.version for one in store.publications.versions("noted", caller="a")] == [2, 1]
     assert store.publications.evidence("noted", 2, caller="b") == []
     assert store.publications.evidence("noted", 2, caller="a") == [record]
+    names = ["noted", "unknown"]
+    assert store.publications.confirmations(names, caller="b") == {}
+    assert store.publications.confirmations(names, caller="a") == {"noted": 1}
+    assert store.publications.confirmations(names, caller=SEES_ALL) == {"noted": 1}
+    assert store.publications.confirmations([], caller=SEES_ALL) == {}
     meta = store.ideas.get("noted", caller="b").meta
     assert (meta.run, meta.step, meta.tags, meta.title) == (None, None, (), "of a")
     with pytest.raises(UnknownPublicationError, match="'noted' has version 2, not 1"):

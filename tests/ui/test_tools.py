@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
+from pathlib import Path
 
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.ui.serving import ask, send
+from tests.ui.serving import ask, send, stranger
 from tests.ui.test_outputs import ended
 from tests.ui.test_runs import ORDERS
 
@@ -84,6 +85,51 @@ def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
     assert 'href="/ui/ideas/orders"' not in listed
     assert 'href="/ui/ideas/orders"' in http.get("/ui/ideas").text
     assert "written by hand, or imported" in http.get("/ui/ideas/with_tax").text
+
+
+def test_the_files_of_the_project_say_whether_they_are_in_force(
+    page: Page, site: str, tmp_path: Path
+) -> None:
+    page.goto(f"{site}ideas?show=written")
+    expect(page.get_by_text("There are no documents in this folder")).to_be_visible()
+    folder = tmp_path / "ideas"
+    folder.mkdir()
+    (folder / "with_tax.yaml").write_text(WRITTEN, encoding="utf-8")
+    (folder / "broken.yaml").write_text("context: []\nsolutoin: {}\n", encoding="utf-8")
+    (folder / "linked.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    (folder / "notes.txt").write_text("no document", encoding="utf-8")
+
+    page.reload()
+    table = page.get_by_role("table", name="Files in the project")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    expect(table.get_by_role("row", name="broken.yaml")).to_contain_text("Did you mean 'solution'?")
+    row = table.get_by_role("row", name="with_tax.yaml")
+    expect(row).to_contain_text("not saved")
+    row.get_by_role("link", name="Open").click()
+    page.get_by_role("button", name="Check").click()
+    page.get_by_role("button", name="Save as a tool").click()
+    expect(page.get_by_role("status")).to_contain_text("with_tax is now a tool.")
+
+    page.goto(f"{site}ideas?show=written")
+    expect(row).to_contain_text("in force")
+    changed = WRITTEN.replace("net * 2", "net * 3")
+    (folder / "with_tax.yaml").write_text(changed, encoding="utf-8")
+    page.reload()
+    expect(row).to_contain_text("the tool is version 1, which says something else")
+
+
+def test_only_the_owner_reads_files_of_the_project(http: httpx.Client, tmp_path: Path) -> None:
+    (tmp_path / "ideas").mkdir()
+    (tmp_path / "ideas" / "with_tax.yaml").write_text(WRITTEN, encoding="utf-8")
+    (tmp_path / "secret.yaml").write_text("secret", encoding="utf-8")
+    assert "net * 2" in http.get("/ui/write?file=with_tax.yaml").text
+    for name in ("../secret.yaml", "ideas/with_tax.yaml", str(tmp_path / "secret.yaml"), "x.yaml"):
+        answer = http.get("/ui/write", params={"file": name})
+        assert answer.status_code == 400
+        assert "has no document" in answer.text
+    with stranger(str(http.base_url)) as reader:
+        assert reader.get("/ui/write?file=with_tax.yaml").status_code == 400
+        assert "with_tax.yaml" not in reader.get("/ui/ideas?show=written").text
 
 
 def test_a_program_is_coloured_and_whole(http: httpx.Client) -> None:

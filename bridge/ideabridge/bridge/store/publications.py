@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -427,6 +427,32 @@ class Publications:
                 (name, version, only_of(caller)),
             )
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
+
+    def confirmations(self, names: Sequence[str], *, caller: Viewer) -> dict[str, int]:
+        """Return how many records of evidence the current version of each name has, of those that
+        a caller sees; see `evidence`. Names without any are left out.
+        """
+        if not names:
+            return {}
+
+        marks = ", ".join("?" for _ in names)
+        only = only_of(caller)
+        of_caller = ""
+        if only is not None:
+            of_caller = (
+                "AND EXISTS (SELECT 1 FROM runs WHERE runs.id = "
+                "json_extract(evidence.record, '$.run') AND runs.caller = ?) "
+            )
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT names.name, count(*) FROM names "  # noqa: S608 - only ?
+                "JOIN publications ON publications.name = names.name "
+                "AND publications.version = names.version "
+                "JOIN evidence ON evidence.publication = publications.number "
+                f"WHERE names.name IN ({marks}) {of_caller}GROUP BY names.name",
+                [*names, *([] if only is None else [only])],
+            ).fetchall()
+        return {name: int(count) for name, count in rows}
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
         """Share a published name with these callers instead of the previous ones. They see the

@@ -41,6 +41,7 @@ from ideabridge.bridge.store.users import (
 from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
+from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
@@ -101,11 +102,13 @@ class ListedTool:
         publication: the tool.
         audience: who gets it.
         lack: the reason why this server cannot call it, or None if it can.
+        confirmed: how many further runs have confirmed it.
     """
 
     publication: Publication
     audience: str
     lack: str | None
+    confirmed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,7 @@ class IdeaPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._folder = IdeaFolder(site.bridge.configuration.project.absolute())
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -205,6 +209,8 @@ class IdeaPages:
             "ideas": [],
             "suggestions": [],
             "older": "",
+            "folder": "",
+            "files": [],
         }
         following: str | None = None
         if words:
@@ -224,18 +230,33 @@ class IdeaPages:
             tools = store.publications.page(
                 PAGE, after, caller=visitor.scope, by_hand=view == "written"
             )
-            values["tools"] = [self._listed(publication, visitor) for publication in tools.items]
+            values["tools"] = self._listed(tools.items, visitor)
             following = tools.next
+
+        if view == "written" and visitor.is_owner:
+            folder = self._folder
+            values["folder"] = str(folder.path)
+            values["files"] = await compute_in_thread(
+                folder.files, store.publications, visitor.scope
+            )
 
         if following:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
 
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
 
-    def _listed(self, publication: Publication, visitor: Visitor) -> ListedTool:
-        return ListedTool(
-            publication, self._audience(publication), self._lacks(publication, visitor)
-        )
+    def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:
+        names = [publication.name for publication in publications]
+        confirmed = self._bridge.store.publications.confirmations(names, caller=visitor.scope)
+        return [
+            ListedTool(
+                publication,
+                self._audience(publication),
+                self._lacks(publication, visitor),
+                confirmed.get(publication.name, 0),
+            )
+            for publication in publications
+        ]
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
         """Return why a visitor's call cannot run on this server; see `Bridge.why_not_here`."""

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
-from ideabridge.server.ui.access import form_of, visitor_of
+from ideabridge.server.ui.access import expect_owner, form_of, visitor_of
+from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.documents import read_written
@@ -50,7 +51,13 @@ class WritingPage:
         """
         form = form_of(request)
         visitor = visitor_of(request)
+        file = request.query_params.get("file", "")
         text = form.get("text", _EXAMPLE)
+        if file and request.method == "GET":
+            # It is a file of this machine.
+            expect_owner(visitor)
+            folder = IdeaFolder(self._bridge.configuration.project.absolute())
+            text = await compute_in_thread(folder.text, file)
         values: dict[str, Any] = {"written": None, "why": ""}
         if request.method == "POST":
             try:

@@ -1,0 +1,153 @@
+"""Idea folder: the documents of ideas that a project keeps beside its code, and which of them the
+store has as tools.
+
+The folder is `ideas` in the project folder, where `ideabridge ideas export --published --folder
+ideas` writes. A file takes effect when it is saved; until then, and after each change, the store
+has something else. Links are not followed: a folder from elsewhere must not lead to other files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ideabridge.bridge.publishing.written import read_idea
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.portable import read_document
+from ideabridge.bridge.store.publications import Publications
+from ideabridge.bridge.store.users import Viewer
+from ideabridge.bridge.trust import TrustError, read_plain
+from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
+from ideabridge.tools.encoding import MAX_BYTES, JSONObject, object_or_empty
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import safe_name
+
+FOLDER: Final = "ideas"
+
+_MOST_FILES: Final = 200
+"""Maximum number of files of the folder that are read for one page."""
+
+FileState = Literal["in force", "not saved", "differs", "refused"]
+"""in force: the tool of this name is what the file says. not saved: there is no such tool. differs:
+the tool is something else. refused: the file cannot be used.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaFile:
+    """A file of the folder.
+
+    Attributes:
+        name: the name of the file.
+        tool: the name of its tool, or "" if the file cannot be read.
+        state: see `FileState`.
+        why: the reason for the state, or "".
+        is_written: whether a person wrote it, so that it can be opened in the editor. What a run
+            has made is saved by the command.
+    """
+
+    name: str
+    tool: str
+    state: FileState
+    why: str = ""
+    is_written: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    """What a file says: the name of its tool, and the id of its idea. `members` is what only a
+    document that a person wrote has.
+    """
+
+    tool: str
+    idea_id: str
+    members: JSONObject | None
+
+
+class IdeaFolder:
+    """The folder of a project.
+
+    Args:
+        project: the project folder.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self.path = project / FOLDER
+
+    def files(self, publications: Publications, viewer: Viewer) -> list[IdeaFile]:
+        """Return the files, by name, with their states. Blocks. Empty if there is no folder.
+
+        Args:
+            publications: the tools of the store.
+            viewer: who looks.
+        """
+        try:
+            paths = sorted(self.path.iterdir())
+        except OSError:
+            return []
+
+        documents = [path for path in paths if _is_document(path)]
+        return [self._state(path, publications, viewer) for path in documents[:_MOST_FILES]]
+
+    def text(self, name: str) -> str:
+        """Return the text of a file of the folder. Blocks.
+
+        Raises:
+            ArgumentError: there is no such file, or it cannot be read.
+        """
+        path = self.path / name
+        if path.parent != self.path or not _is_document(path):
+            raise ArgumentError(f"{self.path} has no document {name[:100]!r}")
+        return _bytes(path).decode("utf-8", "replace")
+
+    def _state(self, path: Path, publications: Publications, viewer: Viewer) -> IdeaFile:
+        try:
+            read = _read(path)
+        except IdeabridgeError as error:
+            return IdeaFile(path.name, "", "refused", str(error))
+
+        is_written = read.members is not None
+        if not read.tool:
+            return IdeaFile(path.name, "", "refused", "it has no name", is_written)
+        try:
+            present = publications.get(read.tool, caller=viewer)
+        except UnknownPublicationError:
+            return IdeaFile(path.name, read.tool, "not saved", is_written=is_written)
+
+        recorded = object_or_empty(present.recorded)
+        is_same = present.idea_id == read.idea_id
+        if is_same and (read.members is None or recorded.get("written") == read.members):
+            return IdeaFile(path.name, read.tool, "in force", is_written=is_written)
+        why = f"the tool is version {present.version}, which says something else"
+        return IdeaFile(path.name, read.tool, "differs", why, is_written)
+
+
+def _is_document(path: Path) -> bool:
+    suffixes = (*JSON_SUFFIXES, *YAML_SUFFIXES)
+    return path.name.lower().endswith(suffixes) and path.is_file() and not path.is_symlink()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_plain(path, MAX_BYTES)
+    except TrustError as error:
+        raise ArgumentError(str(error)) from None
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _read(path: Path) -> _ReadFile:
+    """Read a file.
+
+    Raises:
+        IdeabridgeError: it is not the document of an idea.
+    """
+    document = read_written(_bytes(path), what="it", name=path.name)
+    if isinstance(document, dict) and "ideabridge" in document:
+        exported = read_document(document)
+        publication = exported.publication or {}
+        return _ReadFile(str(publication.get("name", "")), exported.idea.id, None)
+
+    written = read_idea(document, name=safe_name(path.stem))
+    return _ReadFile(written.name or "", written.idea.id, written.members)
