@@ -156,8 +156,10 @@ def _with_status(records: list[RunRecord]) -> list[tuple[RunRecord, str]]:
 
 
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
-    """Return the charts of some days: runs, direct calls and tokens."""
-    return [
+    """Return the charts of some days: runs, direct calls, and the tokens of models if any model has
+    reported some. An assistant does not say what it spends, so there is nothing to say without.
+    """
+    charts = [
         _chart("runs", days, [day.runs for day in days], [day.failed_runs for day in days]),
         _chart(
             "direct calls",
@@ -165,8 +167,11 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
             [day.direct_calls for day in days],
             [day.failed_direct_calls for day in days],
         ),
-        _chart("tokens of models", days, [day.tokens for day in days], [0] * len(days)),
     ]
+    if any(day.tokens for day in days):
+        tokens = [day.tokens for day in days]
+        charts.append(_chart("tokens of models", days, tokens, [0] * len(days)))
+    return charts
 
 
 def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[int]) -> Chart:
