@@ -121,6 +121,27 @@ def test_a_new_store_and_an_old_one_that_is_migrated_have_one_schema(tmp_path: P
     assert parts_of(new) == parts_of(old)
 
 
+def rows_of(path: Path) -> dict[str, int]:
+    """How many rows each table has."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute("SELECT name FROM pragma_table_list WHERE type = 'table'")
+        return {
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            for (name,) in tables.fetchall()
+            if not name.startswith("sqlite_")
+        }
+
+
+def test_a_migration_writes_no_rows_that_a_new_store_would_lack(tmp_path: Path) -> None:
+    """A new store repeats the statements that made another one, without its rows."""
+    old = old_store(tmp_path)
+    new = tmp_path / "new.db"
+    for path in (old, new):
+        Store.open(path).close()
+
+    assert rows_of(new) == rows_of(old)
+
+
 def add_colour(database: Database) -> None:
     database.table("runs").add_column("colour", str, not_null_default="red")
 

@@ -12,6 +12,8 @@ the current views. A change to views alone needs a migration that does nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.store.database import SOLUTION_OF
@@ -76,7 +78,9 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     _add_configuration_changes,
     _add_clients_of_runs,
 )
-"""The migration steps from `FIRST` on, in order. Add new ones at the end."""
+"""The migration steps from `FIRST` on, in order. Add new ones at the end. A step may convert the
+rows that it finds, but adds none to an empty table.
+"""
 
 VERSION: Final = FIRST + len(MIGRATIONS)
 """`PRAGMA user_version` of a store that this code reads and writes."""
@@ -88,22 +92,57 @@ def can_migrate(version: int) -> bool:
 
 
 def update(connection: sqlite3.Connection, version: int) -> None:
-    """Migrate a store to `VERSION`. The caller holds a transaction.
+    """Create the schema of `VERSION`, or migrate a store to it. The caller holds a transaction.
 
     Args:
         connection: the connection to the store, with sqlite3's default handling of transactions.
         version: 0 for an empty database, otherwise a version for which `can_migrate` returns True.
     """
+    if version == 0:
+        for statement in _new_store(tuple(MIGRATIONS)):
+            connection.execute(statement)
+        return
+
+    _migrate(_with_utils(connection), MIGRATIONS[version - FIRST :])
+
+
+@cache
+def _new_store(migrations: Sequence[Migration]) -> Sequence[str]:
+    """Return the statements that create the schema after `migrations`.
+
+    sqlite-utils takes three times as long to make a store as SQLite takes for these statements.
+    So it makes one in memory, and each new store of this process repeats that one's statements.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        database = _with_utils(connection)
+        _create_first(database)
+        _migrate(database, migrations)
+        return [sql for (sql,) in connection.execute(_STATEMENTS)]
+
+
+_STATEMENTS: Final = """
+    SELECT sql FROM sqlite_master
+    WHERE sql IS NOT NULL
+        AND name NOT LIKE 'sqlite~_%' ESCAPE '~'
+        AND tbl_name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')
+    ORDER BY rowid
+"""
+"""Selects the statements of a schema, without those of the tables that SQLite creates by itself:
+its own, and the shadow tables of the full-text tables.
+"""
+
+
+def _with_utils(connection: sqlite3.Connection) -> Database:
     from sqlite_utils import Database
 
     # Without plugins, because they would be other people's code; without recursive triggers,
     # because no trigger of a store calls another.
-    database = Database(connection, recursive_triggers=False, execute_plugins=False)
-    if version == 0:
-        _create_first(database)
-        version = FIRST
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
 
-    for migrate in MIGRATIONS[version - FIRST :]:
+
+def _migrate(database: Database, migrations: Sequence[Migration]) -> None:
+    for migrate in migrations:
         migrate(database)
 
     for name, sql in _VIEWS.items():
