@@ -711,7 +711,10 @@ async def test_examples_are_of_the_publisher_and_of_no_result(bridge: Bridge) ->
     ("program", "why"),
     [
         ("import tools\nwhile True:\n    pass", "time limit exceeded"),
-        ("import asyncio\nwhile True:\n    await asyncio.sleep(1)", "it ends with an error"),
+        (
+            "import asyncio\nwhile True:\n    await asyncio.sleep(1)",
+            "it ends with an error: a program may make at most 1,0[0-9]{2} calls",
+        ),
         ("import tools\nawait tools.notify(text='x')", "the run did not call this tool"),
         (
             "import os\nos.system('ls')",

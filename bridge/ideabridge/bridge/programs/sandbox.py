@@ -164,8 +164,8 @@ class Failed:
 
     Attributes:
         kind: `malformed`: the program was refused before any of it ran. `exception`: an exception
-            was not caught. `limit`: it reached a time or memory limit. `crashed`: its worker died.
-            `missing`: there is no interpreter.
+            was not caught. `limit`: it reached a limit of time, memory or calls. `crashed`: its
+            worker died. `missing`: there is no interpreter.
         message: the reason, including the line.
     """
 
@@ -1013,6 +1013,9 @@ class ProgramSession:
         while not isinstance(snapshot, library.MontyComplete):
             if self._closed:
                 return Failed("crashed", "closed")
+            if len(self._ids) > self._calls:
+                # Whoever takes the steps has had the call too many, and may have its own words.
+                return Failed("limit", f"a program may make at most {self._calls:,} calls")
             if self._reading > TURN_SECONDS:
                 return Failed(
                     "limit", f"tools.read() took more than {TURN_SECONDS:g} s between two calls"
