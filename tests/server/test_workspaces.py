@@ -357,6 +357,7 @@ async def test_the_page_lists_the_workspaces_and_shows_each(home: Path) -> None:
         shown = visitor.get("/ui/w/alpha/modules").text
         assert "/ui/w/alpha/modules/own" in shown
         assert "/ui/w/alpha/modules/notes" in shown
+        assert "/mcp/w/alpha/p/few" in shown
         assert visitor.get("/ui/modules/own").status_code == 404
         listed = visitor.get("/ui/workspaces").text
         assert listed.count("not open") == 1

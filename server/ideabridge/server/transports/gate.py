@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CALLS: Final = "/mcp"
+WORKSPACES: Final = f"{CALLS}/w/"
 PROFILES: Final = f"{CALLS}/p/"
 _PROFILE: Final = "ideabridge.profile"
 """The key, in the scope of a request, of the profile that its address names."""

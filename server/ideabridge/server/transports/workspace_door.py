@@ -22,13 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.users import LOCAL, owner_of
-from ideabridge.server.transports.gate import CALLS, Admission, TokenDoor
+from ideabridge.server.transports.gate import CALLS, WORKSPACES, Admission, TokenDoor
 from ideabridge.server.workspaces import UnknownWorkspaceError
 from ideabridge.tools.errors import IdeabridgeError
 
 logger: Final = logging.getLogger(__name__)
 
-WORKSPACES: Final = f"{CALLS}/w/"
 _WORKSPACE: Final = "ideabridge.workspace"
 """The key, in the scope of a request, of the workspace that its address names."""
 

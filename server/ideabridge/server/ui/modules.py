@@ -134,6 +134,8 @@ class ModulePages:
             own=len(self._tools(OWN, visitor)),
             own_name=OWN,
             change=change,
+            profiles=self._bridge.configuration.profiles if visitor.manages else {},
+            address=self._site.address,
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:

@@ -35,7 +35,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import LOCAL, owner_of
 from ideabridge.server.callers import MissingScopeError
-from ideabridge.server.transports.gate import SIGN_IN, WORKSPACE_PAGES
+from ideabridge.server.transports.gate import CALLS, SIGN_IN, WORKSPACE_PAGES, WORKSPACES
 from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.server.ui.access import (
     PREFIX,
@@ -103,6 +103,7 @@ class Site:
         front: the server.
         workspace: see above.
         prefix: the path that the paths of all pages begin with.
+        address: the path at which clients reach the server.
         histories: the journals that pages read.
     """
 
@@ -118,6 +119,7 @@ class Site:
         self.front = front
         self.workspace = workspace
         self.prefix = PREFIX if workspace is None else f"{WORKSPACE_PAGES}{workspace}"
+        self.address = CALLS if workspace is None else f"{WORKSPACES}{workspace}"
         self.histories = Histories(bridge.store)
         self._has_workspaces = has_workspaces
         self._stirred = 0

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.users import LOCAL, owner_of
-from ideabridge.server.transports.gate import WORKSPACE_PAGES
+from ideabridge.server.transports.gate import WORKSPACE_PAGES, WORKSPACES
 from ideabridge.server.transports.workspace_door import Workspaces
 from ideabridge.server.ui.access import PREFIX, REVISION, Visitor, visitor_of
 from ideabridge.server.ui.site import Site
@@ -126,8 +126,12 @@ class WorkspaceList:
     async def list(self, request: Request) -> Response:
         """Show every registered workspace, with the servers of those that are open."""
         visitor = visitor_of(request)
-        own = _row(visitor, WorkspaceRow("", None, "/mcp", PREFIX, is_open=True), self._site.bridge)
-        rows = [own]
+        own = _row(
+            visitor,
+            WorkspaceRow("", None, self._site.address, PREFIX, is_open=True),
+            self._site.bridge,
+        )
+        rows = [_row(visitor, own, self._site.bridge)]
         problem = ""
         if sees_workspaces(visitor):
             try:
@@ -143,7 +147,9 @@ class WorkspaceList:
         for name, folder in self._folders().items():
             served = open_now.get(name)
             pages = f"{WORKSPACE_PAGES}{name}"
-            row = WorkspaceRow(name, folder, f"/mcp/w/{name}", pages, is_open=served is not None)
+            row = WorkspaceRow(
+                name, folder, f"{WORKSPACES}{name}", pages, is_open=served is not None
+            )
             rows.append(row if served is None else _row(visitor, row, served.bridge))
 
         return rows
