@@ -5,9 +5,12 @@ HTTP, beside the same sessions whose servers all start with ideabridge; and `ini
 
     python benchmarks/sessions.py [--json] [--rounds N]
 
-The servers are real: git and time (Python), memory, filesystem and everything (Node, `make npm`);
-git, time and filesystem twice. Memory is the proportional set size, so that what processes share
-counts once. It needs Linux.
+The servers are real: git, time and fetch (Python), memory, filesystem, everything and sequential
+thinking (Node, `make npm`), and time once more, for another time zone. Without fetch, which is in
+the extra `bench`, git takes its place. Memory is the proportional set size, so that what processes
+share counts once. It needs Linux.
+
+The load of the machine, which the last line says, disturbs the times, and hardly the memory.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,30 +60,86 @@ class Used:
     command: list[str]
     call: dict[str, Any]
 
+    @property
+    def program(self) -> str:
+        """The name of its program."""
+        return Path(self.command[0]).name
 
-def servers(folder: Path) -> list[Used]:
-    """The eight servers, in the order in which sessions use them."""
+
+class _Page(BaseHTTPRequestHandler):
+    """A page that fetch reads."""
+
+    def do_GET(self) -> None:
+        """Send the page, which is the same at every path."""
+        self.send_response(200)
+        self.send_header("content-type", "text/plain")
+        self.end_headers()
+        self.wfile.write(b"oak")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        """Write nothing."""
+
+
+@contextmanager
+def page() -> Generator[str]:
+    """A page on the loopback address; yields its URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/page"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def servers(folder: Path, address: str) -> list[Used]:
+    """The eight servers, in the order in which sessions use them.
+
+    Args:
+        folder: where they find files.
+        address: a page that fetch reads.
+    """
     repository = folder / "repository"
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
-    git = [str(PYTHON / "mcp-server-git")]
-    clock = [str(PYTHON / "mcp-server-time")]
-    files = [str(NODE / "mcp-server-filesystem"), str(repository)]
-    status = {"_tool": "git_status", "repo_path": str(repository)}
+    git = Used(
+        "git",
+        [str(PYTHON / "mcp-server-git")],
+        {"_tool": "git_status", "repo_path": str(repository)},
+    )
+    fetch = Used(
+        "fetch",
+        [str(PYTHON / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips"],
+        {"_tool": "fetch", "url": address, "raw": True},
+    )
+    if not Path(fetch.command[0]).exists():
+        fetch = replace(git, name="git_too")
+
+    clock = str(PYTHON / "mcp-server-time")
     now = {"_tool": "get_current_time", "timezone": "UTC"}
-    listed = {"_tool": "list_allowed_directories"}
+    thought = {
+        "_tool": "sequentialthinking",
+        "thought": "oak",
+        "nextThoughtNeeded": False,
+        "thoughtNumber": 1,
+        "totalThoughts": 1,
+    }
     return [
-        Used("git", git, status),
+        git,
         Used("memory", [str(NODE / "mcp-server-memory")], {"_tool": "read_graph"}),
-        Used("time", clock, now),
-        Used("files", files, listed),
-        Used("git_too", git, status),
+        Used("time", [clock], now),
+        Used(
+            "files",
+            [str(NODE / "mcp-server-filesystem"), str(repository)],
+            {"_tool": "list_allowed_directories"},
+        ),
+        fetch,
         Used(
             "everything",
             [str(NODE / "mcp-server-everything"), "stdio"],
             {"_tool": "echo", "message": "oak"},
         ),
-        Used("time_too", clock, now),
-        Used("files_too", files, listed),
+        Used("time_in_tokyo", [clock, "--local-timezone", "Asia/Tokyo"], now),
+        Used("thinking", [str(NODE / "mcp-server-sequential-thinking")], thought),
     ]
 
 
@@ -185,32 +247,53 @@ def shared_cost(folder: Path, used: list[Used]) -> tuple[float, int]:
         return memory_of(pids), len(pids)
 
 
-def first_answers(folder: Path, used: list[Used], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds from the start of a session to its first answer, and seconds of its first list of
-    tools, for all servers and for one.
+def processor_seconds(pid: int) -> float:
+    """Seconds for which the threads of a process have run on a processor. Other processes do not
+    change them much.
     """
-    commands = {"all": serving(folder, used, None), "one": serving(folder, used[:1], None)}
-    taken: dict[str, dict[str, list[float]]] = {
-        name: {"initialize": [], "tools/list": []} for name in commands
-    }
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The first answer to a method in a new session, in seconds of the clock and of processors."""
+
+    clock: float
+    processor: float
+
+
+def first_answers(folder: Path, used: list[Used], rounds: int) -> dict[str, list[list[Answered]]]:
+    """The first answers to `initialize` and `tools/list`, by method. Each round has that of a
+    session with all servers and that of a session with one.
+    """
+    commands = [serving(folder, some, None) for some in (used, used[:1])]
+    answers: dict[str, list[list[Answered]]] = {"initialize": [], "tools/list": []}
     for number in range(rounds + 1):
-        for name, command in commands.items():
+        opened: list[Answered] = []
+        listed: list[Answered] = []
+        for command, some in zip(commands, (used, used[:1]), strict=True):
             with ExitStack() as stack:
                 began = time.perf_counter()
                 session = Pipe(command, OLD, stack)
-                answered = time.perf_counter()
+                opened_at = time.perf_counter()
+                opening = processor_seconds(session.pid)
                 session.ask("tools/list", {})
-                listed = time.perf_counter()
+                listed_at = time.perf_counter()
+                both = processor_seconds(session.pid)
+                opened.append(Answered(opened_at - began, opening))
+                listed.append(Answered(listed_at - opened_at, both - opening))
                 if not number:
                     # In the first round, the lists of the servers are stored.
-                    for server in used if name == "all" else used[:1]:
+                    for server in some:
                         use(session, server)
-                else:
-                    taken[name]["initialize"].append(answered - began)
-                    taken[name]["tools/list"].append(listed - answered)
                 session.input.close()
 
-    return taken
+        if number:
+            answers["initialize"].append(opened)
+            answers["tools/list"].append(listed)
+
+    return answers
 
 
 def row(what: str, ours: float, peer: float, ratio: float, target: float) -> dict[str, Any]:
@@ -226,15 +309,27 @@ def row(what: str, ours: float, peer: float, ratio: float, target: float) -> dic
     }
 
 
+def beside_one(what: str, pairs: list[list[float]]) -> dict[str, Any]:
+    """A row that compares sessions with all servers to sessions with one, given the seconds of
+    both in each round.
+    """
+    ours = 1000 * statistics.median(pair[0] for pair in pairs)
+    one = 1000 * statistics.median(pair[1] for pair in pairs)
+    return row(
+        what, ours, one, statistics.median(pair[0] / pair[1] for pair in pairs), MOST_SECONDS
+    )
+
+
 def measure(rounds: int) -> list[dict[str, Any]]:
     """The rows of this benchmark."""
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, page() as address:
         folder = Path(name)
-        used = servers(folder)
+        used = servers(folder, address)
         before = cost(folder, used, "eager")
         now = cost(folder, used, None)
-        sessions = f"{SESSIONS} sessions over {len(used)} servers, 2 of them used"
+        programs = len({server.program for server in used})
+        sessions = f"{SESSIONS} sessions over {len(used)} servers ({programs} programs), 2 used"
         rows.append(
             row(f"memory of {sessions} (MiB)", now[0], before[0], now[0] / before[0], MOST_MEMORY)
         )
@@ -257,21 +352,12 @@ def measure(rounds: int) -> list[dict[str, Any]]:
             row(f"processes of {at_once}", shared[1], before[1], shared[1] / before[1], MOST_SHARED)
         )
 
-        taken = first_answers(folder, used, rounds)
-        for method in ("initialize", "tools/list"):
-            ours = taken["all"][method]
-            one = taken["one"][method]
-            ratio = statistics.median(our / other for our, other in zip(ours, one, strict=True))
-            what = f"first {method} with {len(used)} servers beside one (ms)"
-            rows.append(
-                row(
-                    what,
-                    1000 * statistics.median(ours),
-                    1000 * statistics.median(one),
-                    ratio,
-                    MOST_SECONDS,
-                )
-            )
+        for method, answers in first_answers(folder, used, rounds).items():
+            what = f"first {method} with {len(used)} servers beside one"
+            clock = [[answer.clock for answer in pair] for pair in answers]
+            processor = [[answer.processor for answer in pair] for pair in answers]
+            rows.append(beside_one(f"{what} (ms)", clock))
+            rows.append(beside_one(f"{what} (ms of processor time)", processor))
 
     return rows
 
@@ -280,7 +366,7 @@ def lacking() -> str | None:
     """Why nothing can be measured here, or None."""
     if not Path("/proc/self/smaps_rollup").exists():
         return "it reads /proc/PID/smaps_rollup"
-    if shutil.which("node") is None or not (NODE / "mcp-server-memory").exists():
+    if shutil.which("node") is None or not (NODE / "mcp-server-sequential-thinking").exists():
         return "it needs node and `make npm`"
     return None
 
@@ -293,15 +379,17 @@ def main() -> int:
     options = parser.parse_args()
     reason = lacking()
     rows = [] if reason is not None else measure(options.rounds)
+    load = round(os.getloadavg()[0], 1)
     if options.json:
-        print(json.dumps({"rows": rows, "skipped": reason}))
+        print(json.dumps({"rows": rows, "skipped": reason, "load": load}))
     elif reason is not None:
         print(f"skipped: {reason}")
     else:
         for measured in rows:
             met = "yes" if measured["met"] else "NO"
             figures = f"{measured['ours']:>9} {measured['peer']:>9} {measured['ratio']:>6}"
-            print(f"{measured['what']:<64} {figures} {measured['target']:>5} {met}")
+            print(f"{measured['what']:<72} {figures} {measured['target']:>5} {met}")
+        print(f"load of the last minute: {load} on {os.cpu_count()} cores")
 
     return 1 if any(not measured["met"] for measured in rows) else 0
 
