@@ -49,7 +49,6 @@ from ideabridge.server.transports.gate import (
 from ideabridge.server.transports.quotas import Quotas
 from ideabridge.tools.errors import IdeabridgeError
 
-PREFIX: Final = PAGE
 FORM: Final = "ideabridge.ui.form"
 VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
@@ -512,7 +511,7 @@ def _session_id(key: str) -> str:
 def cookie(scope: Scope, key: str) -> str:
     """Return the header that sets the session's cookie. An empty key deletes the cookie."""
     ends = "" if key else "; Max-Age=0"
-    place = "Path=/; Secure" if is_encrypted(scope) else f"Path={PREFIX}"
+    place = "Path=/; Secure" if is_encrypted(scope) else f"Path={PAGE}"
     return f"{_cookie_name(scope)}={key}; {place}; HttpOnly; SameSite=Strict{ends}"
 
 

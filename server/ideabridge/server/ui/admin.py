@@ -28,8 +28,8 @@ from ideabridge.bridge.store.errors import StoreAccessError
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Token, User, read_expiry
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import SERVER_NAME
+from ideabridge.server.transports.gate import PAGE
 from ideabridge.server.ui.access import (
-    PREFIX,
     FormFields,
     Visitor,
     access_of,
@@ -391,7 +391,7 @@ def _invitation(request: Request, user: User, token: str) -> str:
             f"  address: {base}/mcp",
             f"  header:  {header}",
             "",
-            f"Your runs and approvals are at {base}{PREFIX}/ ; sign in there with the token:",
+            f"Your runs and approvals are at {base}{PAGE}/ ; sign in there with the token:",
             f"  {token}",
             "",
             "The token is yours alone: whoever has it acts in your name.",

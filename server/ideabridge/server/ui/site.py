@@ -35,10 +35,9 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import LOCAL, owner_of
 from ideabridge.server.callers import MissingScopeError
-from ideabridge.server.transports.gate import CALLS, SIGN_IN, WORKSPACE_PAGES, WORKSPACES
+from ideabridge.server.transports.gate import CALLS, PAGE, SIGN_IN, WORKSPACE_PAGES, WORKSPACES
 from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.server.ui.access import (
-    PREFIX,
     REVISION,
     VISITOR,
     Note,
@@ -118,7 +117,7 @@ class Site:
         self.bridge = bridge
         self.front = front
         self.workspace = workspace
-        self.prefix = PREFIX if workspace is None else f"{WORKSPACE_PAGES}{workspace}"
+        self.prefix = PAGE if workspace is None else f"{WORKSPACE_PAGES}{workspace}"
         self.address = CALLS if workspace is None else f"{WORKSPACES}{workspace}"
         self.histories = Histories(bridge.store)
         self._has_workspaces = has_workspaces
@@ -181,7 +180,7 @@ class Site:
                 "is_owner": visitor.is_owner,
             },
             "ui": self.prefix,
-            "root": PREFIX,
+            "root": PAGE,
             "workspace": self.workspace,
             "has_workspaces": self._has_workspaces and owner_of(visitor.caller) == LOCAL,
             "notes": [[kind, text] for kind, text in notes],
@@ -300,10 +299,10 @@ class Site:
             )
 
         if key is None:
-            text = render("sign_in.html", ui=PREFIX, root=PREFIX, wrong=wrong)
+            text = render("sign_in.html", ui=PAGE, root=PAGE, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
 
-        return RedirectResponse(f"{PREFIX}/home", 303, {"Set-Cookie": cookie(request.scope, key)})
+        return RedirectResponse(f"{PAGE}/home", 303, {"Set-Cookie": cookie(request.scope, key)})
 
     async def _sign_out(self, request: Request) -> Response:
         access_of(request).sign_out(request.scope)

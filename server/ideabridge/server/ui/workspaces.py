@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.users import LOCAL, owner_of
-from ideabridge.server.transports.gate import WORKSPACE_PAGES, WORKSPACES
+from ideabridge.server.transports.gate import PAGE, WORKSPACE_PAGES, WORKSPACES
 from ideabridge.server.transports.workspace_door import Workspaces
-from ideabridge.server.ui.access import PREFIX, REVISION, Visitor, visitor_of
+from ideabridge.server.ui.access import REVISION, Visitor, visitor_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.workspaces import UnknownWorkspaceError, WorkspaceError
 from ideabridge.tools.errors import IdeabridgeError
@@ -128,7 +128,7 @@ class WorkspaceList:
         visitor = visitor_of(request)
         own = _row(
             visitor,
-            WorkspaceRow("", None, self._site.address, PREFIX, is_open=True),
+            WorkspaceRow("", None, self._site.address, PAGE, is_open=True),
             self._site.bridge,
         )
         rows = [_row(visitor, own, self._site.bridge)]
