@@ -9,7 +9,9 @@ import re
 import resource
 import socket
 import subprocess
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -191,21 +193,24 @@ def test_a_body_is_not_read_before_it_is_known_who_sends_it(tmp_path: Path) -> N
 
 
 def test_sign_ins_are_bounded_and_end_sessions_of_the_same_member_alone(tmp_path: Path) -> None:
-    with site(tmp_path, "ann", "bob") as team, ExitStack() as stack:
-        bob = stack.enter_context(team.browser())
+    with site(tmp_path, "ann", "bob") as team, team.browser() as bob, team.browser() as web:
         assert team.sign_in(bob, "bob") == 303
-        # Every second one more is allowed.
-        sessions: list[httpx.Client] = []
-        while True:
-            web = stack.enter_context(team.browser())
-            status = team.sign_in(web, "ann")
-            if status == 429:
-                break
+        began = time.monotonic()
+        sessions: list[httpx.Cookies] = []
+        # One connection for all: on a busy machine, a new one can take longer than a second, in
+        # which one more sign-in is allowed.
+        while (status := team.sign_in(web, "ann")) != 429:
             assert status == 303
-            sessions.append(web)
-            assert len(sessions) < 10 * SIGN_INS
+            sessions.append(httpx.Cookies(web.cookies))
+            web.cookies.clear()
+            assert len(sessions) <= SIGN_INS + time.monotonic() - began
+
         assert len(sessions) >= SIGN_INS - 1
-        valid = [web.get("/ui/runs").status_code == 200 for web in sessions]
+        valid: list[bool] = []
+        for cookies in sessions:
+            web.cookies = cookies
+            valid.append(web.get("/ui/runs").status_code == 200)
+
         assert valid == [False] * (len(sessions) - SESSIONS) + [True] * SESSIONS
         assert bob.get("/ui/runs").status_code == 200
         assert team.sign_in(bob, "bob") == 303
@@ -215,11 +220,20 @@ def test_failed_sign_ins_are_bounded_and_keep_nobody_from_signing_in(tmp_path: P
     with site(tmp_path, "bob") as team, team.browser() as stranger, team.browser() as bob:
         for _ in range(10 * SIGN_INS):
             stranger.get("/ui/sign-in?x")
-        # A link is a sign-in, too. Every second one more is tried.
+
+        def guess(is_link: bool) -> int:
+            # A link is a sign-in, too.
+            if is_link:
+                return stranger.get("/ui/sign-in?key=guess").status_code
+            return stranger.post("/ui/sign-in", data={"token": "guess"}).status_code
+
+        # One more is tried each second. Several guesses are on their way at once, because on a busy
+        # machine the answer to a single one can take as long.
         answers = {403}
-        while 429 not in answers:
-            answers.add(stranger.get("/ui/sign-in?key=guess").status_code)
-            answers.add(stranger.post("/ui/sign-in", data={"token": "guess"}).status_code)
+        with ThreadPoolExecutor(8) as threads:
+            while 429 not in answers:
+                answers.update(threads.map(guess, [True, False] * 4))
+
         assert answers == {403, 429}
         assert stranger.get("/ui/sign-in").status_code == 200
         assert team.sign_in(bob, "bob") == 303
