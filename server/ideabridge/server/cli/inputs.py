@@ -32,9 +32,10 @@ from ideabridge.tools.typed import read_as
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.context.assumption import Candidate
+    from ideabridge.bridge.context.inquiry import Inquiry
     from ideabridge.bridge.loop.event import Event
     from ideabridge.bridge.plan import Plan
-    from ideabridge.bridge.runs.people import Decision
+    from ideabridge.bridge.runs.people import ApprovalRequest, Decision
     from ideabridge.bridge.runs.run import Run
 
 
@@ -264,14 +265,12 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
             say(f"  {line}")
 
 
-async def _ask_form(question: JSONObject, call: JSON) -> Decision:
-    """Ask the person a module's question, `{"module", "message", "schema"}`, which came up during
-    `call`.
-    """
+async def _ask_form(question: Inquiry, call: JSONObject) -> Decision:
+    """Ask the person a module's question, which came up during `call`."""
     from ideabridge.bridge.runs.people import Decision
 
-    say(f"? server {question.get('module')} asks, in its own words:", "bold yellow")
-    for text in str(question.get("message")).split("\n"):
+    say(f"? server {question.module} asks, in its own words:", "bold yellow")
+    for text in question.message.split("\n"):
         say(_marked(visible(text), "  | "))
 
     say(" what you fill in goes to the server; do not write a password or a token into it")
@@ -283,7 +282,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
             "y fills in its form, n (with a reason) declines, s sends no answer",
         ):
             case "yes", _:
-                content = await _fields(object_or_empty(question.get("schema")))
+                content = await _fields(question.schema)
                 if content is not None:
                     return Decision("value", value=content)
             case "no", reason:
@@ -428,9 +427,8 @@ async def ask_all(run: Run) -> None:
     """Ask the person about every pending approval of a run, and submit the decisions. Withdraw a
     question that is settled without the person, for example because its time is up.
     """
-    for entry in run.approvals():
-        if isinstance(entry, dict):
-            await _settle(run, str(entry["approval"]), entry)
+    for request in run.pending():
+        await _settle(run, request)
 
 
 async def decline_all(run: Run) -> bool:
@@ -439,32 +437,32 @@ async def decline_all(run: Run) -> bool:
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
-    entries = [
-        pending
-        for pending in run.approvals()
-        if isinstance(pending, dict) and "question" in pending
-    ]
-    for entry in entries:
-        module = object_or_empty(entry["question"]).get("module")
+    has_declined = False
+    for request in run.pending():
+        if request.inquiry is None:
+            continue
+
+        has_declined = True
         report(
-            f"server {module!r} asked something and was declined, because there is no terminal to "
-            "answer at"
+            f"server {request.inquiry.module!r} asked something and was declined, because there is "
+            "no terminal to answer at"
         )
         reason = "there is no terminal to answer at"
         await run.patiently(
-            partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason)
+            partial(run.decide, request.approval, "deny", by=NOBODY_THERE, reason=reason)
         )
 
-    return bool(entries)
+    return has_declined
 
 
-async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
+async def _settle(run: Run, request: ApprovalRequest) -> None:
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.bridge.loop.event import AT_TERMINAL
     from ideabridge.bridge.standing_rules import StandingRuleError
 
+    approval = request.approval
     while _is_pending(run, approval):
-        decision = await _while_pending(run, approval, entry)
+        decision = await _while_pending(run, request)
         if decision is None:
             report("this call is already settled; no decision is needed any more")
             return
@@ -478,12 +476,10 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
 
 
 def _is_pending(run: Run, approval: str) -> bool:
-    return any(
-        isinstance(entry, dict) and entry.get("approval") == approval for entry in run.approvals()
-    )
+    return any(request.approval == approval for request in run.pending())
 
 
-async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
+async def _while_pending(run: Run, request: ApprovalRequest) -> Decision | None:
     """Ask for the person's decision. Return None if somebody or something else settles the question
     first.
     """
@@ -492,33 +488,29 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
     with anyio.CancelScope() as scope:
 
         def watch(_event: Event) -> None:
-            if not _is_pending(run, approval):
+            if not _is_pending(run, request.approval):
                 scope.cancel()
 
         with run.watching(watch):
-            return await _ask(entry, always=_may_allow_always(run, approval))
+            return await _ask(request)
 
     return None
 
 
-def _may_allow_always(run: Run, approval: str) -> bool:
-    return any(asked.always for asked in run.pending() if asked.approval == approval)
-
-
-async def _ask(entry: JSONObject, *, always: bool) -> Decision:
+async def _ask(request: ApprovalRequest) -> Decision:
     from ideabridge.server.views.shown import plan_without_ids, sums_of
 
-    if isinstance(entry.get("question"), dict):
-        return await _ask_form(object_or_empty(entry["question"]), entry.get("call"))
+    if request.inquiry is not None:
+        return await _ask_form(request.inquiry, request.call)
 
     width = err().width if sys.stderr.isatty() else None
-    first, *reasons = str(entry.get("why")).split("\n")
+    first, *reasons = request.why.split("\n")
     say(_marked(visible(first), "? "), "bold yellow")
     for reason in reasons:
         say(_marked(visible(reason), "  - "), "bold yellow")
 
-    plan = entry.get("plan")
-    if isinstance(plan, dict):
+    plan = request.plan
+    if plan is not None:
         content: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
         instances = plan.get("instances")
         count = instances if isinstance(instances, int) else 0
@@ -528,33 +520,27 @@ async def _ask(entry: JSONObject, *, always: bool) -> Decision:
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(content, "plan")
 
-    call = object_or_empty(entry.get("call"))
+    call = request.call
     sums = sums_of("call", call)
     if sums:
         say(f"  {sums}", "bold")
 
     for line in call_lines(call, width):
         say(line)
-    if entry.get("choices"):
+    if request.kind == "outcome":
         return await _ask_outcome()
-    return await _ask_whether(call, "call", _alternatives(entry), always=always)
+    return await _ask_whether(call, "call", _alternatives(request), always=request.always)
 
 
-def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
+def _alternatives(request: ApprovalRequest) -> list[tuple[str, Candidate]]:
     """Return the values that a person can choose in place of the values that a call assumes, each
     with the place of its literal.
     """
-    from ideabridge.bridge.context.assumption import read_assumption
-
-    assumed = entry.get("assumed")
-    if not isinstance(assumed, list):
-        return []
-
-    alternatives: list[tuple[str, Candidate]] = []
-    for assumption in map(read_assumption, assumed):
-        alternatives += [(assumption.at, candidate) for candidate in assumption.choices[1:]]
-
-    return alternatives
+    return [
+        (assumption.at, candidate)
+        for assumption in request.assumed
+        for candidate in assumption.choices[1:]
+    ]
 
 
 _UNBROKEN: Final = 1_000_000_000
