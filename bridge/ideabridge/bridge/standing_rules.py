@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import platformdirs
 
@@ -41,6 +41,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, en
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.typed import read_as, read_whole
 
 logger: Final = logging.getLogger(__name__)
 
@@ -220,6 +221,26 @@ def servers_of(configuration: Configuration) -> dict[str, str]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _RulesFile:
+    version: int | None = None
+    rules: list[JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredRule:
+    """A standing rule as `StandingRule.to_json` writes it."""
+
+    workspace: str
+    module: str
+    tool: str
+    activity: str
+    digest: str
+    server: str
+    at: float
+    by: JSON
+
+
 def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
     """Read stored rules, keyed by id.
 
@@ -234,9 +255,9 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
     except IdeabridgeError as error:
         raise StandingRuleError(f"{error}; none of its rules apply") from None
 
-    version = content.get("version") if isinstance(content, dict) else None
-    stored = content.get("rules") if isinstance(content, dict) else None
-    if version != _VERSION or not isinstance(stored, list):
+    file = read_as(_RulesFile, content)
+    stored = file.rules
+    if file.version != _VERSION or stored is None:
         raise StandingRuleError(
             f'{what}: expected {{"version": {_VERSION}, "rules": [...]}}; none of its rules apply'
         )
@@ -258,31 +279,23 @@ def _read_rules(data: bytes, owner: str, what: str) -> dict[str, StandingRule]:
 
 def _read_rule(value: JSON, owner: str) -> StandingRule | None:
     """Read one stored rule. Return None if it is damaged."""
-    members: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
-    texts: list[str] = []
-    for name in ("workspace", "module", "tool", "activity", "digest", "server"):
-        text = members.get(name)
-        if not isinstance(text, str) or len(text) > _MAX_TEXT:
-            return None
-        texts.append(text)
-
-    workspace, module, tool, activity, digest, server = texts
-    at = members.get("at")
-    if not isinstance(at, int | float) or isinstance(at, bool) or not 0 <= at <= _LATEST:
+    stored = read_whole(_StoredRule, value)
+    if stored is None or not 0 <= stored.at <= _LATEST or not _DIGEST.fullmatch(stored.digest):
         return None
-    if not _DIGEST.fullmatch(digest):
+
+    tool = StandingTool(stored.module, stored.tool, stored.activity, stored.digest)
+    texts = (stored.workspace, stored.server, tool.module, tool.name, tool.activity)
+    if any(len(text) > _MAX_TEXT for text in texts):
         return None
 
     try:
-        by = read_decider(members.get("by"))
+        by = read_decider(stored.by)
     except JournalError:
         return None
 
     if by.kind != "person" or len(by.user or "") > _MAX_TEXT:
         return None
-    return StandingRule(
-        owner, workspace, StandingTool(module, tool, activity, digest), server, by, float(at)
-    )
+    return StandingRule(owner, stored.workspace, tool, stored.server, by, float(stored.at))
 
 
 def _written(rules: Iterable[StandingRule]) -> bytes:

@@ -18,8 +18,9 @@ from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.published import plan_in_document, with_plan_in_document
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -148,38 +149,24 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
 
     If the store already has the same plan under the name, the plan keeps its evidence.
     """
-    if isinstance(document, dict):
-        publication = document.get("publication")
-    else:
-        publication = None
-
-    if isinstance(publication, dict):
-        plan = publication.get("plan")
-    else:
-        plan = None
-
-    listed = plan.get("explained") if isinstance(plan, dict) else None
-    if (
-        not isinstance(document, dict)
-        or not isinstance(publication, dict)
-        or not isinstance(plan, dict)
-    ):
+    plan = plan_in_document(document)
+    if plan is None:
         return document
 
-    if not isinstance(listed, list) or (
-        before is not None and (before.plan or {}).get("explained") == listed
-    ):
+    listed = list_or_empty(plan.get("explained"))
+    if not listed:
+        return document
+    if before is not None and (before.plan or {}).get("explained") == listed:
         return document
 
-    claims: list[JSON] = []
-    for explained in listed:
-        if isinstance(explained, dict):
-            members = {key: value for key, value in explained.items() if key != "runs"}
-        else:
-            members = explained
-        if isinstance(members, dict):
-            reason = members.get("why")
-            members = {**members, "why": reason if reason in _REASONS else UNPROVED}
-        claims.append(members)
+    return with_plan_in_document(document, {**plan, "explained": [*map(_unproved, listed)]})
 
-    return {**document, "publication": {**publication, "plan": {**plan, "explained": claims}}}
+
+def _unproved(explained: JSON) -> JSON:
+    """Return an explained literal that claims no evidence. A malformed one stays as it is."""
+    if not isinstance(explained, dict):
+        return explained
+
+    others = {key: value for key, value in explained.items() if key != "runs"}
+    reason = explained.get("why")
+    return {**others, "why": reason if reason in _REASONS else UNPROVED}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
-from ideabridge.tools.typed import member, read_as
+from ideabridge.tools.typed import member, read_as, read_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +113,26 @@ class PublishedPlan:
     program: str | None = None
     names: JSONObject | None = None
     recorded_defaults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _PublicationWithPlan:
+    plan: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class _DocumentWithPlan:
+    publication: _PublicationWithPlan
+
+
+def plan_in_document(document: JSON) -> JSONObject | None:
+    """Return the published plan in the document of an idea, or None if it has none."""
+    read = read_whole(_DocumentWithPlan, document)
+    return None if read is None else read.publication.plan
+
+
+def with_plan_in_document(document: JSON, plan: JSONObject) -> JSON:
+    """Return the document of an idea with this published plan."""
+    members = object_or_empty(document)
+    publication = object_or_empty(members.get("publication"))
+    return {**members, "publication": {**publication, "plan": plan}}

@@ -28,9 +28,11 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.removed import is_removed, python_of, read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
+from ideabridge.bridge.store.published import plan_in_document, with_plan_in_document
 from ideabridge.tools.computing import MAX_CODE
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text, list_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import read_as
 
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
@@ -133,24 +135,21 @@ def with_present_kinds(document: JSON) -> JSON:
     """Convert the document of an idea, so that its published plan has no explanation of a removed
     kind.
     """
-    if not isinstance(document, dict):
+    plan = plan_in_document(document)
+    if plan is None or not has_removed(plan):
         return document
-
-    publication = document.get("publication")
-    if not isinstance(publication, dict):
-        return document
-
-    plan = publication.get("plan")
-    if not isinstance(plan, dict) or not has_removed(plan):
-        return document
-    return {**document, "publication": {**publication, "plan": converted(plan).plan}}
+    return with_plan_in_document(document, converted(plan).plan)
 
 
-def _literals(plan: JSON) -> list[JSONObject]:
-    listed = plan.get("explained") if isinstance(plan, dict) else None
-    if isinstance(listed, list):
-        return [literal for literal in listed if isinstance(literal, dict)]
-    return []
+@dataclass(frozen=True, slots=True)
+class _Literals:
+    """The explained literals of a plan."""
+
+    explained: tuple[JSONObject, ...] = ()
+
+
+def _literals(plan: JSON) -> tuple[JSONObject, ...]:
+    return read_as(_Literals, plan).explained
 
 
 def _by(literal: JSONObject) -> list[JSON]:

@@ -30,6 +30,7 @@ from ideabridge.bridge.store.idea import Idea, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, object_or_empty
 from ideabridge.tools.json_parts import json_type, parts_of, values_in
 from ideabridge.tools.tool import META_PROPERTIES
+from ideabridge.tools.typed import read_as
 
 LEFT_OUT: Final = "(left out)"
 """The text that replaces a literal that was copied from a result."""
@@ -249,25 +250,33 @@ class _OwnContext:
         return format_reference(path, instance or None)
 
 
+@dataclass(frozen=True, slots=True)
+class _CallEntry:
+    """The places that a call wrote to, as references."""
+
+    value: str | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All of these places."""
+        return self.also if self.value is None else (self.value, *self.also)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallMessage:
+    type: str = ""
+    call: _CallEntry = _CallEntry()
+
+
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
     """Yield `(instance or "", path)` for each place that the calls of a context wrote to."""
     for raw in context:
-        if not isinstance(raw, dict) or raw.get("type") != "call":
+        message = read_as(_CallMessage, raw)
+        if message.type != "call":
             continue
 
-        entry = raw.get("call")
-        if not isinstance(entry, dict):
-            continue
-
-        texts = [entry.get("value")]
-        also = entry.get("also")
-        if isinstance(also, list):
-            texts += also
-
-        for text in texts:
-            if not isinstance(text, str):
-                continue
-
+        for text in message.call.places:
             try:
                 operands = [*parse_reference(text).operands()]
             except ReferenceSyntaxError:
