@@ -196,13 +196,15 @@ class Secrets:
         return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
-        """Replace every secret in a string with `[secret:NAME]` (longest first), and bearer tokens
+        """Mask the secrets of this instance in a string (`mask_own`), and replace bearer tokens
         with `[secret]`.
         """
+        return _without_bearer(self.mask_own(text))
+
+    def mask_own(self, text: str) -> str:
+        """Replace every secret in a string with `[secret:NAME]` (longest first)."""
         finder = self._finder("any")
-        if finder is not None:
-            text = finder.replaced(text)
-        return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
+        return text if finder is None else finder.replaced(text)
 
     def mask_start(self, text: str, limit: int) -> str:
         """Mask the first `limit` characters of a string that might be long. A secret that crosses
@@ -407,12 +409,18 @@ def _percent_pattern(form: str) -> re.Pattern[str]:
 
 
 def everywhere_masked(text: str) -> str:
-    """Mask the secrets of all configurations in this process."""
+    """Mask the secrets of all configurations in this process, and bearer tokens."""
     with _LOCK:
         live = list(_LIVE)
+
     for secrets in live:
-        text = secrets.mask(text)
-    return text
+        text = secrets.mask_own(text)
+
+    return _without_bearer(text)
+
+
+def _without_bearer(text: str) -> str:
+    return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
 
 def clean_record(record: logging.LogRecord) -> bool:
