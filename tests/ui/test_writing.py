@@ -61,7 +61,7 @@ def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
         idea = store.ideas.save(written.idea, written.meta)
 
     page = f"/ui/ideas/publish?ref={idea}"
-    assert "the tool does what the idea contains" in http.get(page).text
+    assert "The tool repeats the idea as it is" in http.get(page).text
     answer = send(
         http,
         "/ui/ideas/publish",
