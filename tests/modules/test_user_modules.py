@@ -4,13 +4,18 @@ token of another.
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
 
 from ideabridge.bridge.modules import connection_pool, user_modules
-from ideabridge.bridge.modules.errors import ModuleDownError, ModuleSignInError
+from ideabridge.bridge.modules.client_session import ClientSession, set_client_session
+from ideabridge.bridge.modules.errors import (
+    ClientWithoutSessionsError,
+    ModuleDownError,
+    ModuleSignInError,
+)
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.sign_ins import (
     ModuleUser,
@@ -281,6 +286,44 @@ async def test_a_run_that_needs_the_server_keeps_the_connection_of_a_user(
             is_needed = False
             with anyio.fail_after(20):
                 await connection.done.wait()
+
+
+async def test_each_session_of_a_user_has_its_own_connection_if_the_entry_says_so() -> None:
+    async with authorized() as server, AsyncExitStack() as stack:
+        # Tests can share a task, to which the session would still belong.
+        stack.callback(set_client_session, None)
+        await sign_in(server, None)
+        await sign_in(server, "alice")
+        entry = {"url": server.url, "sharing": "session"}
+        async with Modules(configure({"tickets": entry})) as modules:
+            modules.identify_store = lambda: STORE
+            with anyio.fail_after(30):
+                await modules.settled()
+
+            set_client_session(ClientSession("first"))
+            async with modules.using("tickets", "alice") as first:
+                assert await first.call("whoami", {}) == "you are alice"
+                connection = await first.reach()
+            async with modules.using("tickets", "alice") as again:
+                assert again is first
+
+            set_client_session(ClientSession("second"))
+            async with modules.using("tickets", "alice") as second:
+                assert second is not first
+                assert await second.call("whoami", {}) == "you are alice"
+            [status] = modules.statuses()
+            assert status.sessions == 2
+
+            modules.end_session("first")
+            with anyio.fail_after(20):
+                await connection.done.wait()
+            [status] = modules.statuses()
+            assert status.sessions == 1
+
+            set_client_session(ClientSession(None))
+            for user in ("alice", None):
+                with pytest.raises(ClientWithoutSessionsError, match="belong to no session"):
+                    await whoami(modules, user)
 
 
 async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

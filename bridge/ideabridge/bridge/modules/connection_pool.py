@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,21 @@ MOST_CONNECTIONS: Final = 256
 the longest time.
 """
 
-_Key = tuple[str, str | None]
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who a connection belongs to.
+
+    Attributes:
+        user: the name of the user who has signed in, or None.
+        session: the id of the client's session, or None if the sessions share the connection.
+    """
+
+    user: str | None = None
+    session: str | None = None
+
+
+_Key = tuple[str, Owner]
 """The name of the module, and the owner."""
 
 
@@ -59,7 +74,7 @@ class ConnectionPool:
 
     @contextmanager
     def using(
-        self, module: Module, owner: str | None, create: Callable[[], Module]
+        self, module: Module, owner: Owner, create: Callable[[], Module]
     ) -> Generator[Module]:
         """Yield the module over the connection of an owner.
 
@@ -88,17 +103,17 @@ class ConnectionPool:
                 # End it at once, so that the next call creates a new connection.
                 self._end(key, pooled)
 
-    def count(self, module: str) -> int:
-        """Return how many connections to a module are open."""
-        return sum(1 for name, _ in self._open if name == module)
+    def count_sessions(self, module: str) -> int:
+        """Return how many connections to a module belong to one session each."""
+        return sum(1 for name, owner in self._open if name == module and owner.session is not None)
 
     def retire(self, module: str) -> None:
         """End the connections to a module whose configuration has changed."""
         self._retire_all(lambda key: key[0] == module)
 
-    def leave(self, owner: str) -> None:
-        """End the connections of an owner that has disconnected."""
-        self._retire_all(lambda key: key[1] == owner)
+    def leave(self, session: str) -> None:
+        """End the connections of a session that has ended."""
+        self._retire_all(lambda key: key[1].session == session)
 
     def _retire_all(self, ends: Callable[[_Key], bool]) -> None:
         for key, pooled in list(self._open.items()):

@@ -35,10 +35,8 @@ from collections.abc import (
 )
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     asynccontextmanager,
     contextmanager,
-    nullcontext,
 )
 from dataclasses import replace
 from functools import partial
@@ -49,7 +47,7 @@ import anyio
 import anyio.abc
 
 from ideabridge.bridge.modules.client_session import client_session
-from ideabridge.bridge.modules.connection_pool import ConnectionPool
+from ideabridge.bridge.modules.connection_pool import ConnectionPool, Owner
 from ideabridge.bridge.modules.errors import (
     ClientWithoutSessionsError,
     ModuleError,
@@ -142,6 +140,23 @@ class ModuleSource(Protocol):
     def secret_owner_of(self, module: str) -> SecretOwner:
         """Return the owner of the secrets that a module's entry is allowed to read."""
         ...
+
+
+def _own_session(module: Module) -> str | None:
+    """Return the id of the current session if it does not share a module with others.
+
+    Raises:
+        ClientWithoutSessionsError: see `Modules.using`.
+    """
+    session = client_session()
+    if session is None or module.sharing == "shared" or module.configuration.disabled:
+        return None
+    if session.id is None and module.configuration.sharing == "session":
+        raise _no_session(module.name)
+    # If only its questions keep the sessions of the module apart, calls without a session use the
+    # shared one. Once it has asked a question that could belong to several of them, they run one at
+    # a time.
+    return session.id
 
 
 def _no_session(module: str) -> ClientWithoutSessionsError:
@@ -470,8 +485,14 @@ class Modules:
 
         module = self[name]
         if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
-            with self._counted(module), self._of_session(module) as shared_or_own:
-                yield shared_or_own
+            session = _own_session(module)
+            with self._counted(module):
+                if session is None:
+                    yield module
+                    return
+                owner = Owner(session=session)
+                with self._of_sessions.using(module, owner, module.for_session) as own:
+                    yield own
             return
 
         if self._of_users is None:
@@ -483,30 +504,15 @@ class Modules:
 
         # The store's identity never changes once it exists.
         self._store_key = self._store_key or self.identify_store()
-        async with self._of_users.using(module, user, self._store_key) as own:
+        session = _own_session(module)
+        async with self._of_users.using(module, user, self._store_key, session) as own:
             yield own
-
-    def _of_session(self, module: Module) -> AbstractContextManager[Module]:
-        """Return the context manager that yields the module of the current session.
-
-        Raises:
-            ClientWithoutSessionsError: see `using`.
-        """
-        session = client_session()
-        if session is None or module.sharing == "shared" or module.configuration.disabled:
-            return nullcontext(module)
-        if session.id is not None:
-            return self._of_sessions.using(module, session.id, module.for_session)
-
-        if module.configuration.sharing == "session":
-            raise _no_session(module.name)
-        # Only its questions keep the sessions of this module apart. Without a session, its calls
-        # run one at a time once it has asked a question that could belong to several of them.
-        return nullcontext(module)
 
     def end_session(self, session: str) -> None:
         """End the processes and connections of a session that has ended."""
         self._of_sessions.leave(session)
+        if self._of_users is not None:
+            self._of_users.leave(session)
         if self._lender is not None:
             self._lender.end_session(session)
 
@@ -633,7 +639,8 @@ class Modules:
         """
         if self._lender is not None and name in self._borrowed:
             return self._lender._sessions_of(name)
-        return self._of_sessions.count(name)
+        of_users = 0 if self._of_users is None else self._of_users.count_sessions(name)
+        return of_users + self._of_sessions.count_sessions(name)
 
     def connecting(self) -> list[str]:
         """Return the names of the modules that are connecting now."""

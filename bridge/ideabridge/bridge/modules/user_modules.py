@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ideabridge.bridge.modules.connection_pool import ConnectionPool
+from ideabridge.bridge.modules.connection_pool import ConnectionPool, Owner
 from ideabridge.bridge.modules.errors import (
     ModuleConfigurationError,
     ModuleSignInError,
@@ -52,17 +52,21 @@ class UserModules:
         is_needed: Callable[[str], bool],
     ) -> None:
         self._authorize = authorize
-        # The owner None means all users who have not signed in.
+        # An owner without a user means all users who have not signed in.
         self._pool = ConnectionPool(start, "users", is_needed, IDLE_SECONDS)
 
     @asynccontextmanager
-    async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
+    async def using(
+        self, module: Module, user: str, store: str, session: str | None
+    ) -> AsyncGenerator[Module]:
         """Yield the module, connected as a user.
 
         Args:
             module: the configured module.
             user: the user's name.
             store: see `ModuleUser`; "" if no user of this store has signed in.
+            session: the session that the connection belongs to, or None if the user's sessions
+                share it.
 
         Raises:
             ModuleSignInError: the user needs to sign in.
@@ -78,7 +82,7 @@ class UserModules:
         if file is not None and not file.exists:
             file = None
 
-        owner = None if file is None else user
+        owner = Owner(None if file is None else user, session)
         create = partial(module.for_user, partial(self._authorize, file))
         try:
             with self._pool.using(module, owner, create) as own:
@@ -98,6 +102,14 @@ class UserModules:
         connection in use ends with the last call that uses it.
         """
         self._pool.retire(module)
+
+    def leave(self, session: str) -> None:
+        """End the connections of a session that has ended."""
+        self._pool.leave(session)
+
+    def count_sessions(self, module: str) -> int:
+        """Return how many connections to a module belong to one session each."""
+        return self._pool.count_sessions(module)
 
     def stop(self) -> None:
         """End all connections. Calls in flight fail."""
