@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,8 @@ def names(tree: ast.AST, outer: str = "") -> Iterator[tuple[int, str]]:
             yield from names(node, outer)
 
 
-def too_large() -> set[str]:
+@cache
+def too_large() -> frozenset[str]:
     """`FILE NAME RULE` of each function and class that is over a limit."""
     command = [sys.executable, "-m", "ruff", "check", ".", "--preview", "--no-cache"]
     options = ["--select", RULES, "--output-format", "json", "--exit-zero"]
@@ -39,7 +41,7 @@ def too_large() -> set[str]:
         named = dict(names(ast.parse(path.read_text(encoding="utf-8"))))
         name = named[problem["location"]["row"]]
         lines.add(f"{path.relative_to(ROOT).as_posix()} {name} {problem['code']}")
-    return lines
+    return frozenset(lines)
 
 
 def exceptions() -> list[str]:
