@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,7 @@ from ideabridge.tools.encoding import (
     object_or_empty,
 )
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.typed import read_as
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
@@ -256,20 +258,27 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
     return messages
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredCall:
+    """The parts of a message about a call that say where its result was written."""
+
+    value: str | None = None
+    instance: str | None = None
+
+
 def _earlier_call(call: JSONObject) -> JSONObject:
     earlier: JSONObject = {}
-    instance = call.get("instance")
+    stored = read_as(_StoredCall, call)
     for name, value in call.items():
         if name in ("also", "reads"):
             continue
-        if name == "value" and isinstance(value, str):
-            earlier[name] = format_reference(
-                _earlier_path(value), instance if isinstance(instance, str) else None
-            )
+        if name == "value" and stored.value is not None:
+            earlier[name] = format_reference(_earlier_path(stored.value), stored.instance)
         elif name == "result":
-            place = instance if isinstance(instance, str) else None
             path = _earlier_path(str(call.get("value")))
-            earlier["preview"] = shorten(value, path, instance=place, small=_EARLIER_RESULT)
+            earlier["preview"] = shorten(
+                value, path, instance=stored.instance, small=_EARLIER_RESULT
+            )
         else:
             earlier[name] = value
 

@@ -8,10 +8,12 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from ideabridge.bridge.store.published import PublishedGuide, PublishedPlan
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     UsageError,
@@ -30,6 +32,7 @@ from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.server.views.text import size_text, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import counted, readable_json, visible
+from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:
     from ideabridge.bridge.publishing.suggested_names import NamedSuggestions
@@ -668,19 +671,23 @@ def _hanging(line: Line) -> Line:
     return fit(text, len(text) - len(text.lstrip()) + 4), style
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """The members of an answer that say what a run assumed, and what it noted."""
+
+    assumed: list[JSON] = field(default_factory=list[JSON])
+    noted: list[JSON] = field(default_factory=list[JSON])
+
+
 def _doubts(result: JSONObject) -> list[Line]:
     """Return lines about what a run assumed, and what it noted."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
-    lines: list[Line] = []
-    assumed = result.get("assumed")
-    if isinstance(assumed, list):
-        lines += [(f"assumed: {line}", "yellow") for line in assumption_lines(assumed)]
-
-    noted = result.get("noted")
-    if isinstance(noted, list):
-        lines += [(f"noted: {line}", "dim") for line in note_lines(noted)]
-
+    doubts = read_as(_Doubts, result)
+    lines: list[Line] = [
+        (f"assumed: {line}", "yellow") for line in assumption_lines(doubts.assumed)
+    ]
+    lines += [(f"noted: {line}", "dim") for line in note_lines(doubts.noted)]
     return lines
 
 
@@ -783,10 +790,8 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 def _guide_lines(guide: JSONObject) -> list[Line]:
     """Return lines with everything that a mind receives when it solves an idea again."""
     lines: list[Line] = []
-    context = guide.get("context")
-    if isinstance(context, list):
-        for message in context:
-            lines += _message(message, whole=True)
+    for message in read_as(PublishedGuide, guide).context:
+        lines += _message(message, whole=True)
 
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
     # The members that are left out here are shown elsewhere. A mind also receives the output
@@ -812,22 +817,21 @@ def _plan(solution: JSON) -> list[Line]:
     output.
     """
     body = object_or_empty(solution)
-    calls = body.get("calls")
+    plan = read_as(PublishedPlan, body)
     lines: list[Line] = []
-    if isinstance(body.get("program"), str):
-        program = str(body["program"]).rstrip("\n")
+    if plan.program is not None:
+        program = plan.program.rstrip("\n")
         source = source_text(program)
         lines += [(f"  {line}", None) for line in source.split("\n")]
         if source != program:
             lines.append(("  it contains hidden characters, which are shown as escapes", "yellow"))
 
         body = {key: value for key, value in body.items() if key != "program"}
-        if calls:
+        if plan.calls:
             lines.append(("  it can call", "cyan"))
 
-    if isinstance(calls, list):
-        for place, call in enumerate(calls):
-            lines += _call_lines(place, call)
+    for place, call in enumerate(plan.calls):
+        lines += _call_lines(place, call)
 
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
