@@ -387,7 +387,8 @@ class Tool:
             if self._has_valid_output:
                 whole["output"] = _sent_or(self.wrapper or self.output, self.sent_output)
 
-            self._digests.extend((_digest(essence), _digest(whole)))
+            # The essence is already sorted.
+            self._digests.extend((content_hash(essence), _digest(whole)))
 
         return self._digests
 

@@ -25,7 +25,7 @@ exactly the tools that it was checked against. A failed publication stores nothi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -108,12 +108,14 @@ from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.called_ideas import with_plain_ideas
 from ideabridge.bridge.runs.pins import (
     ChangedTool,
+    Definition,
     calls_in,
     changed_in,
     check_pins,
     defined_in,
     definitions_in,
-    essences_of,
+    essences_in,
+    pinned_definitions,
     read_pins,
     with_accepted,
     with_own_module,
@@ -576,7 +578,7 @@ class Publisher:
             draft.plan, draft.arguments, draft.schema, outline.output_schema, name="it"
         )
         catalogue, fault = await self._present_tools(
-            request, draft.plan, plan, essences_of(outline.catalogue)
+            request, draft.plan, plan, essences_in(outline.catalogue)
         )
         if fault is not None:
             return fault
@@ -596,7 +598,7 @@ class Publisher:
         request: PublishRequest,
         document: JSONObject,
         plan: Plan,
-        essences: Mapping[str, JSONObject],
+        definition: Definition,
     ) -> tuple[Catalogue, str | None]:
         """Wait for the tools of a plan, and compare them with its pins. From then on, nothing waits
         until the version is written.
@@ -605,7 +607,7 @@ class Publisher:
             request: the request of the publisher.
             document: the plan as it is published.
             plan: the same plan as an object.
-            essences: the tools of its run, by digest.
+            definition: looks up the tools of its run; see `Definition`.
 
         Returns:
             (the tools that its calls refer to in this bridge, why it cannot be published with
@@ -620,7 +622,7 @@ class Publisher:
         if cycle is not None:
             return catalogue, cycle
         away = self.offer.to(request.caller).missing.why_away
-        checked = check_pins(document, calls, catalogue, essences.get, away)
+        checked = check_pins(document, calls, catalogue, definition, away)
         return catalogue, next(iter(checked.faults), None)
 
     async def _with_guide(
@@ -658,9 +660,8 @@ class Publisher:
             recorded=prepared.recorded(outline),
             owner=request.owner,
         )
-        essences = essences_of(outline.catalogue)
         pins = read_pins(prepared.plan or prepared.guide) or []
-        definitions = {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
+        definitions = pinned_definitions(pins, outline.catalogue)
 
         def write() -> Publication:
             with self.store.transaction():
@@ -728,7 +729,7 @@ class Publisher:
             request,
             plan,
             read_published(plan, {}, None, None, name=request.name),
-            essences_of(trial.catalogue),
+            essences_in(trial.catalogue),
         )
         if fault is not None:
             raise ProgramRefusedError(fault)

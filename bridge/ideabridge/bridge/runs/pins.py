@@ -31,9 +31,7 @@ from ideabridge.tools.typed import read_whole
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""A function that returns the essence of a tool by its digest, or None if the store does not
-contain it.
-"""
+"""A function that returns the essence of a tool by its digest, or None if it knows no such tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +189,30 @@ def pinned_tools(
     return [tools[key] for key in sorted(tools, key=lambda key: (key[0] or "", key[1]))]
 
 
-def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
-    """Return the essences of tools, keyed by digest."""
-    return {tool.digest: tool.essence for tool in catalogue.tools}
+def essences_in(catalogue: Catalogue) -> Definition:
+    """Return a function that looks up the essences of tools by digest. Only its first call computes
+    the digests, because most plans are published with unchanged tools.
+    """
+
+    @cache
+    def tools() -> dict[str, Tool]:
+        return {tool.digest: tool for tool in catalogue.tools}
+
+    def look_up(digest: str) -> JSONObject | None:
+        tool = tools().get(digest)
+        return None if tool is None else tool.essence
+
+    return look_up
+
+
+def pinned_definitions(pins: Iterable[Pin], catalogue: Catalogue) -> dict[str, JSONObject]:
+    """Return the essences of the tools that have these pins, keyed by digest."""
+    digests = {pin.key: pin.digest for pin in pins}
+    return {
+        tool.digest: tool.essence
+        for tool in catalogue.tools
+        if tool.origin in digests and tool.digest == digests[tool.origin]
+    }
 
 
 @dataclass(slots=True)
