@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import httpcore2
 import pytest
+from hypothesis import HealthCheck, settings
 
 import ideabridge.tools.schema as schemas
 from ideabridge.bridge.store.errors import StoreBusyError
@@ -50,6 +51,11 @@ _transport.create_ssl_context = cache(_transport.create_ssl_context)
 # The commands write the logs of servers into the state folder, whose real one no test touches.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ideabridge-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+# How long an example takes says something about the machine and what else it does, so no test of
+# generated examples fails for that. What is to be quick is measured by tests of its own.
+settings.register_profile("ideabridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ideabridge")
 
 # The files of thousands of stores are kept in memory, if there is room: each waits for the
 # disk otherwise.

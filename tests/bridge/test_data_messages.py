@@ -311,7 +311,7 @@ CALLS = st.sampled_from(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(CALLS, min_size=1, max_size=6))
 def test_whatever_is_listed_routes_the_same_whole_and_streamed(listed: list[JSONObject]) -> None:
     async def outcomes() -> list[list[tuple[str, JSON]]]:

@@ -186,7 +186,7 @@ VALUES: st.SearchStrategy[JSON] = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     VALUES,
     VALUES,

@@ -600,9 +600,7 @@ async def test_a_file_that_cannot_be_used_has_no_rules(
 
 
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_content_stops_a_process(tmp_path: Path, content: bytes) -> None:
     path = rules_path()
     path.parent.mkdir(parents=True, exist_ok=True)

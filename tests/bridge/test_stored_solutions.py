@@ -9,7 +9,7 @@ from typing import Any, cast
 import jsonschema
 import pytest
 from anyio import run as run_async
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, Decision, Handlers
@@ -149,7 +149,7 @@ CONTEXT: list[JSON] = [
     {"type": "input", "input": {"name": "n", "count": 2, "names": ["a"]}},
 ]
 TWO: list[JSON] = [{"type": "state", "state": {"x": "a"}, "_instance": one} for one in ("①", "②")]
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=40)
 
 
 def toolbox() -> Toolbox:

@@ -64,7 +64,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CALLS, st.lists(st.booleans(), min_size=5, max_size=5))
 def test_all_calls_make_a_run(calls: list[EndedCall], together: list[bool]) -> None:
     step = 0

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, Limits
@@ -206,7 +206,7 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
     ],
     143,
 )
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(
     roots: list[Node], most: int | None
 ) -> None:

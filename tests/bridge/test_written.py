@@ -438,7 +438,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.fixed_dictionaries(
         {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.lifting.naming import (
@@ -145,7 +145,6 @@ FILLED = st.builds(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(FILLED, max_size=25), st.sets(st.sampled_from(["path", "first_path", "output", "id"]))
 )
@@ -193,7 +192,7 @@ def test_names_of_tools_read_well(tools: list[str], name: str) -> None:
     assert safe_name(name) == name
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(
     st.lists(st.text(max_size=60) | st.from_regex(r"[A-Za-z0-9_.-]{1,99}"), min_size=1, max_size=3),
     st.lists(st.text(max_size=20), max_size=2),

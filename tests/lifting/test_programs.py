@@ -12,7 +12,7 @@ from functools import partial
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
@@ -172,9 +172,7 @@ def silent_answers(
     return anyio.run(partial(answers, program, seen, fresh)).silent
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=60, derandomize=True)
 @given(
     programs(),
     st.lists(inputs(), min_size=1, max_size=3, unique_by=str),
@@ -189,9 +187,7 @@ def test_no_answer_of_a_random_program_is_silently_wrong(
 @pytest.mark.long
 @settings(
     max_examples=5_000,
-    deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 @given(
     programs(),

@@ -76,7 +76,7 @@ DOCUMENT = ANYTHING | ANYTHING.map(json.dumps)
     ),
     ANYTHING,
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_explanation_has_the_value_and_a_form_that_can_be_read(
     documents: Documents, value: JSON
 ) -> None:
@@ -195,7 +195,7 @@ def values_made(documents: Documents) -> dict[str, JSON]:
 
 
 @given(worlds())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_function_that_made_a_literal_is_found_in_one_run(documents: Documents) -> None:
     values = Values(documents)
     for kind, value in values_made(documents).items():
@@ -204,7 +204,7 @@ def test_the_function_that_made_a_literal_is_found_in_one_run(documents: Documen
 
 
 @given(worlds(), worlds())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_the_function_that_made_a_literal_survives_a_second_run(
     first: Documents, second: Documents
 ) -> None:

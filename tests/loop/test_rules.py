@@ -148,7 +148,7 @@ def bring_to_end(driven: Driven) -> None:
             decide(driven, "deny", 0, PERSON)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(plans(), SETTINGS, st.integers(1, 3), st.lists(ACTIONS, max_size=25), st.data())
 def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
     calls: list[JSON], first: JSONObject, parallel: int, actions: list[Any], data: st.DataObject

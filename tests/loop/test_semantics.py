@@ -327,20 +327,20 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
         same_meaning(whole, resumed)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=250, suppress_health_check=SLOW)
 @given(scenarios())
 def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
     means_the_same_however_it_runs(scenario)
 
 
 @pytest.mark.long
-@settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=2400, suppress_health_check=SLOW)
 @given(scenarios())
 def test_many_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
     means_the_same_however_it_runs(scenario)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=150, suppress_health_check=SLOW)
 @given(scenarios())
 def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
     whole = run_whole(scenario)

@@ -29,7 +29,7 @@ def parts(schema: JSON) -> Iterator[JSONObject]:
             yield from parts(child)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(parameters, parameters)
 def test_whatever_a_solution_may_be_the_adapted_schema_admits(
     pair: tuple[JSONObject, JSONObject], output: tuple[JSONObject, JSONObject]

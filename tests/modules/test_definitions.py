@@ -142,7 +142,7 @@ def test_a_definition_that_was_accepted_keeps_its_digest_when_it_is_converted() 
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(parameters, parameters)
 def test_a_valid_definition_keeps_its_digest(
     pair: tuple[JSONObject, JSONObject], output: tuple[JSONObject, JSON]
@@ -158,7 +158,7 @@ JUNK: st.SearchStrategy[JSON] = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(parameters, st.data())
 def test_a_damaged_definition_is_another_tool_also_after_it_was_stored(
     pair: tuple[JSONObject, JSONObject], data: st.DataObject

@@ -365,7 +365,7 @@ def test_hostile_noise_takes_little_time(line: str) -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_bytes_are_read_without_an_error(before: bytes, after: bytes) -> None:
     for data in (
         before,
@@ -393,7 +393,7 @@ _JSON = st.recursive(
         st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), _JSON
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_repair_never_makes_a_success_of_a_failure(members: dict[str, Any]) -> None:
     messages, _ = read(json.dumps(members))
     for message in messages:

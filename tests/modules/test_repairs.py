@@ -273,7 +273,7 @@ def test_any_one_odd_member_leaves_a_result_that_the_sdk_takes(
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_several_odd_members_leave_a_result_that_the_sdk_takes(data: st.DataObject) -> None:
     method, version, result = data.draw(st.sampled_from(RESULTS))
     changed = result

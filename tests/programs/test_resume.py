@@ -12,7 +12,7 @@ from typing import TypeAlias
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
@@ -227,9 +227,7 @@ def check_many(check: Check, programs_: int, seed_: int, most: int) -> None:
     @seed(seed_)
     @settings(
         max_examples=programs_ // PARTS,
-        deadline=None,
         database=None,
-        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(programs(), st.integers(0, 9), st.lists(cuts, min_size=PARTS, max_size=PARTS))
     def each(program: str, number: int, cuts: list[list[int]]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.programs.names import ProgramNames, identifier
@@ -487,7 +487,7 @@ def _expect_only_declarations(text: str, functions: Iterable[str]) -> None:
     assert found == [*functions]
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=120)
 @given(st.lists(_TOOLS, max_size=4, unique_by=lambda tool: tool.name))
 def test_stubs_of_any_schemas_are_declarations_and_nothing_else(tools: list[Tool]) -> None:
     names = ProgramNames(tools)
@@ -509,7 +509,7 @@ def examples(request: pytest.FixtureRequest) -> int:
 def test_the_checker_reads_stubs_of_any_schemas(examples: int) -> None:
     sandbox = Sandbox()
 
-    @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @settings(max_examples=examples)
     @given(st.lists(_TOOLS, max_size=3, unique_by=lambda tool: tool.name))
     def check(tools: list[Tool]) -> None:
         names = ProgramNames([*tools, made("f", {"a": TEXT}, TEXT, module="other")])

@@ -61,7 +61,7 @@ def member(schema: JSONObject, *place: str | int) -> JSON:
     return part_at(schema, list(place))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(parameters, st.data())
 def test_any_part_of_valid_parameters_may_be_a_reference(
     pair: tuple[JSONObject, JSONObject], data: st.DataObject
@@ -90,7 +90,7 @@ def test_any_part_of_valid_parameters_may_be_a_reference(
     assert call.problems({**meta, **changed}) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(parameters, max_size=4), parameters)
 def test_solutions_of_any_tools_are_valid_schemas(
     pairs: list[tuple[JSONObject, JSONObject]], output: tuple[JSONObject, JSONObject]

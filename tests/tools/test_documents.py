@@ -105,7 +105,7 @@ def test_no_text_takes_longer_than_its_size_allows(part: str) -> None:
     assert time.process_time() - started < 10
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
@@ -140,7 +140,7 @@ def test_json_may_have_comments_and_trailing_commas() -> None:
 
 
 def test_random_text_is_read_or_refused() -> None:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(st.text(max_size=60))
     def check(text: str) -> None:
         with suppress(InvalidJSONError, LimitExceededError):

@@ -442,7 +442,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VALUES)
 def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> None:
     schema: JSONObject = {

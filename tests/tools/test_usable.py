@@ -335,7 +335,7 @@ JUDGES: dict[int, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(JUDGES)), st.data())
 def test_older_drafts_mean_in_2020_12_what_they_meant(draft: int, data: st.DataObject) -> None:
     schemas = _schemas(draft)
@@ -445,7 +445,7 @@ JUNK: st.SearchStrategy[JSON] = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(parameters, st.data())
 def test_however_a_schema_is_damaged_it_can_be_used(
     pair: tuple[JSONObject, JSONObject], data: st.DataObject
@@ -483,7 +483,7 @@ UNREADABLE: st.SearchStrategy[JSON] = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pairs, st.data())
 def test_an_ignored_part_only_ever_admits_more(
     pair: tuple[JSONObject, JSON], data: st.DataObject
