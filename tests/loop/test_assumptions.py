@@ -413,7 +413,7 @@ SEEN: JSONObject = {"†input.n": {"number": {"signs": [1], "range": [1, 10]}}}
         (7, False, None),
         (-7, True, "a negative number, -7, which no earlier run had"),
         (0, True, "zero, 0, which no earlier run had"),
-        ("7", True, "a text, but earlier runs had a number"),
+        ("7", True, "a string, but earlier runs had a number"),
         (11, False, "11, but earlier runs had 1 to 10"),
     ],
 )

@@ -123,7 +123,7 @@ def test_spellings_of_other_hosts_mean_the_same_without_a_word(
         ({"command": "x", "deny": "a, b"}, "deny: expected a list, found text"),
         ({"command": "x", "disabled": None}, "disabled: expected true or false, found null"),
         ({"command": "x", "disabled": 1}, "disabled: expected true or false, found a number"),
-        ({"command": "x", "args": "-y a"}, "args: expected a list, found text; write each"),
+        ({"command": "x", "args": "-y a"}, "args: expected a list, found a string; write each"),
         ({"command": "x", "env": {"V": 1.10}}, "env.V: expected text, found a number"),
         ({"command": "x", "timeout": "soon"}, "timeout: expected a number, found text"),
         ({"command": "x", "timeoutMs": "5"}, "expected a number of milliseconds, found text"),
