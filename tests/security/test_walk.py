@@ -40,6 +40,9 @@ FIRST_LEVEL: Final = ("run", "prefix", "publication")
 
 QUERY: Final = (
     "after",
+    "draft",
+    "example",
+    "file",
     "name",
     "new",
     "old",
