@@ -223,6 +223,8 @@ def main() -> None:
             photograph(browser, url, only(EMPTY), folder)
             equip(home)
             with client(url) as http:
+                # A call is compared with an earlier one under the same configuration only.
+                wait_until(lambda: "modules/own" in http.get("/ui/modules").text)
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
                 wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
