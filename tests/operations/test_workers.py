@@ -284,7 +284,8 @@ async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Pat
 
     async def queued(http: httpx2.AsyncClient, base: str) -> str:
         lines = (await http.get(f"{base}/metrics")).text.splitlines()
-        return next(line.split()[1] for line in lines if line.startswith("ideabridge_runs_queued "))
+        name = 'ideabridge_runs_queued{workspace=""} '
+        return next(line.split()[1] for line in lines if line.startswith(name))
 
     with listening(served(path, "--http", "0", "--workers", "--metrics")) as url:
         base = url.removesuffix("/mcp")
