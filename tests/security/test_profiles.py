@@ -28,6 +28,7 @@ from ideabridge.server.cli.app import app
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools.encoding import JSONObject
 from tests import preloaded
+from tests.modules.starting import Starting
 from tests.operations.test_workers import working
 from tests.server.serving import (
     ERAS,
@@ -413,6 +414,34 @@ async def test_a_client_on_stdio_is_restricted(tmp_path: Path, mode: str) -> Non
         assert "not in profile" in await refused(
             client, "run_plan", calls=[{"_tool": "write_note", "path": "x", "text": "y"}]
         )
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_refused_plan_starts_no_server_outside_the_profile(
+    tmp_path: Path, mode: str
+) -> None:
+    vault = Starting(tmp_path, "vault", start="lazy")
+    docs = Starting(tmp_path, "docs", start="lazy")
+    file = configured(
+        tmp_path,
+        approval="allow_all",
+        mcpServers={"vault": vault.entry, "docs": docs.entry},
+        profiles={"review": {"servers": ["docs"]}},
+    )
+
+    def start(path: Path) -> list[str]:
+        return served(path, "--profile", "review")
+
+    def tally(server: str) -> list[dict[str, Any]]:
+        return [{"_tool": "tally", "_module": server, "_outputPath": "n"}]
+
+    async with over_stdio(file, mode, start) as client:
+        assert NAMED in await refused(client, "run_plan", calls=tally("vault"))
+        assert NAMED in await refused(client, "run_plan", program="await vault.tally()")
+        assert vault.starts == 0
+        # The same plan starts a server that the profile has.
+        await call(client, "run_plan", calls=tally("docs"))
+        assert docs.starts == 1
 
 
 class Tokens:

@@ -161,7 +161,8 @@ class PlanTools:
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
         """Return the modules that calls name, or that are known to have their tools, or None if any
-        module might have one of these tools. Names of modules that are not configured are left out.
+        module might have one of these tools. Names of modules that are not configured,
+        or not in the profile, are left out.
         """
         known = self._offer.known_catalogue
         owners: list[str] = []
@@ -173,7 +174,7 @@ class PlanTools:
 
             if owner is None:
                 return None
-            if owner in self._offer.modules:
+            if owner in self._offer.modules and self._offer.has_server(owner):
                 owners.append(owner)
 
         return owners

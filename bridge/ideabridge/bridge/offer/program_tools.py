@@ -19,12 +19,13 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
     """Return the names under which a program calls tools, once the modules that it names are up or
-    have failed.
+    have failed. Modules outside the caller's profile are not started.
     """
     offer = offer.to(caller)
     words = {*re.findall(r"\w+", program)}
+    callable_modules = filter(offer.has_server, offer.modules.names)
     await offer.reach(
-        name for name in offer.modules.names if name in words or identifier(name) in words
+        name for name in callable_modules if name in words or identifier(name) in words
     )
     ideas: list[Tool] = []
     if IDEAS in words:
