@@ -70,15 +70,17 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
 
     page = http.get("/ui/runs").text
     row = page.partition(f'<tr id="row-{run_id}">')[2].partition("</tr>")[0]
-    assert '<span class="status s-failed">done, 1 error</span>' in row
+    assert '<span class="status s-failed">failed</span>' in row
     assert '<path class="failed" ' in row
-    assert '<path class="ran" ' not in row
+    assert '<path class="done" ' not in row
     head = http.get(f"/ui/runs/{run_id}").text.partition('id="actions"')
-    assert "done, 1 error" in head[0]
+    assert '<span class="status s-failed">failed</span>' in head[0]
     assert "(call 0): " in head[0]
     # Nobody is invited to make a tool of what failed.
-    assert re.search('<a class="button" href="[^"]*">Make it a tool', head[2])
-    assert "1 error" not in http.get("/ui/runs?status=running").text
+    assert "Make it a tool" not in head[2]
+    # The stored status is `done`, so the list with this status has the run.
+    assert listed(http, "/ui/runs?status=done") == [run_id]
+    assert listed(http, "/ui/runs?status=failed") == []
 
 
 def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) -> None:
@@ -137,7 +139,9 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     run_id = ask(http, first, {**FAILING, "_after": ["first"]}, FAILING)
     page = ended(http, run_id)
     # A call succeeded, so the run is no failure as a whole. One error is on top of the page.
-    assert '<span class="status s-errors">done, 2 errors</span>' in page
+    badge = '<span class="status s-errors">2 of 3 failed</span>'
+    assert badge in page
+    assert badge in row_of(http, run_id)
     assert page.count('<p class="note bad">') == 2
     assert "<summary>1 more error</summary>" in page
     retry = re.search(r'name="at" value="(\d+)"><button class="good"[^>]*>Retry', page)
@@ -171,19 +175,38 @@ def test_bars_of_calls_that_run_at_once_are_in_lanes() -> None:
     ]
     bars = mini_timeline(marks, 20.0)
     assert bars is not None
-    assert bars.ran == ("M0.0 0h50.0v2h-50.0zM0.0 3h100.0v2h-100.0zM50.0 0h50.0v2h-50.0z")
-    assert bars.asked == ""
+    assert bars.paths == {
+        "done": "M0.0 0h50.0v2h-50.0zM0.0 3h100.0v2h-100.0z",
+        "running": "M50.0 0h50.0v2h-50.0z",
+    }
     assert mini_timeline([], 20.0) is None
     marks[2] = CallMark("call_finished", 0, 15.0, is_failure=True)
     bars = mini_timeline(marks, 20.0)
     assert bars is not None
-    assert bars.failed == "M0.0 0h50.0v2h-50.0z"
-    assert bars.ran == "M0.0 3h100.0v2h-100.0zM50.0 0h50.0v2h-50.0z"
+    assert bars.paths == {
+        "failed": "M0.0 0h50.0v2h-50.0z",
+        "done": "M0.0 3h100.0v2h-100.0z",
+        "running": "M50.0 0h50.0v2h-50.0z",
+    }
     # Bars that nobody could see are wider, and one page of runs stays small.
     many = [CallMark("call_started", n, 10.0 + n / 1e6) for n in range(1000)]
     bars = mini_timeline(many, 11.0)
     assert bars is not None
-    assert len(bars.ran) < 1000
+    assert len(bars.paths["running"]) < 1000
+
+
+def test_a_long_wait_leaves_room_for_the_calls_before_it() -> None:
+    marks = [
+        CallMark("call_started", 0, 10.0),
+        CallMark("call_finished", 0, 11.0),
+        CallMark("approval_asked", 1, 11.0),
+    ]
+    bars = mini_timeline(marks, 10_000.0)
+    assert bars is not None
+    assert bars.paths == {
+        "done": "M0.0 0h89.3v2h-89.3z",
+        "asked": "M89.3 0h10.7v2h-10.7z",
+    }
 
 
 def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Client) -> None:

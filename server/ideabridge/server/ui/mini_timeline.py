@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.store.journal import CallMark
+from ideabridge.server.ui.timeline import Axis
 
 _MOST_BARS: Final = 24
 _LANES: Final = 4
@@ -18,21 +19,21 @@ _HEIGHT: Final = 3
 _NARROWEST: Final = 1.0
 
 
+BarKind: TypeAlias = Literal["done", "running", "failed", "asked"]
+
+
 @dataclass(frozen=True, slots=True)
 class MiniTimeline:
     """The bars of a run as paths of an SVG that is 100 wide.
 
     Attributes:
-        ran: the path of the bars of calls that ran and did not fail.
-        failed: the path of the bars of calls that failed.
-        asked: the path of the bars of questions.
+        paths: the path of the bars of each kind: `done`, `running` and `failed` for calls that
+            ended, still run and failed, and `asked` for questions. A kind without bars is left out.
         calls: how many calls it shows.
         height: the height of the lanes that it uses.
     """
 
-    ran: str
-    failed: str
-    asked: str
+    paths: dict[BarKind, str]
     calls: int
     height: int = _HEIGHT
 
@@ -45,9 +46,17 @@ class _Stretch:
     ended: float | None = None
     has_failed: bool = False
 
+    @property
+    def kind(self) -> BarKind:
+        """The kind of the bar of a call."""
+        if self.has_failed:
+            return "failed"
+        return "running" if self.ended is None else "done"
+
 
 def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
-    """Return the bars of a run, or None if none of its calls has begun.
+    """Return the bars of a run, or None if none of its calls has begun. As on the page of the run,
+    a long stretch in which nothing ran is drawn shorter.
 
     Args:
         marks: what happened to its first calls, in order.
@@ -69,37 +78,32 @@ def mini_timeline(marks: Sequence[CallMark], end: float) -> MiniTimeline | None:
         return None
 
     begun = min(stretch.begun for stretch in (*ran.values(), *asked.values()))
-    ends = [stretch.ended or end for stretch in (*ran.values(), *asked.values())]
-    last = max(ends)
-    scale = 100 / max(last - begun, 1e-6)
+    last = max(stretch.ended or end for stretch in (*ran.values(), *asked.values()))
+    spans = [(stretch.begun, stretch.ended or last) for stretch in ran.values()]
+    axis = Axis.of(spans, begun, last)
     lanes = [begun] * _LANES
-    ran_bars: list[str] = []
-    failed_bars: list[str] = []
+    paths: dict[BarKind, str] = {}
     for stretch in ran.values():
-        bar = _bar(stretch, lanes, begun, last, scale)
-        if stretch.has_failed:
-            failed_bars.append(bar)
-        else:
-            ran_bars.append(bar)
+        paths[stretch.kind] = paths.get(stretch.kind, "") + _bar(stretch, lanes, axis)
 
-    asked_bars = [_bar(stretch, lanes, begun, last, scale) for stretch in asked.values()]
+    if asked:
+        paths["asked"] = "".join(_bar(stretch, lanes, axis) for stretch in asked.values())
+
     return MiniTimeline(
-        "".join(ran_bars),
-        "".join(failed_bars),
-        "".join(asked_bars),
+        paths,
         len(ran.keys() | asked.keys()),
         _HEIGHT * sum(until > begun for until in lanes) or _HEIGHT,
     )
 
 
-def _bar(stretch: _Stretch, lanes: list[float], begun: float, last: float, scale: float) -> str:
+def _bar(stretch: _Stretch, lanes: list[float], axis: Axis) -> str:
     """Return the path of a bar in the first lane that is free. `lanes` says when each lane becomes
     free.
     """
-    ended = stretch.ended or last
+    ended = stretch.ended or axis.end
     free = (lane for lane, until in enumerate(lanes) if until <= stretch.begun)
     lane = next(free, _LANES - 1)
     lanes[lane] = max(lanes[lane], ended)
-    width = max(_NARROWEST, (ended - stretch.begun) * scale)
-    left = min((stretch.begun - begun) * scale, 100 - width)
+    width = max(_NARROWEST, axis.place(ended) - axis.place(stretch.begun))
+    left = min(axis.place(stretch.begun), 100 - width)
     return f"M{left:.1f} {lane * _HEIGHT}h{width:.1f}v2h-{width:.1f}z"

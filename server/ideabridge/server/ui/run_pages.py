@@ -30,7 +30,7 @@ from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.records import input_of, lineage_of
+from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of
 from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
@@ -104,6 +104,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         now=end,
         is_left=is_left,
     )
+    ended = [bar for bar in trace.bars if bar.finished is not None]
+    calls = CallOutcomes.of(bar.status != "done" for bar in ended)
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
@@ -116,7 +118,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "program": _marked(trace) if trace.program else [],
         "lineage": lineage_of(store, record),
         "ended": about.status in ENDED,
-        "has_failed": _has_failed(record, trace),
+        "calls": calls,
+        "is_failure": record.summary.errors > 0 and calls.none_succeeded,
         "tools": sorted({bar.name for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
@@ -179,11 +182,6 @@ def _folded_values(
             for place in range(len(_images(machine.output)))
         ],
     }
-
-
-def _has_failed(record: RunRecord, trace: Trace) -> bool:
-    """Return whether a run ended with errors and without a call that succeeded."""
-    return record.summary.errors > 0 and all(bar.status != "done" for bar in trace.bars)
 
 
 def _retry_point(history: RunHistory) -> int | None:

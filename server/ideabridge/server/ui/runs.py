@@ -42,6 +42,7 @@ from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import (
+    CallOutcomes,
     ListedStatus,
     errors_of,
     input_of,
@@ -70,7 +71,7 @@ class RunRow:
         tool: the published tool that the run is a call to, or "".
         bars: its first calls, or None if none has begun.
         distinction: what tells it apart from others with the same title, or None.
-        has_failed: whether it ended without a call that succeeded, but with errors.
+        calls: how many of its calls failed, or None if it has too many events to count them.
     """
 
     record: RunRecord
@@ -82,7 +83,7 @@ class RunRow:
     tool: str = ""
     bars: MiniTimeline | None = None
     distinction: Distinction | None = None
-    has_failed: bool = False
+    calls: CallOutcomes | None = None
 
 
 class RunPages:
@@ -499,17 +500,23 @@ def _row(
         tool,
         mini_timeline(marks, end),
         distinction,
-        _has_failed(record, marks),
+        _outcomes(record, marks),
     )
 
 
-def _has_failed(record: RunRecord, marks: list[CallMark]) -> bool:
-    """Return whether a run ended with errors and without a call that succeeded. The marks of a long
-    run do not say this.
+def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
+    """Return how many calls of a run failed, or None for a long run, whose marks do not say
+    this.
     """
-    ended = [mark for mark in marks if mark.event == "call_finished"]
-    is_outlined = record.last_event <= OUTLINED
-    return errors_of(record) > 0 and is_outlined and all(mark.is_failure for mark in ended)
+    if record.last_event > OUTLINED:
+        return None
+
+    failures: dict[int, bool] = {}
+    for mark in marks:
+        if mark.event == "call_finished":
+            failures[mark.call] = failures.get(mark.call, False) or mark.is_failure
+
+    return CallOutcomes.of(failures.values())
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:

@@ -128,7 +128,7 @@ def timeline(
     end = max([end, *(bar.finished or bar.started or 0.0 for bar in bars)])
     ran = _ran(trace.bars, end)
     answered = _ran(trace.minds, end) if trace.mind else []
-    axis = _Axis.of([*ran, *answered], begun, end)
+    axis = Axis.of([*ran, *answered], begun, end)
     chosen = [
         bar
         for bar in bars
@@ -148,7 +148,7 @@ def timeline(
     )
 
 
-def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: _Axis, is_left: bool) -> Row:
+def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: Axis, is_left: bool) -> Row:
     progress = None
     why = ""
     if machine is not None and 0 <= bar.number < len(machine.history):
@@ -219,7 +219,7 @@ def _length(stretch: tuple[float, float]) -> float:
     return stretch[1] - stretch[0]
 
 
-class _Axis:
+class Axis:
     """The time axis. A run can wait for a person for hours, so a long idle stretch is drawn shorter
     than it was.
 
@@ -239,7 +239,7 @@ class _Axis:
         self._idle = idle
 
     @classmethod
-    def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> _Axis:
+    def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> Axis:
         """Return the axis of a run from beginning to end. Something ran during each span in
         `ran`.
         """
@@ -334,7 +334,7 @@ def _gaps(
 
 
 def _density(
-    ran: Sequence[tuple[float, float]], axis: _Axis
+    ran: Sequence[tuple[float, float]], axis: Axis
 ) -> tuple[int, list[tuple[float, float]]]:
     """Return the largest number of calls that ran at once, and how many ran in each part of the
     axis, as (x, height) in per cent.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ideabridge.tools.encoding import JSONObject
@@ -28,6 +30,32 @@ ListedStatus: TypeAlias = Literal[
 
 _MOST_READ: Final = 200
 """Maximum number of rows that one query of the list of runs reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcomes:
+    """How many calls of a run ended, and how many of those failed.
+
+    Attributes:
+        ended: the number of calls that ended.
+        failed: the number of them that failed, even if something caught the error.
+    """
+
+    ended: int
+    failed: int
+
+    @classmethod
+    def of(cls, failures: Iterable[bool]) -> CallOutcomes:
+        """Count calls that ended. `failures` has True for each call that failed, and False for
+        each other one.
+        """
+        listed = list(failures)
+        return cls(len(listed), sum(listed))
+
+    @property
+    def none_succeeded(self) -> bool:
+        """Whether no call succeeded, also if none ended."""
+        return self.failed == self.ended
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
