@@ -50,6 +50,8 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
+    assert '<span class="tag">Python tool</span>' in card
+    assert '<span class="tag">not read-only</span>' in card
     assert words.partition(" local, ")[0].endswith(
         "refund : amount before: 5 now: → 7.5 , note (removed)"
     )
@@ -72,6 +74,31 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     assert "the same values as the last time" in http.get(f"/ui/runs/{third}").text
     whole = http.get(f"/ui/approvals/whole?which={key_of(http, third)}").text
     assert "the same values as the last time" in whole
+
+
+def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> None:
+    run_id = ask(http, refund(1, note="dear\ncustomer"))
+    approve(http, run_id)
+    table = http.get("/ui/approvals").text.partition("<h2>Past decisions</h2>")[2]
+    assert '<span class="status s-done">approved</span>' in table
+    assert f'<a href="/ui/runs/{run_id}/calls/0">refund</a>' in table
+    assert "order 1, amount 5, note dear customer" in text_of(table)
+    # No decision has a reason, so there is no column for reasons.
+    assert "Reason</th>" not in table
+
+    other = ask(http, refund(2))
+    send(
+        http,
+        "/ui/approvals/decide",
+        "/ui/approvals",
+        which=key_of(http, other),
+        decision="deny",
+        reason="too late",
+    )
+    table = http.get("/ui/approvals").text.partition("<h2>Past decisions</h2>")[2]
+    assert '<span class="status s-failed">denied</span>' in table
+    assert "Reason</th>" in table
+    assert "too late" in table
 
 
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:

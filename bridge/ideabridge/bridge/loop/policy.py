@@ -146,6 +146,10 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
     )
 
 
+UNDECLARED: Final = "does not declare that it is read-only"
+"""Why the default policy asks about a tool that says nothing about what it changes."""
+
+
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
     """Allow every call."""
     return ALLOW
@@ -161,7 +165,7 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         return PolicyVerdict("ask", f"{named_tool(tool)} declares that it is destructive")
     if tool.annotations.read_only is False:
         return PolicyVerdict("ask", f"{named_tool(tool)} declares that it changes things")
-    return PolicyVerdict("ask", f"{named_tool(tool)} does not declare that it is read-only")
+    return PolicyVerdict("ask", f"{named_tool(tool)} {UNDECLARED}")
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:

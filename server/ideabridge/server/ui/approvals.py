@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
-from ideabridge.bridge.loop.policy import named_tool
+from ideabridge.bridge.loop.policy import UNDECLARED, named_tool
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
@@ -36,7 +36,7 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.showing import as_json
+from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import (
@@ -48,7 +48,7 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.encoding import JSONObject, decode, list_or_empty, object_or_empty
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
@@ -57,6 +57,15 @@ MOST: Final = 200
 """Maximum number of open decisions on a page."""
 
 _DECIDED: Final = 50
+_EVENTS: Final = 2
+_MOST_BYTES: Final = 20_000
+"""How many events of a run are read for the values of a decision, and their maximum size in bytes:
+its start, and the calls of a plan."""
+
+_MOST_VALUES: Final = 3
+_LONGEST_VALUE: Final = 32
+"""Maximum number of characters of a value of such a call."""
+
 _EDITABLE: Final = 5000
 """Maximum size, in bytes, of a call that can be changed together with others. `MOST` such calls fit
 into one form. A larger call is changed on its own."""
@@ -120,6 +129,20 @@ class Card:
         if named and why.startswith(named):
             return f"It {why.removeprefix(named)}"
         return f"{why[:1].upper()}{why[1:]}"
+
+    @property
+    def is_undeclared(self) -> bool:
+        """Whether the only reason for the question is that the tool does not declare that it is
+        read-only.
+        """
+        tool = self.pending.question.tool
+        return tool is not None and self.shown.why == f"{named_tool(tool)} {UNDECLARED}"
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the tool of a call is not one of a server, but a Python tool of this process."""
+        tool = self.pending.question.tool
+        return tool is not None and not (tool.module or tool.in_room or self.server)
 
     @property
     def editable(self) -> JSONObject:
@@ -211,6 +234,24 @@ class DecisionRow:
             return True
 
 
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """A row of the list of past decisions.
+
+    Attributes:
+        decided: the decision, as the journal has it.
+        verdict: the page's word for it.
+        by: who made it.
+        values: the first values of the call that it was about, on one line, or "" if they are not
+            known.
+    """
+
+    decided: Decided
+    verdict: str
+    by: str
+    values: str = ""
+
+
 class ApprovalPages:
     """The pages about decisions."""
 
@@ -265,10 +306,41 @@ class ApprovalPages:
             tried=tried,
             reason=form_of(request).get("reason"),
             more=has_more,
-            decided=[_row(decision) for decision in decided],
+            decided=await compute_in_thread(self._past, decided),
             rules=rules,
             rules_problem=problem,
         )
+
+    def _past(self, decisions: list[Decided]) -> list[PastDecision]:
+        """Return the rows of the list of past decisions."""
+        return [
+            PastDecision(
+                decided,
+                _MADE.get(decided.decision, decided.decision),
+                decider_text({"by": decided.by}),
+                self._values(decided),
+            )
+            for decided in decisions
+        ]
+
+    def _values(self, decided: Decided) -> str:
+        """Return the first values of the call of a decision, such as `order 1, amount 10.0`, as its
+        author wrote it; "" for an edited call, and if the beginning of the run does not have it.
+        """
+        if decided.call is None or decided.decision == "edit":
+            return ""
+
+        try:
+            events = self._bridge.store.runs.beginning(decided.run, _EVENTS, _MOST_BYTES)
+        except StoreError:
+            # The run was deleted meanwhile, or its journal is damaged, which its own page says.
+            return ""
+
+        for event in events:
+            calls = list_or_empty(event.get("calls"))
+            if decided.call < len(calls):
+                return _in_words(object_or_empty(calls[decided.call]))
+        return ""
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
         """Return the standing rules that a visitor is allowed to see, or why reading them fails."""
@@ -493,17 +565,18 @@ def _named(shown: JSONObject, key: str) -> str:
     return visible(name) if isinstance(name, str) else ""
 
 
-def _row(decided: Decided) -> JSONObject:
-    """Return a row of the list of past decisions."""
-    return {
-        "run": decided.run,
-        "title": decided.title,
-        "at": decided.at,
-        "call": decided.call,
-        "decision": _MADE.get(decided.decision, decided.decision),
-        "by": decider_text({"by": decided.by}),
-        "reason": decided.reason,
-    }
+def _in_words(call: JSONObject) -> str:
+    """Return the first values of a call on one line. References are left out."""
+    parameters = [
+        (name, value)
+        for name, value in call.items()
+        if not name.startswith("_") and not (isinstance(value, str) and value.startswith("†"))
+    ]
+    texts = [
+        f"{visible(name)} {in_one_line(value, _LONGEST_VALUE)}"
+        for name, value in parameters[:_MOST_VALUES]
+    ]
+    return ", ".join([*texts, "…"] if len(parameters) > _MOST_VALUES else texts)
 
 
 def _waits_no_longer(key: str) -> str:
