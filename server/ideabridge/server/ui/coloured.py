@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, cast
 
 from markupsafe import Markup, escape
 
+from ideabridge.server.ui.showing import bounded
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import printable, visible
 
@@ -85,6 +86,16 @@ def coloured(text: str, language: Language) -> Markup | None:
     if not text.endswith("\n"):
         html = html.removesuffix("\n")
     return Markup(html)  # noqa: S704 - the formatter escapes the text
+
+
+def in_colours(value: JSON) -> str:
+    """Return the `bounded` text of a value for a page, with colours if it is JSON that can have
+    some. A string is text as it is.
+    """
+    text = bounded(value)
+    if isinstance(value, str):
+        return text
+    return coloured(text, "json") or text
 
 
 def _patch(text: str) -> Markup:

@@ -26,7 +26,7 @@ from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.idea import Answer, Change, Publication
+from ideabridge.bridge.store.idea import Answer, Change, IdeaHit, IdeaRecord, Publication
 from ideabridge.bridge.store.portable import without_recorded_output
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import RunRecord
@@ -40,6 +40,7 @@ from ideabridge.bridge.store.users import (
 )
 from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
+from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
@@ -170,6 +171,7 @@ class IdeaPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
+        self._distinctions = Distinctions(site.bridge.store)
         self._folder = IdeaFolder(site.bridge.configuration.project.absolute())
 
     def routes(self) -> list[Route]:
@@ -207,6 +209,7 @@ class IdeaPages:
             "hits": [],
             "tools": [],
             "ideas": [],
+            "distinctions": {},
             "suggestions": [],
             "older": "",
             "folder": "",
@@ -226,6 +229,10 @@ class IdeaPages:
             else:
                 # These are the newest ideas that this caller is allowed to see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
+
+            values["distinctions"] = await compute_in_thread(
+                self._distinctions_of, values["ideas"], visitor
+            )
         else:
             tools = store.publications.page(
                 PAGE, after, caller=visitor.scope, by_hand=view == "written"
@@ -244,6 +251,22 @@ class IdeaPages:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
 
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
+
+    def _distinctions_of(
+        self, ideas: Sequence[IdeaRecord | IdeaHit], visitor: Visitor
+    ) -> dict[str, Distinction]:
+        """Return what tells the runs apart that ideas come from, keyed by run. Runs that the
+        visitor does not see are left out.
+        """
+        records: dict[str, RunRecord] = {}
+        for idea in ideas:
+            if idea.meta.run:
+                with contextlib.suppress(UnknownRunError):
+                    records[idea.meta.run] = self._bridge.store.runs.find(
+                        idea.meta.run, caller=visitor.scope
+                    )
+
+        return self._distinctions.of(records.values())
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:
         names = [publication.name for publication in publications]

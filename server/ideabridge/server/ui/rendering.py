@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ideabridge.server.ui import showing
+from ideabridge.server.ui.coloured import in_colours
 from ideabridge.tools.names import printable
 
 FILES: Final = Path(__file__).parent
@@ -42,6 +43,7 @@ def _environment() -> Environment:
     shared: dict[str, Any] = {"files": digest}
     environment.globals.update(shared)
     environment.filters.update(showing.FILTERS)
+    environment.filters["in_colours"] = in_colours
     return environment
 
 

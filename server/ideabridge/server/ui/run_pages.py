@@ -49,6 +49,9 @@ _WHOLE: Final = 2**48
 _MOST_BYTES: Final = 2**30
 """Maximum memory, in bytes, of a journal from which a worker shows a call."""
 
+_SMALL_IMAGE: Final = 96
+"""Width, in pixels, below which an image is enlarged to this width."""
+
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The image types that a page shows. SVG is not among them, because it can contain scripts."""
 
@@ -177,10 +180,7 @@ def _folded_values(
         "has_output": machine.has_output,
         "output": output,
         "shown_output": shown_output(output),
-        "images": [
-            f"{about.ui}/runs/{record.id}/images/{place}"
-            for place in range(len(_images(machine.output)))
-        ],
+        "images": _shown(_images(machine.output), f"{about.ui}/runs/{record.id}/images/"),
     }
 
 
@@ -221,7 +221,7 @@ def call_values(
         for other, why in sorted(awaited(progress).items())
         if other < len(calls)
     ]
-    readers = [other.call.index for other in calls if number in suppliers(other)]
+    readers = [(other.call.index, other.call.name) for other in calls if number in suppliers(other)]
     value = without_payloads(about.get("value"))
     rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
     return {
@@ -237,10 +237,9 @@ def call_values(
         "sent": without_payloads((progress.error or {}).get("sent")),
         "has_value": "value" in about,
         "error": progress.error,
-        "image_addresses": [
-            f"{ui}/runs/{record.id}/calls/{number}/images/{place}"
-            for place in range(len(_images(_answered(about))))
-        ],
+        "images": _shown(
+            _images(_answered(about)), f"{ui}/runs/{record.id}/calls/{number}/images/"
+        ),
         "events": events,
         "begun": trace.begun,
         "waits": waits,
@@ -391,6 +390,24 @@ class Image:
 
     kind: str
     data: bytes
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is so narrow that a page enlarges it. Only PNG says this at a fixed place."""
+        return self.kind == "image/png" and int.from_bytes(self.data[16:20], "big") < _SMALL_IMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class ShownImage:
+    """An image on a page: its address, and whether it is enlarged without blurring its pixels."""
+
+    address: str
+    is_small: bool
+
+
+def _shown(images: list[Image], address: str) -> list[ShownImage]:
+    """Return images for a page. The address of each is its place after `address`."""
+    return [ShownImage(f"{address}{place}", image.is_small) for place, image in enumerate(images)]
 
 
 def _images(value: JSON) -> list[Image]:

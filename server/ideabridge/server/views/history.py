@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ideabridge.bridge.context.assumption import assumption_lines, note_lines
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.bridge.loop.grant import decision_text
@@ -166,7 +167,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
             label = _label(machine, event.call, event.item)
             if event.error is not None:
                 return f"✗ {label} {event.error.get('message')}", "red"
-            return f"✓ {label} {shortened_json(event.value)}", "green"
+            value = shortened_json(without_payloads(event.value))
+            return f"✓ {label} {value}", "green"
         case events.ApprovalAsked():
             approval = machine.history[event.call].approval
             call = ""
