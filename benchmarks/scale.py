@@ -41,7 +41,7 @@ from typing import Any
 
 from serving.server import CallError, Client, Server
 
-from ideabridge.bridge.store.run_record import StoredSummary
+from ideabridge.bridge.store.run_record import Handover
 from ideabridge.bridge.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -260,7 +260,7 @@ def claiming(database: PostgresServer, together: int) -> float:
             store.runs.create(run, kind="plan", caller="", title="", fingerprint="f")
             epoch = store.leases.acquire(run, "driver", 3600, time.time())
             assert epoch is not None
-            store.queue.put(run, epoch, StoredSummary(needs=()))
+            store.queue.put(run, epoch, Handover(needs=()))
         begun = time.perf_counter()
         for _ in range(rounds):
             assert len(store.queue.claim("f", together, lambda run, busy: True)) == together

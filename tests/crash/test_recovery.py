@@ -527,6 +527,7 @@ async def test_a_run_of_another_configuration_is_tried_again_after_a_store_error
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(OTHER, toolbox=desk.toolbox, store=path) as bridge:
         acquire = bridge.store.leases.acquire
         failed = 0

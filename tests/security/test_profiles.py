@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 import pytest
 from mcp import Client, MCPError, types
@@ -570,7 +571,10 @@ async def test_the_page_shows_and_calls_nothing_outside_a_profile(tmp_path: Path
             assert "/ui/modules/vault" not in (await http.get("/ui/home")).text
             refused_page = html.unescape((await http.get("/ui/modules/vault")).text)
             assert NAMED in refused_page
-            assert "lookup" in (await http.get("/ui/modules/docs")).text
+            with anyio.fail_after(60):
+                # The server may still be starting.
+                while "lookup" not in (await http.get("/ui/modules/docs")).text:  # noqa: ASYNC110 - no event tells it
+                    await anyio.sleep(0.05)
 
             secret = re.search(r'name="secret" value="([^"]+)"', (await http.get(PLAYGROUND)).text)
             assert secret is not None
