@@ -158,6 +158,7 @@ said
 """
     # How long the calls of a server wait for its return is tested elsewhere.
     monkeypatch.setattr(executor, "PATIENCE", 0.5)
+    monkeypatch.setattr("ideabridge.bridge.modules.module._PATIENCE", 0.5)
     async with Bridge(configuration, store=store) as bridge:
         await bridge.modules.settled()
         script.unlink()
