@@ -399,6 +399,20 @@ async def test_a_tool_file_that_takes_too_long_leaves_the_earlier_tools(tmp_path
         assert text(await host.client.call_tool("grade")) == "A"
 
 
+@pytest.mark.long
+async def test_a_tool_file_that_is_corrected_during_an_import_is_loaded_after_it(
+    tmp_path: Path,
+) -> None:
+    tools = ToolFolder(tmp_path)
+    async with hosting(tmp_path, "stdio", "legacy") as host:
+        await host.until(lambda names: "grade" in names)
+        tools.define("late", "\nimport time\ntime.sleep(14)\n")
+        await host.told(lambda answer: "was not imported within 5 s" in answer)
+        tools.define("mark")
+        await host.told(lambda answer: "still being imported" in answer)
+        await host.until(lambda names: "mark" in names and "grade" not in names)
+
+
 async def test_a_stored_secret_is_followed(tmp_path: Path) -> None:
     owner = SecretOwner()
     entry = plain(tmp_path, "told", "tell")

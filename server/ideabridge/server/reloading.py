@@ -33,9 +33,9 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.bridge.stored_secrets import StoredSecretError, secrets_path
 from ideabridge.bridge.trust import FILE_NAME, Untrusted, last_trusted, trust_path
 from ideabridge.server.watching import FileState, SourceWatch, state_of
-from ideabridge.tools.errors import IdeabridgeError, ToolFileError
+from ideabridge.tools.errors import IdeabridgeError, ToolFileBusyError, ToolFileError
 from ideabridge.tools.names import printable_line, visible
-from ideabridge.tools.tool_files import helpers_of, load_tool_files_anew
+from ideabridge.tools.tool_files import helpers_of, is_loading, load_tool_files_anew
 from ideabridge.tools.toolbox import Toolbox
 
 logger: Final = logging.getLogger(__name__)
@@ -84,6 +84,8 @@ class Reloading:
         self._reported: tuple[str, ...] = ()
         # The reasons why tool files could not be loaded, by path.
         self._faults: dict[str, str] = {}
+        # The tool files that wait for the end of an earlier import, by path.
+        self._waiting: set[str] = set()
         loaded = {*bridge.loaded_tool_files}
         for number, file in enumerate(
             file for file in bridge.configuration.tools if file not in loaded
@@ -97,7 +99,11 @@ class Reloading:
     async def run(self) -> None:
         """Follow the files until cancelled."""
         self._secret_states = await self._read_secret_states(self._bridge.configuration)
-        await SourceWatch(self.files, self.look).run()
+        await SourceWatch(self.files, self.look, self._is_due).run()
+
+    def _is_due(self) -> bool:
+        """Return whether tool files that waited for another import can be loaded now."""
+        return bool(self._waiting) and not is_loading()
 
     def files(self) -> Collection[Path]:
         """Return the files that determine the configuration in force, whether they exist or not."""
@@ -275,6 +281,7 @@ class Reloading:
         self._tool_states = {
             file: states for file, states in self._tool_states.items() if file in read.tools
         }
+        self._waiting.intersection_update(read.tools)
         return loaded
 
     def _changed_folders(self, read: Configuration) -> list[list[str]]:
@@ -293,11 +300,19 @@ class Reloading:
         return [files for folder, files in folders.items() if folder in changed]
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
-        """Note whether a file could be loaded, and the files on which this depends."""
+        """Note whether a file could be loaded, and the files on which this depends. A file that has
+        to wait still counts as changed.
+        """
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)
         else:
             self._faults[file] = printable_line(str(result))
+
+        if isinstance(result, ToolFileBusyError):
+            self._waiting.add(file)
+            return
+
+        self._waiting.discard(file)
         self._tool_states[file] = {**self._tool_files_of(file), **before}
 
     async def _load_folder(

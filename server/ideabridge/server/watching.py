@@ -49,13 +49,18 @@ class SourceWatch:
         files: returns the absolute paths of the files. It is called after each change, because the
             content of one file can name others.
         changed: awaited after files have changed.
+        is_due: returns whether `changed` must be awaited although no file has changed.
     """
 
     def __init__(
-        self, files: Callable[[], Collection[Path]], changed: Callable[[], Awaitable[None]]
+        self,
+        files: Callable[[], Collection[Path]],
+        changed: Callable[[], Awaitable[None]],
+        is_due: Callable[[], bool] = lambda: False,
     ) -> None:
         self._files = files
         self._changed = changed
+        self._is_due = is_due
         self._seen: dict[Path, FileState] = {}
 
     async def run(self) -> None:
@@ -113,7 +118,7 @@ class SourceWatch:
 
     async def _compare(self) -> None:
         now = self._look()
-        if now != self._seen:
+        if now != self._seen or self._is_due():
             self._seen = now
             await self._changed()
             # The new content might name other files.

@@ -81,6 +81,10 @@ class ToolFileError(IdeabridgeError):
     """A file of Python tools cannot be loaded."""
 
 
+class ToolFileBusyError(ToolFileError):
+    """A file of Python tools cannot be loaded yet, because an earlier import has not ended."""
+
+
 class UnknownToolError(IdeabridgeError):
     """No tool has this name. The message suggests the nearest names."""
 

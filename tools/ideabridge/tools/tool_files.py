@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ideabridge.tools.errors import ToolDefinitionError, ToolFileError
+from ideabridge.tools.errors import ToolDefinitionError, ToolFileBusyError, ToolFileError
 from ideabridge.tools.message import handled_by
 from ideabridge.tools.tool import Activity, Tool, definition_of
 from ideabridge.tools.toolbox import Toolbox
@@ -92,7 +92,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
     module = ModuleType(name)
     module.__file__ = str(file)
     if not _loading.acquire(timeout=_WAITS_SECONDS):
-        raise ToolFileError(f"{file}: {_STILL_LOADING}")
+        raise ToolFileBusyError(f"{file}: {_STILL_LOADING}")
     try:
         with _alone(file.parent):
             _execute(file, source, module)
@@ -195,7 +195,19 @@ process.
 _WAITS_SECONDS: Final = 5.0
 """How long, in seconds, a load waits for an earlier one."""
 
-_STILL_LOADING: Final = "is not loaded: a tool file that was loaded earlier is still being imported"
+_STILL_LOADING: Final = (
+    "waits for a tool file that is still being imported; if that import never ends, restart "
+    "ideabridge"
+)
+
+
+def is_loading() -> bool:
+    """Return whether another thread is importing tool files."""
+    if not _loading.acquire(blocking=False):
+        return True
+
+    _loading.release()
+    return False
 
 
 def load_tool_files_anew(
@@ -218,7 +230,7 @@ def load_tool_files_anew(
     """
     files = list(files)
     if not _loading.acquire(timeout=seconds):
-        return {path: ToolFileError(f"{path}: {_STILL_LOADING}") for path, _ in files}
+        return {path: ToolFileBusyError(f"{path}: {_STILL_LOADING}") for path, _ in files}
 
     try:
         folders = {Path(path).resolve().parent for path, _ in files}
