@@ -30,10 +30,17 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
 
     page.goto(f"{site}home")
     waiting = page.locator("#waits").get_by_role("link")
-    expect(waiting.first).to_have_attribute("href", f"/ui/runs/{asking}")
+    expect(waiting.first).to_contain_text("refund")
+    expect(waiting.first).to_contain_text("order 1, amount 2.5")
+    expect(waiting.first).to_have_attribute("href", re.compile(f"/ui/approvals#q-{asking}"))
     latest = page.locator("#running").get_by_role("link")
-    expect(latest.first).to_have_attribute("href", f"/ui/runs/{asking}")
-    expect(latest.nth(1)).to_have_attribute("href", f"/ui/runs/{done}")
+    expect(latest).to_have_count(2)
+    expect(latest.first).to_have_attribute("href", f"/ui/runs/{done}")
+    expect(latest.nth(1)).to_have_text("All runs")
+
+    waiting.first.click()
+    expect(page.locator(f"article[id^='q-{asking}']")).to_be_in_viewport()
+    page.goto(f"{site}home")
 
     # The title and the icon of the tab say that something waits.
     expect(page).to_have_title(re.compile(r"^\(1\) Home"))
@@ -42,6 +49,20 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
 
     expect(page.locator("#week figure").first).to_contain_text("2 runs")
     expect(page.get_by_role("row", name="list_orders")).to_contain_text("use")
+
+
+def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) -> None:
+    with client(site) as http:
+        for number in range(2):
+            ask(http, {**ORDERS, "customer": f"c{number}"})
+
+    page.goto(f"{site}home")
+    latest = page.locator("#running").get_by_role("listitem")
+    expect(latest.nth(0)).to_contain_text("customer c1")
+    expect(latest.nth(1)).to_contain_text("customer c0")
+    # Nobody called a tool directly, and no work was repeated often enough to suggest a tool.
+    expect(page.locator("#week figure")).to_have_count(1)
+    expect(page.locator("#suggested")).to_be_hidden()
 
 
 def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, get_args
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -17,21 +17,31 @@ from starlette.routing import Route
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import Visitor, visitor_of
+from ideabridge.server.ui.approvals import Card
+from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
+from ideabridge.server.ui.distinctions import Distinctions
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.site import Site
-from ideabridge.server.views.records import listed_runs, run_status
+from ideabridge.server.views.records import ListedStatus, listed_runs, run_status
+from ideabridge.server.views.shown import PAGE
 from ideabridge.tools.threads import compute_in_thread
 
 _DAYS: Final = 7
 _SHOWN_RUNS: Final = 5
+_SHOWN_DECISIONS: Final = 5
 _SHOWN_SERVERS: Final = 12
 _SHOWN_TOOLS: Final = 5
 _SHOWN_SUGGESTIONS: Final = 3
 
+_LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
+"""The statuses of the latest runs. Those that need approval are listed on their own."""
+
 _BAR_WIDTH: Final = 16
 _BAR_GAP: Final = 6
 _CHART_HEIGHT: Final = 48
+_CHART_HEAD: Final = 12
+"""The room for the number at the upper end of the highest bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,7 @@ class DayBar:
         x: the left edge.
         height: the height of the whole bar.
         failed: the height of its lower part, for what failed.
+        count: the number at its upper end, or "" for a day without any.
         day: the first letters of the day.
         title: the day and its numbers.
     """
@@ -49,6 +60,7 @@ class DayBar:
     x: int
     height: float
     failed: float
+    count: str
     day: str
     title: str
 
@@ -63,7 +75,8 @@ class Chart:
         failed: the number of those that failed.
         bars: one bar for each day, in order.
         width: the width of the drawing.
-        height: the height of the drawing.
+        height: the height of the highest bar.
+        head: the room above it.
         bar: the width of a bar.
     """
 
@@ -73,6 +86,7 @@ class Chart:
     bars: tuple[DayBar, ...]
     width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
     height: int = _CHART_HEIGHT
+    head: int = _CHART_HEAD
     bar: int = _BAR_WIDTH
 
 
@@ -83,6 +97,7 @@ class HomePage:
         self._site = site
         self._bridge = site.bridge
         self._connections = ClientEntries(site)
+        self._distinctions = Distinctions(site.bridge.store)
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -95,10 +110,12 @@ class HomePage:
         first = last - timedelta(days=_DAYS - 1)
         store = self._bridge.store
         days, tools = await compute_in_thread(self._used, first, last, visitor)
-        waiting = self._newest(visitor, "needs_approval")
-        running = self._newest(visitor, "running")
-        latest = store.runs.newest(visitor.scope, limit=_SHOWN_RUNS, rooms=False)
-        is_new = not latest and not any(day.direct_calls for day in days)
+        cards = await self._cards(visitor)
+        # This leaves out runs whose process has died.
+        running = listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
+        latest = store.runs.newest(visitor.scope, _LATEST, limit=_SHOWN_RUNS, rooms=False)
+        has_run = bool(latest) or self._site.waiting(visitor) > 0
+        is_new = not has_run and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
         connections: list[ClientEntry] = []
         if is_new and self._site.workspace is None:
@@ -111,9 +128,10 @@ class HomePage:
             is_new=is_new,
             connections=connections,
             example=EXAMPLE_PLAN,
-            waiting_runs=_with_status(waiting),
+            cards=cards,
             running=_with_status(running),
             latest=_with_status(latest),
+            distinctions=self._distinctions.of(running or latest),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
             charts=charts_of(days),
@@ -129,13 +147,20 @@ class HomePage:
         suggestions = await compute_in_thread(suggest)
         return self._site.page(request, "home_suggestions.html", suggestions=suggestions)
 
-    def _newest(self, visitor: Visitor, status: str) -> list[RunRecord]:
-        """Return the newest runs with a status, without rooms."""
-        store = self._bridge.store
-        if status == "running":
-            # This leaves out runs whose process has died.
-            return listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
-        return store.runs.newest(visitor.scope, status, limit=_SHOWN_RUNS, rooms=False)
+    async def _cards(self, visitor: Visitor) -> list[Card]:
+        """Return open decisions, in the order of the page of approvals."""
+        decisions = await self._site.histories.all_pending(visitor.scope, _SHOWN_DECISIONS)
+        oldest_first = sorted(decisions, key=lambda pending: pending.asked or 0)
+        earlier = [await earlier_call(self._site, pending) for pending in oldest_first]
+
+        def read() -> list[Card]:
+            return [
+                Card.of(pending, visitor, PAGE, before)
+                for pending, before in zip(oldest_first, earlier, strict=True)
+            ]
+
+        # This runs in a thread, because calls can be large.
+        return await compute_in_thread(read)
 
     def _used(
         self, first: date, last: date, visitor: Visitor
@@ -156,18 +181,15 @@ def _with_status(records: list[RunRecord]) -> list[tuple[RunRecord, str]]:
 
 
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
-    """Return the charts of some days: runs, direct calls, and the tokens of models if any model has
-    reported some. An assistant does not say what it spends, so there is nothing to say without.
+    """Return the charts of some days: runs, direct calls if there were any, and the tokens of
+    models if any model has reported some. An assistant does not say what it spends, so there is
+    nothing to say without.
     """
-    charts = [
-        _chart("runs", days, [day.runs for day in days], [day.failed_runs for day in days]),
-        _chart(
-            "direct calls",
-            days,
-            [day.direct_calls for day in days],
-            [day.failed_direct_calls for day in days],
-        ),
-    ]
+    charts = [_chart("runs", days, [day.runs for day in days], [day.failed_runs for day in days])]
+    if any(day.direct_calls for day in days):
+        calls = [day.direct_calls for day in days]
+        failed = [day.failed_direct_calls for day in days]
+        charts.append(_chart("direct calls", days, calls, failed))
     if any(day.tokens for day in days):
         tokens = [day.tokens for day in days]
         charts.append(_chart("tokens of models", days, tokens, [0] * len(days)))
@@ -184,7 +206,23 @@ def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[in
             title += f", {failed:,} failed"
         x = place * (_BAR_WIDTH + _BAR_GAP)
         bars.append(
-            DayBar(x, round(count * scale, 1), round(failed * scale, 1), f"{day.day:%a}"[:2], title)
+            DayBar(
+                x,
+                height=round(count * scale, 1),
+                failed=round(failed * scale, 1),
+                count=_short_number(count) if count else "",
+                day=f"{day.day:%a}"[:2],
+                title=title,
+            )
         )
 
     return Chart(name, sum(counts), sum(failures), tuple(bars))
+
+
+def _short_number(number: int) -> str:
+    """Return a number that fits on a bar, such as `940`, `12k` or `3M`."""
+    if number < 1000:
+        return str(number)
+    if number < 1_000_000:
+        return f"{number // 1000}k"
+    return f"{number // 1_000_000}M"

@@ -67,6 +67,7 @@
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
       if (fresh) part.replaceChildren(...fresh.childNodes);
+      if (fresh) part.hidden = fresh.hidden;
       part.removeAttribute("data-later");
     } catch (error) {
       show(false);
