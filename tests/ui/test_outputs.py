@@ -146,7 +146,11 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     assert f'href="/ui/runs/{now}/compare"' in ended(http, now)
 
     page = unescape(http.get(f"/ui/runs/{now}/compare").text)
-    assert f'<option value="{before}" selected>' in page
+    # Runs are named by the input in which they differ, and parameters that follow it are folded.
+    assert f'<option value="{before}" selected>customer c1, ' in page
+    assert "<p>customer: <del>c1</del>" in page
+    assert "<ins>c2</ins></p>" in page
+    assert "<details><summary>parameters</summary>" in page
     assert "1 call differs" in page
     assert "different output" in page
     assert '<span class="minus">-  "customer": "c1"</span>' in page

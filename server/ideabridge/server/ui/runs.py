@@ -321,6 +321,8 @@ class RunPages:
             now = await self._compared(record)
             comparison = await compute_in_thread(comparison_of, before, now)
 
+        shown = {run.id: run for run in (record, other, *earlier) if run is not None}
+        distinctions = await compute_in_thread(self._distinctions.of, shown.values())
         return await self._site.page_beside(
             request,
             "compare.html",
@@ -328,6 +330,7 @@ class RunPages:
             other=other,
             earlier=earlier,
             comparison=comparison,
+            distinctions=distinctions,
         )
 
     def _earlier_runs(self, record: RunRecord) -> list[RunRecord]:
