@@ -67,13 +67,20 @@ def ago(at: float | str | None, now: float) -> str:
 
 def moment(at: float | str | None) -> str:
     """Return a time in UTC as text, such as `2026-11-22 10:15:03`; empty for None."""
+    return exact_moment(at).partition(".")[0]
+
+
+def exact_moment(at: float | str | None) -> str:
+    """Return a time in UTC with its milliseconds, such as `2026-11-22 10:15:03.120`; empty for
+    None.
+    """
     if not at:
         return ""
     if isinstance(at, str):
         then = datetime.fromisoformat(at)
     else:
         then = datetime.fromtimestamp(at, UTC)
-    return then.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return then.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def as_json(value: JSON) -> str:
@@ -183,6 +190,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "size": size,
     "ago": ago,
     "moment": moment,
+    "exact_moment": exact_moment,
     "json": as_json,
     "source": source_text,
     "bounded": bounded,
