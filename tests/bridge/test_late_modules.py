@@ -105,7 +105,7 @@ async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: P
         assert status.why.endswith("; next try in 1 s"), status.why
         assert status.away is not None
         long = dataclasses.replace(status, away=3725.4)
-        assert long.why.endswith("; away for 1:02:05; next try in 1 s")
+        assert long.why.endswith("; away for 1 h 2 min; next try in 1 s")
         with pytest.raises(
             PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|it is tried)"
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,38 @@ def test_all_other_sessions_are_ended_at_once(tmp_path: Path, site: str) -> None
         assert "1 session ended." in answer.text
         assert ada.get("/ui/admin").url.path == "/ui/sign-in"
         assert "End other sessions" not in owner.get("/ui/admin?show=users").text
+
+
+def test_sessions_say_where_they_began_and_old_ones_are_folded(page: Page, site: str) -> None:
+    with ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(client(site))
+        page.goto(f"{site}admin?show=users")
+        tables = page.get_by_role("table", name="Sessions")
+        expect(tables.first.locator("tbody tr")).to_have_count(5)
+        own = tables.first.get_by_role("row", name="this one")
+        expect(own).to_contain_text("Chrome on")
+        expect(own).to_contain_text("127.0.0.1")
+        page.get_by_text("2 earlier sessions").click()
+        expect(tables.nth(1).locator("tbody tr")).to_have_count(2)
+        expect(tables.nth(1)).to_contain_text("python-httpx")
+
+
+def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, file: Path) -> None:
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    cursor.write_text('{"mcpServers": {"it": {"command": "/nowhere"}}}', encoding="utf-8")
+    broken = {"mcpServers": {"broken": {"command": "/nowhere/server"}}}
+    file.write_text(json.dumps(broken), encoding="utf-8")
+    page.goto(f"{site}admin/doctor")
+    warning = page.locator("#found .note", has_text="client cursor")
+    warning.get_by_role("link", name="Import its servers").click()
+    expect(page.get_by_role("row", name="/nowhere")).to_be_visible()
+    page.goto(f"{site}admin/doctor")
+    row = page.get_by_role("row", name="has 1 other server")
+    expect(row.locator("code").first).to_have_text("ideabridge servers import cursor --move")
+    row.get_by_role("link", name="cursor").click()
+    expect(page.get_by_role("heading", name="Connect an assistant")).to_be_visible()
 
 
 def test_limits_are_written_in_place_and_hold_at_once(page: Page, site: str, file: Path) -> None:

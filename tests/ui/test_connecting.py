@@ -43,9 +43,7 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     # The assistant uses the store of this page, so its runs appear here.
     assert entries["ideabridge"]["args"][-2:] == ["--store", str(tmp_path / "ideas.sqlite")]
 
-    summary = page.locator("summary", has_text="Cursor")
-    expect(summary).to_contain_text("connected")
-    summary.click()
+    expect(page.locator("#client-cursor .status")).to_have_text("connected")
     page.get_by_role("button", name="Undo: Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is as it was before.")
     assert cursor.read_text(encoding="utf-8") == CURSOR

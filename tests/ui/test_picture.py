@@ -61,6 +61,7 @@ def words(text: str) -> str:
     said = " ".join(" ".join(root.itertext()).split())
     # Which calls have ended when the picture is taken depends on how fast they are.
     said = re.sub(r"Since it was asked, [^.]*\.", "Since it was asked, #.", said)
+    said = said.replace("just now", "0 s ago")
     return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
 
 

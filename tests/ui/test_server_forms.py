@@ -389,7 +389,7 @@ def test_servers_of_an_assistant_are_ticked_and_copied(
     expect(table.get_by_role("row", name="own")).to_contain_text("own_server.py")
     assert TOKEN not in page.content()
     page.get_by_label("Import other").uncheck()
-    page.get_by_role("button", name="Copy those that are ticked").click()
+    page.get_by_role("button", name="Import the ticked servers").click()
     expect(page.get_by_role("status")).to_contain_text("1 server of Cursor copied: own.")
     page.get_by_role("link", name="own", exact=True).click()
     expect(page.locator("#state")).to_contain_text("up")
@@ -399,6 +399,50 @@ def test_servers_of_an_assistant_are_ticked_and_copied(
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("link", name="own", exact=True)).to_have_count(0)
     assert file.read_text(encoding="utf-8") == COMMENTED
+
+
+def test_a_server_replaces_another_one_only_if_that_is_ticked(
+    page: Page, tmp_path: Path, site: str, file: Path
+) -> None:
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    cursor.write_text('{"mcpServers": {"tool": {"command": "first"}}}', encoding="utf-8")
+    page.goto(f"{site}servers/import?host=cursor")
+    page.get_by_role("button", name="Import 1 server").click()
+    expect(page.get_by_role("status")).to_contain_text("1 server of Cursor copied: tool.")
+
+    cursor.write_text('{"mcpServers": {"tool": {"command": "second"}}}', encoding="utf-8")
+    page.goto(f"{site}servers/import?host=cursor")
+    row = page.get_by_role("row", name="tool")
+    expect(row).to_contain_text("another server has this name, and starts first")
+    expect(row.get_by_label("Replace tool")).not_to_be_checked()
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("alert")).to_contain_text("tick the servers")
+    assert "second" not in file.read_text(encoding="utf-8")
+
+    page.get_by_label("Replace tool").check()
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("status")).to_contain_text("1 server of Cursor copied: tool.")
+    written = file.read_text(encoding="utf-8")
+    assert "second" in written
+    assert "first" not in written
+
+
+def test_a_new_name_is_not_replaced_if_it_was_taken_meanwhile(
+    tmp_path: Path, site: str, file: Path
+) -> None:
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    cursor.write_text('{"mcpServers": {"tool": {"command": "theirs"}}}', encoding="utf-8")
+    with client(site) as http:
+        shown = http.get("/ui/servers/import?host=cursor").text
+        seal = shown.partition('name="seal.tool" value="')[2].partition('"')[0]
+        taken = '{"mcpServers": {"tool": {"command": "mine"}}}'
+        file.write_text(taken, encoding="utf-8")
+        form = {"host": "cursor", "which": "tool", "seal.tool": seal}
+        answer = send(http, "/ui/servers/take", page="/ui/servers/import", **form)
+        assert "has changed" in answer.text
+        assert file.read_text(encoding="utf-8") == taken
 
 
 def test_a_server_that_changed_after_it_was_shown_is_not_imported(

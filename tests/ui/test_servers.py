@@ -46,7 +46,10 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     expect(rows["own"]).to_contain_text("up")
     expect(rows["own"]).to_contain_text("stderr: own server starts")
     expect(rows["broken"]).to_contain_text("failing")
-    expect(rows["broken"]).to_contain_text("/nowhere/server")
+    # What fails comes first, with the reason below it in a row of its own.
+    expect(table.locator("tbody tr").nth(0)).to_contain_text("broken")
+    expect(table.locator("tbody tr").nth(1)).to_contain_text("/nowhere/server")
+    expect(page.locator("#failing")).to_have_text("1")
     expect(rows["later"]).to_contain_text("off")
 
 

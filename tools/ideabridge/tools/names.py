@@ -435,6 +435,24 @@ def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | N
     return f" Did you mean {listed}?"
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration in one or two units: `3 ms`, `1.25 s`, `51 s`, `1 min`, `2 min 5 s`, `3 h
+    20 min`, `4 days`.
+    """
+    if seconds < 1:
+        return f"{max(0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if seconds >= 86_400:
+        return counted(int(seconds // 86_400), "day")
+
+    if seconds < 3600:
+        large, small = f"{int(seconds // 60)} min", f"{int(seconds % 60)} s"
+    else:
+        large, small = f"{int(seconds // 3600)} h", f"{int(seconds % 3600 // 60)} min"
+    return large if small.startswith("0 ") else f"{large} {small}"
+
+
 def counted(number: float, noun: str) -> str:
     """Return a number with its noun: `1 call`, `2 calls`, `1.5 days`."""
     return f"{number:,.15g} {noun}{'' if number == 1 else 's'}"

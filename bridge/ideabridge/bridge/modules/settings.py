@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast
@@ -30,6 +29,7 @@ from ideabridge.bridge.stored_secrets import StoredSecretError
 from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.json_parts import map_strings, strings_in
+from ideabridge.tools.names import duration_text
 
 if TYPE_CHECKING:
     # Importing the SDK takes time.
@@ -818,7 +818,7 @@ class ModuleStatus:
         """
         why = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:
-            why = f"{why}; away for {timedelta(seconds=round(self.away))}"
+            why = f"{why}; away for {duration_text(round(self.away))}"
 
         if self.next_try is None:
             return why

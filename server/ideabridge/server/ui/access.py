@@ -76,6 +76,30 @@ _MOST_SESSIONS: Final = 20
 was unused for longest.
 """
 
+_LONGEST_AGENT: Final = 300
+"""Maximum number of characters that are kept of a browser's name."""
+
+_BROWSERS: Final = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+    ("curl/", "curl"),
+    ("python-httpx/", "python-httpx"),
+)
+"""What a `User-Agent` contains for each browser. Several browsers also name those that follow."""
+
+_SYSTEMS: Final = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)
+
 _READS_ONLY: Final = (
     "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
     "ui --link HOST:PORT` on the machine of this server, and open the link that it prints."
@@ -113,6 +137,9 @@ class Visitor:
         secret: the string that every form of the session contains, or "" for a visitor without a
             session, who can only read.
         used: the time when the session was last used, by the monotonic clock.
+        began: the time when the session began, in seconds since 1970.
+        address: the address that the session began at, or "" if it is not known.
+        agent: what the browser that began it says about itself, or "".
         notes: messages for the next page.
         manages: whether the visitor is the owner of the store or an admin, and so sees the runs of
             all users.
@@ -122,6 +149,9 @@ class Visitor:
     token: bytes | None = None
     secret: str = ""
     used: float = 0.0
+    began: float = 0.0
+    address: str = ""
+    agent: str = ""
     notes: list[Note] = field(default_factory=list[Note])
     manages: bool = False
 
@@ -205,6 +235,9 @@ class PageSession:
         caller: the caller of the visitor.
         is_owner: whether it began with the owner's link.
         idle: seconds since it was last used.
+        began: the time when it began, in seconds since 1970.
+        address: the address that it began at, or "" if it is not known.
+        browser: the browser that began it, such as `Firefox on Linux`, or "" if it is not known.
         is_own: whether it is the session of the visitor who asks.
     """
 
@@ -212,6 +245,9 @@ class PageSession:
     caller: str
     is_owner: bool
     idle: float
+    began: float
+    address: str
+    browser: str
     is_own: bool
 
     @property
@@ -398,14 +434,20 @@ class Access:
         self._sessions.move_to_end(key)
         return visitor
 
-    def _begin(self, caller: str, token: bytes | None) -> str:
-        """Begin a session, and return its key."""
+    def _begin(self, caller: str, token: bytes | None, scope: Scope) -> str:
+        """Begin a session of a request, and return its key."""
         own = [key for key, visitor in self._sessions.items() if visitor.caller == caller]
         if len(own) >= _MOST_SESSIONS:
             del self._sessions[own[0]]
         key = secrets.token_urlsafe(32)
         self._sessions[key] = Visitor(
-            caller, token, secrets.token_urlsafe(24), used=time.monotonic()
+            caller,
+            token,
+            secrets.token_urlsafe(24),
+            used=time.monotonic(),
+            began=time.time(),
+            address=_address(scope),
+            agent=header(scope, b"user-agent")[:_LONGEST_AGENT],
         )
         return key
 
@@ -433,7 +475,7 @@ class Access:
             return None
 
         self._quotas.spend(access.client_id, "sign-ins", _MOST_SIGN_INS, 60)
-        return self._begin(access.client_id, token_bytes)
+        return self._begin(access.client_id, token_bytes, scope)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
         """Begin a session with a link. Return the key for the cookie, or None if the link was
@@ -443,14 +485,13 @@ class Access:
             QuotaError: too many attempts from the visitor's address have failed.
         """
         if self._store.owner_links.use(key):
-            return self._begin(LOCAL, None)
+            return self._begin(LOCAL, None, scope)
         self._count_failure(scope)
         return None
 
     def _count_failure(self, scope: Scope) -> None:
         # Only failures are counted here, so strangers cannot use up the users' sign-ins.
-        address = scope["client"][0] if scope["client"] else ""
-        self._quotas.spend(address, "failed sign-ins from this address", _MOST_SIGN_INS, 60)
+        self._quotas.spend(_address(scope), "failed sign-ins from this address", _MOST_SIGN_INS, 60)
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
     def sessions(self, visitor: Visitor) -> list[PageSession]:
@@ -466,6 +507,9 @@ class Access:
                 other.caller,
                 other.is_owner,
                 now - other.used,
+                other.began,
+                other.address,
+                _browser(other.agent),
                 is_own=other is visitor,
             )
             for key, other in reversed(self._sessions.items())
@@ -502,6 +546,20 @@ class Access:
     def sign_out(self, scope: Scope) -> None:
         """End the session of a request."""
         self._sessions.pop(_session_key(scope), None)
+
+
+def _address(scope: Scope) -> str:
+    """Return the address that a request comes from; behind a proxy, that of the proxy."""
+    return scope["client"][0] if scope["client"] else ""
+
+
+def _browser(agent: str) -> str:
+    """Return the browser and the system that a `User-Agent` names; empty if it names no known
+    browser. Anybody can send any name, so this only helps people to recognise their sessions.
+    """
+    browser = next((name for sign, name in _BROWSERS if sign in agent), "")
+    system = next((name for sign, name in _SYSTEMS if sign in agent), "")
+    return f"{browser} on {system}" if browser and system else browser
 
 
 def _session_id(key: str) -> str:

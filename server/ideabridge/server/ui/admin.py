@@ -47,8 +47,23 @@ from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted
+from ideabridge.tools.tool import Order
 
 _COUNTED: Final = 1000
+
+_SHOWN_SESSIONS: Final = 5
+"""How many sessions the page shows at once. The others are folded."""
+
+_ORDERS: Final[dict[Order, str]] = {
+    "effects": "a call that may change something waits for the earlier calls of its server",
+    "all": "every call waits for all earlier calls",
+    "none": "no call waits for another, unless it needs its result",
+}
+_APPROVALS: Final = {
+    "default": "calls that may change something ask",
+    "allow_all": "no call asks",
+}
+"""The words for the settings of approval that are names."""
 
 _CHANGES: Final = 20
 """Maximum number of changes to the configuration that the page shows."""
@@ -93,15 +108,13 @@ class AdminPages:
         programs = f"ideabridge {version('ideabridge')}, mcp {version('mcp')}"
         place = "in memory"
         if store.path != ":memory:":
-            place = f"{store.path}, {store.used_bytes() / 1e6:.1f} MB"
+            place = f"{store.path}, {size_text(store.used_bytes())}"
 
         runs = f"{len(listed):,}"
         if len(listed) == _COUNTED:
             runs += " or more"
 
         mind = "the caller, or its client's model" if bridge.mind is None else bridge.mind.name
-        parts = approval_parts(configuration.approval_setting)
-        approval = ", ".join(part if isinstance(part, str) else "rules" for part in parts)
         visitor = visitor_of(request)
         access = access_of(request)
         return self._site.page(
@@ -110,14 +123,15 @@ class AdminPages:
             view=request.query_params.get("show", ""),
             users=[_row(user, tokens, visitor) for user in store.users.all()],
             sessions=access.sessions(visitor),
+            most_sessions=_SHOWN_SESSIONS,
             facts=[
                 ("Program", f"{programs}, Python {platform.python_version()}"),
                 ("Database", store.engine()),
                 ("Store", place),
                 ("Runs", runs),
-                ("Mind", mind),
-                ("Approval", approval),
-                ("Order of effects", str(configuration.order)),
+                ("Model", mind),
+                ("Approval", _approval(configuration)),
+                ("Order of calls with effects", _ORDERS[configuration.order]),
             ],
             limits=_limits(configuration),
             fields=_limit_fields(configuration.limits),
@@ -355,6 +369,16 @@ def _limit(text: str, key: str, label: str) -> int | float | None:
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise ArgumentError(f"{label}: expected a number, found {text[:80]!r}")
     return number
+
+
+def _approval(configuration: Configuration) -> str:
+    """Return which calls ask, in words."""
+    parts = approval_parts(configuration.approval_setting)
+    words = [
+        _APPROVALS.get(part, part) if isinstance(part, str) else "as the rules say"
+        for part in parts
+    ]
+    return "; ".join(dict.fromkeys(words))
 
 
 def _row(user: User, tokens: Sequence[Token], visitor: Visitor) -> UserRow:

@@ -149,7 +149,9 @@ class ModulePages:
                 words = module.last_words[-1]
             rows.append(ServerRow(status, module.latency, module.memory(), words))
 
-        return rows
+        # What needs a person comes first.
+        order = {"failing": 0, "needs sign-in": 1}
+        return sorted(rows, key=lambda row: order.get(light(row.status), 2))
 
     def _own(self) -> list[Tool]:
         return [tool for tool in self._bridge.tools() if tool.module is None]

@@ -221,6 +221,7 @@ class OfferedServer:
         source: the file of the host that lists it.
         notes: what happens to it.
         seal: identifies the entry that was shown; empty if it cannot be ticked.
+        replaces: the command or address of the server that it replaces, without secrets, or "".
     """
 
     name: str
@@ -230,6 +231,7 @@ class OfferedServer:
     source: str
     notes: list[str]
     seal: str
+    replaces: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,7 +642,8 @@ class ServerForms:
         file = self._read_file()
         config = None if file.scope == "user" else file.path
         targets = destinations(config, is_shared=file.in_repository, project=project)
-        return plan_import(host, targets, project=project, names=names)
+        # A server that replaces another one is not ticked, and its seal names the other one.
+        return plan_import(host, targets, project=project, names=names, replaces=True)
 
     def _may_take(self, adoption: Adoption) -> bool:
         is_changed_here = adoption.target.file == file_to_change(self._bridge.configuration)
@@ -658,6 +661,10 @@ class ServerForms:
         )
 
     def _offered(self, adoption: Adoption) -> OfferedServer:
+        may_take = self._may_take(adoption)
+        replaces = ""
+        if may_take and adoption.verdict == "replaced":
+            replaces = started_by(object_or_empty(adoption.target.servers.get(adoption.name)))
         return OfferedServer(
             name=adoption.name,
             verdict=adoption.verdict,
@@ -665,7 +672,8 @@ class ServerForms:
             starts=started_by(adoption.entry),
             source=f"{adoption.file} ({adoption.scope})",
             notes=adoption.all_notes if adoption.adopted else [],
-            seal=_seal(adoption) if self._may_take(adoption) else "",
+            seal=_seal(adoption) if may_take else "",
+            replaces=replaces,
         )
 
     # -- the file ----------------------------------------------------------------------------------
@@ -855,5 +863,7 @@ def _staying_secrets(entry: JSONObject) -> list[str]:
 
 def _seal(adoption: Adoption) -> str:
     """Return a text that identifies what the page shows of a server."""
-    shown: JSON = [adoption.name, adoption.entry, str(adoption.file), str(adoption.target.file)]
+    target = adoption.target
+    replaced = target.servers.get(adoption.name)
+    shown: JSON = [adoption.name, adoption.entry, str(adoption.file), str(target.file), replaced]
     return hashlib.sha256(encode(shown)).hexdigest()

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+from markupsafe import Markup, escape
+
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.views.text import Beginning, size_text, source_text
 from ideabridge.tools.encoding import JSON, encode
-from ideabridge.tools.names import counted, readable_json, visible
+from ideabridge.tools.names import counted, duration_text, readable_json, visible
 
 LONGEST: Final = 20_000
 """Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
@@ -24,20 +26,13 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration as text, such as `3 ms`, `1.25 s`, `2 min 5 s` or `3 h 20 min`; empty for
-    None.
-    """
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{max(0, seconds) * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    if seconds < 86_400:
-        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
-    return counted(int(seconds // 86_400), "day")
+    """Return the `duration_text` of a duration; empty for None."""
+    return "" if seconds is None else duration_text(seconds)
+
+
+def whole_seconds(seconds: float) -> str:
+    """Return the `duration_text` of a duration that went on while it was read."""
+    return duration_text(int(seconds)) if seconds >= 1 else "less than 1 s"
 
 
 def size(number: int | None) -> str:
@@ -46,8 +41,8 @@ def size(number: int | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """Return the time since a moment, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty
-    for None. A string is a time in the store's format.
+    """Return the time since a moment, such as `just now`, `5 s ago`, `3 min ago`, `2 h ago` or `4 d
+    ago`; empty for None. A string is a time in the store's format.
     """
     if not at:
         return ""
@@ -62,7 +57,7 @@ def ago(at: float | str | None, now: float) -> str:
         if seconds >= unit:
             return f"{int(seconds // unit)} {name} ago"
 
-    return f"{int(seconds)} s ago"
+    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"
 
 
 def moment(at: float | str | None) -> str:
@@ -141,6 +136,21 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     return lines
 
 
+def coded(text: str) -> Markup:
+    """Return a text whose parts between backticks, such as commands, are shown as code. A text with
+    an odd number of backticks stays as it is.
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+
+    shown = [
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    ]
+    return Markup().join(shown)
+
+
 def words(status: str) -> str:
     """Return a status with spaces between its words."""
     return status.replace("_", " ")
@@ -187,6 +197,8 @@ def answerer(mind: str) -> str:
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "duration": duration,
+    "whole_seconds": whole_seconds,
+    "coded": coded,
     "size": size,
     "ago": ago,
     "moment": moment,

@@ -49,6 +49,7 @@ from ideabridge.server.ui.access import (
 )
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.rendering import FILES, render
+from ideabridge.server.ui.showing import light
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.threads import compute_in_thread
@@ -187,6 +188,7 @@ class Site:
             "path": request.url.path,
             "query": request.url.query,
             "waiting": self.waiting(visitor),
+            "failing": sum(light(status) == "failing" for status in self.servers(visitor)),
             "revision": request.scope[REVISION],
             "link_command": self.front.running.deciding.commands.link,
             "now": time.time(),

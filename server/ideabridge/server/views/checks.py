@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ideabridge.server.views.records import run_status
+from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted
@@ -41,6 +42,14 @@ class CheckResult:
     is_wrong: bool = False
     hint: str | None = None
     is_warning: bool = False
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The kind of what was checked and its name, such as `("server", "git")`. The name is ""
+        unless it is a server or a client.
+        """
+        kind, _, name = self.topic.partition(" ")
+        return (kind, name) if kind in ("server", "client") else (self.topic, "")
 
     @property
     def state(self) -> str:
@@ -251,11 +260,12 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
     retention = _retention(store, configuration)
     place = store.path if store.is_file else f"{store.path}, {store.engine()}"
-    size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000
-    latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
+    numbers = [f"{number} {status.replace('_', ' ')}" for status, number in runs.most_common()]
+    latest = ", ".join(numbers) or "no runs"
     findings.add(
         "store",
-        f"{place}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}",
+        f"{place}: {size_text(store.used_bytes())}; latest runs: {latest}; "
+        f"{counted(published, 'published idea')}",
     )
     findings.add("retention", retention)
 

@@ -323,11 +323,6 @@
     });
   }
 
-  // The pages have one row on a phone: the current one is in sight.
-  // (`scrollIntoView` would move the place from which the Tab key goes on.)
-  const current = document.querySelector(".top nav [aria-current]");
-  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 60;
-
   // -- forms at work ------------------------------------------------------------------------------------------------
 
   // A form that was sent shows it until its answer replaces the page, and is not sent twice.
