@@ -133,7 +133,7 @@ def add_server(
 
     Every running ideabridge uses it at once. The project's configuration has to be trusted
     first. No secret is written into a file that a repository might contain. The value of a secret
-    is replaced in every output, log and page, so an ordinary word is none.
+    is replaced in every output, log and page, so do not declare an ordinary word as one.
     """
     from ideabridge.server.hosts.entries import plan_addition, started_by
 
