@@ -494,6 +494,21 @@ async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
         assert desk.taken_up == [run.id]
 
 
+def refuse_leases(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the store of a bridge refuse the next leases, as if its disk were full."""
+    acquire = bridge.store.leases.acquire
+    failed = 0
+
+    def acquired(*arguments: Any) -> int | None:
+        nonlocal failed
+        if failed < times:
+            failed += 1
+            raise StoreFullError("there is no room left")
+        return acquire(*arguments)
+
+    monkeypatch.setattr(bridge.store.leases, "acquire", acquired)
+
+
 async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,17 +544,7 @@ async def test_a_run_of_another_configuration_is_tried_again_after_a_store_error
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(OTHER, toolbox=desk.toolbox, store=path) as bridge:
-        acquire = bridge.store.leases.acquire
-        failed = 0
-
-        def fails_thrice(*arguments: Any) -> int | None:
-            nonlocal failed
-            failed += 1
-            if failed <= 3:
-                raise StoreFullError("there is no room left")
-            return acquire(*arguments)
-
-        monkeypatch.setattr(bridge.store.leases, "acquire", fails_thrice)
+        refuse_leases(bridge, monkeypatch, 3)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
 
@@ -593,17 +598,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire = bridge.store.leases.acquire
-        failed = 0
-
-        def fails_long(*arguments: Any) -> int | None:
-            nonlocal failed
-            failed += 1
-            if failed <= 15:
-                raise StoreFullError("there is no room left")
-            return acquire(*arguments)
-
-        monkeypatch.setattr(bridge.store.leases, "acquire", fails_long)
+        refuse_leases(bridge, monkeypatch, 15)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
 
@@ -632,17 +627,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         store.leases.release(run_id, epoch)
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire = bridge.store.leases.acquire
-        failed = 0
-
-        def fails_once(*arguments: Any) -> int | None:
-            nonlocal failed
-            failed += 1
-            if failed == 1:
-                raise StoreFullError("there is no room left")
-            return acquire(*arguments)
-
-        monkeypatch.setattr(bridge.store.leases, "acquire", fails_once)
+        refuse_leases(bridge, monkeypatch, 1)
         async with sweeping(bridge, desk, monkeypatch) as looks:
             with anyio.fail_after(20):
                 while len(desk.troubles) < 2:
