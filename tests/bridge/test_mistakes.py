@@ -37,6 +37,17 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
+LONG_REASON = (
+    f"The file has no column 'total'. Its columns are: {', '.join('abcd' * 60)}. Name one."
+)
+
+
+@tool(read_only=True)
+def refuse(text: str) -> str:
+    """Refuse the text."""
+    raise ValueError(f"{LONG_REASON}{text}")
+
+
 OPEN = Tool(
     "anything", "Takes any parameter.", {"type": "object"}, annotations=Annotations(read_only=True)
 )
@@ -48,7 +59,7 @@ NUMBERED = Tool(
 
 
 def toolbox() -> Toolbox:
-    return Toolbox(echo, send, OPEN, NUMBERED)
+    return Toolbox(echo, send, refuse, OPEN, NUMBERED)
 
 
 async def refused(bridge: Bridge, *calls: JSON, output: JSON = None) -> str:
@@ -374,3 +385,19 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
             "'broken' has an odd" in note and '"dict"' in note
             for note in bridge.modules["sdk"].status().notes
         )
+
+
+async def test_the_reason_of_a_failed_call_is_shown_in_full_up_to_a_thousand_characters() -> None:
+    assert 700 < len(LONG_REASON) < 1_000
+    calls: list[JSON] = [
+        {"_tool": "refuse", "text": ""},
+        {"_tool": "refuse", "text": "x" * 2_000},
+    ]
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.run_plan(read_plan({"calls": calls}))
+        await run.wait(30)
+        short, long = (entry["error"]["message"] for entry in told_of(run, "errors"))
+        assert short.endswith(LONG_REASON)
+        assert LONG_REASON[:500] in long
+        assert long.endswith(" characters)")
+        assert len(long) < 1_000

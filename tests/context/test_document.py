@@ -22,7 +22,7 @@ from ideabridge.bridge.context.messages import (
     read_context,
     read_message,
 )
-from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_error, shorten_literal
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing, merge, read, write
 from ideabridge.tools.encoding import JSON, encode
 
@@ -198,6 +198,15 @@ def test_data_of_one_kind_and_instance_merges_and_handlers_of_ones_own_take_part
     assert draft.model == {"temperature": 0}
 
 
+def test_a_mind_reads_why_a_call_failed_in_full() -> None:
+    reason = f"The file has no column 'total'. It has: {', '.join('abcd' * 60)}. Name one of them."
+    error: JSON = {"call": CALL, "place": 0, "error": {"kind": "runtime", "message": reason}}
+    draft = Handlers().assemble(ContextParts(read_context([{"type": "error", "error": error}])))
+    [text] = draft.texts
+    assert len(reason) > 700
+    assert str(text["content"]).endswith(reason)
+
+
 # -- previews --------------------------------------------------------------------------------------
 
 
@@ -278,3 +287,6 @@ def test_what_is_shown_is_bounded_whatever_the_shape(value: JSON) -> None:
     assert len(encode(shorten({"v": value}, ("state",)))) < 6 * 2_048
     assert len(encode(reference_to(value, ("state", "v")))) < 3 * 2_048
     assert len(encode(shorten_literal({"call": value}))) < 10 * 1_024
+    failed: JSON = {"call": value, "place": 0, "error": {"kind": "runtime", "message": value}}
+    assert len(encode(shorten_error(failed))) < 30 * 1_024
+    assert len(encode(shorten_error(value))) < 20 * 1_024

@@ -21,7 +21,7 @@ from itertools import count, takewhile
 from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import HandlerError, MessageError
-from ideabridge.bridge.context.preview import line_of, shorten, shorten_literal
+from ideabridge.bridge.context.preview import line_of, shorten, shorten_error, shorten_literal
 from ideabridge.bridge.context.reader import NAMES, READ
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.shown import (
@@ -504,7 +504,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     """Show an error: its message, and the call with its place in its Solution and in the run. Large
     parts are replaced with references.
     """
-    shortened = shorten_literal(message.value)
+    shortened = shorten_error(message.value)
     entry = object_or_empty(shortened)
     call = entry.get("call")
     place = entry.get("place")

@@ -26,6 +26,9 @@ _KEY: Final = 100
 _BARE: Final = 50
 _PREVIEW: Final = 1024
 _REFERENCE: Final = 1024
+_ERROR: Final = 2048
+"""The limit of `shorten_literal` for an error. It shows a message of up to half as many characters
+in full."""
 
 
 _LINES: Final = json.JSONEncoder(ensure_ascii=False)
@@ -169,6 +172,21 @@ def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
     are cut, because no reference can replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
+
+
+def shorten_error(value: JSON) -> JSON:
+    """Return the value of an error message, usually `{"call", "place", "error"}`, for a mind.
+
+    The limit for the error is larger than the limit for the call: the text of an error says what
+    to do next, and a mind has no other way to read it.
+    """
+    if not isinstance(value, dict) or "error" not in value:
+        return shorten_literal(value, limit=_ERROR)
+
+    call: JSONObject = {key: part for key, part in value.items() if key != "error"}
+    shortened = shorten_literal(call)
+    assert isinstance(shortened, dict)
+    return {**shortened, "error": shorten_literal(value["error"], limit=_ERROR)}
 
 
 def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:

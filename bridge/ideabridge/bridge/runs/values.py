@@ -8,7 +8,7 @@ from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_error
 from ideabridge.bridge.context.references import Reference, parse_reference
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
@@ -193,11 +193,11 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
     for entry in machine.errors:
         error = entry.get("error")
         if not isinstance(error, dict) or "sent" not in error:
-            errors.append(shorten_literal(entry))
+            errors.append(shorten_error(entry))
             continue
 
         unsent = {key: part for key, part in error.items() if key != "sent"}
-        plain = shorten_literal({**entry, "error": unsent})
+        plain = shorten_error({**entry, "error": unsent})
         assert isinstance(plain, dict)
         assert isinstance(plain["error"], dict)
         path = ("data", "error", str(entry.get("place")), "error", "sent")
