@@ -24,7 +24,7 @@ from ideabridge.server.hosts.host import HostEnvironment, Scope
 from ideabridge.server.hosts.notation import HostVariables, Input, as_written
 from ideabridge.server.hosts.salvage import PartialObject, ReadObject
 from ideabridge.server.hosts.table import Host
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _NAMED_ALIKE: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 _OWN_KEYS: Final[Mapping[str, str]] = {
@@ -136,9 +136,9 @@ def translate_server(
     try:
         translator.read(raw)
     except UnusableEntryError as error:
-        return Translation(translator.entry, translator.notes, problem=str(error))
+        return Translation(translator.entry.to_json(), translator.notes, problem=str(error))
     return Translation(
-        translator.entry,
+        translator.entry.to_json(),
         translator.notes,
         approved=tuple(dict.fromkeys(translator.approved)),
     )
@@ -148,6 +148,54 @@ def _is_partial(value: JSON) -> bool:
     if isinstance(value, dict):
         return isinstance(value, PartialObject) or any(map(_is_partial, value.values()))
     return isinstance(value, list) and any(map(_is_partial, value))
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The entry of `ideabridge.json` while the keys of the host's entry are read. An attribute is
+    None or empty if no key has been read into it.
+
+    Attributes:
+        times: `timeout` and `connect_timeout`, in seconds.
+    """
+
+    type: str | None = None
+    command: str | None = None
+    args: list[str] = field(default_factory=list[str])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    auth: dict[str, str] = field(default_factory=dict[str, str])
+    times: dict[str, float] = field(default_factory=dict[str, float])
+    allow: list[str] | None = None
+    deny: list[str] = field(default_factory=list[str])
+    disabled: bool = False
+
+    def to_json(self) -> JSONObject:
+        """Return the entry without the attributes that are None, empty or False."""
+        members: JSONObject = {
+            "type": self.type,
+            "command": self.command,
+            "args": list[JSON](self.args),
+            "env": dict[str, JSON](self.env),
+            "cwd": self.cwd,
+            "url": self.url,
+            "headers": dict[str, JSON](self.headers),
+            "auth": dict[str, JSON](self.auth),
+            **self.times,
+            "deny": list[JSON](self.deny),
+            "disabled": self.disabled,
+        }
+        entry: JSONObject = {}
+        for key, value in members.items():
+            if value not in (None, [], {}, False):
+                entry[key] = value
+
+        if self.allow is not None:
+            # An empty list allows no tool.
+            entry["allow"] = list[JSON](self.allow)
+        return entry
 
 
 class _Translator:
@@ -160,7 +208,7 @@ class _Translator:
         inputs: Mapping[str, Input],
         scope: Scope,
     ) -> None:
-        self.entry: JSONObject = {}
+        self.entry = _Entry()
         self.notes: list[str] = []
         self.approved: list[str] = []
         self._host = host
@@ -191,15 +239,19 @@ class _Translator:
             if value is not None:
                 self._read_key(key, value, raw)
 
-        if "command" not in self.entry and "url" not in self.entry:
+        command = self.entry.command
+        if command is None and self.entry.url is None:
             self._refuse_empty(raw)
-        if "command" in self.entry and "url" in self.entry:
+        if command is not None and self.entry.url is not None:
             raise UnusableEntryError("has both 'command' and 'url'; expected one of them")
 
         self._read_type(raw)
-        self._drop_what_does_not_fit()
-        if "command" in self.entry:
-            self._finish_program(raw)
+        if command is not None:
+            self._drop_keys_of_addresses()
+            self._finish_program(command)
+        else:
+            self._fill_headers()
+            self._drop_keys_of_programs()
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -245,17 +297,17 @@ class _Translator:
             case "command":
                 self._read_command(key, value)
             case "args":
-                self._add_arguments(self._words(key, value))
+                self.entry.args += self._arguments(self._words(key, value))
             case "env":
-                self._add_variables(self._texts(key, value, "="))
+                self.entry.env |= self._filled(self._texts(key, value, "="))
             case "headers":
                 self._add_headers(self._texts(key, value, ":"))
             case "auth":
                 self._read_auth(key, value)
+            case "cwd":
+                self.entry.cwd = self._variables.text(self._text(key, value)) or self.entry.cwd
             case _:
-                text = self._variables.text(self._text(key, value))
-                if text:
-                    self.entry[own_key] = text
+                self.entry.url = self._variables.text(self._text(key, value)) or self.entry.url
 
     def _read_other_key(self, key: str, value: JSON) -> None:
         match key:
@@ -313,39 +365,26 @@ class _Translator:
             if not words:
                 raise UnusableEntryError("'command' is empty; expected a program")
             value = words[0]
-            self._add_arguments(words[1:], first=True)
+            self.entry.args = [*self._arguments(words[1:]), *self.entry.args]
 
         text = self._text(key, value)
         if not text.strip():
             raise UnusableEntryError("'command' is empty; expected a program")
-        self.entry["command"] = self._variables.text(text)
+        self.entry.command = self._variables.text(text)
 
-    def _add_arguments(self, words: list[str], *, first: bool = False) -> None:
-        translated: list[JSON] = [self._variables.text(word, is_argument=True) for word in words]
-        others = list_or_empty(self.entry.get("args"))
-        arguments = [*translated, *others] if first else [*others, *translated]
-        if arguments:
-            self.entry["args"] = arguments
+    def _arguments(self, words: list[str]) -> list[str]:
+        return [self._variables.text(word, is_argument=True) for word in words]
 
-    def _add_variables(self, members: Mapping[str, str], *, is_weak: bool = False) -> None:
-        """Add variables of the server's environment.
+    def _filled(self, members: Mapping[str, str]) -> dict[str, str]:
+        """Return values, keyed by name, in the notation of ideabridge instead of the host's."""
+        return {name: self._variables.text(text) for name, text in members.items()}
 
-        Args:
-            members: the values in the host's notation, keyed by name.
-            is_weak: whether variables that are already set keep their values.
-        """
-        self._add("env", members, is_weak=is_weak)
+    def _add_missing_variables(self, members: Mapping[str, str]) -> None:
+        """Add variables of the server's environment, except those that have a value already."""
+        self.entry.env = {**self._filled(members), **self.entry.env}
 
     def _add_headers(self, members: Mapping[str, str]) -> None:
-        self._add("headers", members)
-
-    def _add(self, key: str, members: Mapping[str, str], *, is_weak: bool = False) -> None:
-        if not members:
-            return
-
-        present = object_or_empty(self.entry.get(key))
-        added: JSONObject = {name: self._variables.text(text) for name, text in members.items()}
-        self.entry[key] = {**added, **present} if is_weak else {**present, **added}
+        self.entry.headers |= self._filled(members)
 
     def _pass_on(self, key: str, value: JSON) -> None:
         """Read a list of variables whose values the host passes on from its own environment."""
@@ -363,7 +402,7 @@ class _Translator:
             else:
                 names[name] = f"${{env:{name}}}"
 
-        self._add_variables(names, is_weak=True)
+        self._add_missing_variables(names)
         if names and key == "env_keys":
             self._note(
                 f"{self._host.title} keeps the values of {', '.join(names)}: set these variables"
@@ -410,39 +449,30 @@ class _Translator:
         values = _variables_in(text)
         names = ", ".join(values) or "no variables"
         if is_shared:
-            members = {name: f"${{env:{name}}}" for name in values}
+            self._add_missing_variables({name: f"${{env:{name}}}" for name in values})
             self._note(f"'envFile' ({path}) contains {names}: set these variables")
         else:
-            members = {name: as_written(text) for name, text in values.items()}
+            copied = {name: as_written(text) for name, text in values.items()}
+            self.entry.env = {**copied, **self.entry.env}
             self._note(f"the values of {names} are copied from 'envFile' ({path})")
-
-        own = object_or_empty(self.entry.get("env"))
-        if is_shared:
-            self._add_variables(members, is_weak=True)
-        else:
-            self.entry["env"] = {**members, **own}
 
     # -- tools -------------------------------------------------------------------------------------
 
     def _read_tools(self, own_key: str, key: str, value: JSON) -> None:
         """Read a list of the tools that are offered, or of those that are not."""
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             raise UnusableEntryError(f"{key}: expected a list of the names of tools")
-        if key == "available_tools" and not names:
-            return
 
-        present = self.entry.get(own_key)
-        others = present if isinstance(present, list) else None
+        names = list(dict.fromkeys(map(str, listed)))
         if own_key == "deny":
-            self.entry["deny"] = [
-                *(others or []),
-                *(name for name in dict.fromkeys(map(str, names)) if name not in (others or [])),
-            ]
-        elif "*" not in names:
+            self.entry.deny = list(dict.fromkeys([*self.entry.deny, *names]))
+        elif (names or key != "available_tools") and "*" not in names:
             # A tool is offered if it is in both lists.
-            both = names if others is None else [name for name in others if name in names]
-            self.entry["allow"] = [*dict.fromkeys(map(str, both))]
+            allowed = self.entry.allow
+            if allowed is not None:
+                names = [name for name in allowed if name in names]
+            self.entry.allow = names
 
     def _read_tool_table(self, value: JSON) -> None:
         """Read `tools`: names of the tools that are offered, or settings of tools by name."""
@@ -482,7 +512,7 @@ class _Translator:
             self._note(f"'{key}' is neither true nor false; the server is imported as disabled")
             value = not is_on
         if value != is_on:
-            self.entry["disabled"] = True
+            self.entry.disabled = True
 
     # -- time-outs ---------------------------------------------------------------------------------
 
@@ -514,7 +544,7 @@ class _Translator:
             self._note(f"'{place}' is longer than {MAX_SECONDS} s, the limit of ideabridge")
             seconds = float(MAX_SECONDS)
 
-        self.entry.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
+        self.entry.times.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
         """Return the number of units of a time in a second; None if it is unknown.
@@ -539,16 +569,12 @@ class _Translator:
                 self._note(f"'{key}' has no meaning in ideabridge and is left out")
             return
 
-        present = self.entry.get("auth")
-        auth: JSONObject = dict(present) if isinstance(present, dict) else {}
         for member, item in value.items():
             if item is not None:
-                self._read_auth_member(auth, f"{key}.{member}", member, item)
+                self._read_auth_member(f"{key}.{member}", member, item)
 
-        if auth:
-            self.entry["auth"] = auth
-
-    def _read_auth_member(self, auth: JSONObject, place: str, member: str, item: JSON) -> None:
+    def _read_auth_member(self, place: str, member: str, item: JSON) -> None:
+        auth = self.entry.auth
         own_member = _AUTH_KEYS.get(member)
         match own_member:
             case "scope":
@@ -577,68 +603,65 @@ class _Translator:
             raise UnusableEntryError(f"type: {kind!r} is a transport that ideabridge does not have")
 
         own_kind = KINDS.get(kind, _OTHER_KINDS.get(kind.lower(), ""))
-        is_program = "command" in self.entry
+        is_program = self.entry.command is not None
         if written is not None and not own_kind:
             self._note("'type' is unknown and is left out")
         elif own_kind and (own_kind == "stdio") != is_program:
             self._note(f"'type' is {kind!r}, which does not fit; it is left out")
         elif own_kind and own_kind != "stdio" and kind != "remote":
-            self.entry["type"] = own_kind
+            self.entry.type = own_kind
 
-        if "type" not in self.entry and not is_program:
+        if self.entry.type is None and not is_program:
             used = next((key for key, _ in _flat(raw) if _OWN_KEYS.get(key) == "url"), "")
-            if used in self._host.url_kinds:
-                self.entry["type"] = self._host.url_kinds[used]
+            self.entry.type = self._host.url_kinds.get(used)
 
-    def _drop_what_does_not_fit(self) -> None:
-        """Leave out the keys that an entry with an address does not have, or those that an entry
-        with a program does not have.
-        """
-        if "command" in self.entry:
-            keys = ("headers", "auth")
-            what = "a program"
-        else:
-            keys = ("args", "env", "cwd")
-            what = "an address"
-            self._fill_headers()
+    def _drop_keys_of_addresses(self) -> None:
+        """Leave out the keys that an entry with a program does not have."""
+        if self.entry.headers:
+            self._note("'headers' is not allowed with a program; it is left out")
+            self.entry.headers = {}
+        if self.entry.auth:
+            self._note("'auth' is not allowed with a program; it is left out")
+            self.entry.auth = {}
 
-        for key in keys:
-            if self.entry.pop(key, None):
-                self._note(f"'{key}' is not allowed with {what}; it is left out")
+    def _drop_keys_of_programs(self) -> None:
+        """Leave out the keys that an entry with an address does not have."""
+        if self.entry.args:
+            self._note("'args' is not allowed with an address; it is left out")
+            self.entry.args = []
+        if self.entry.env:
+            self._note("'env' is not allowed with an address; it is left out")
+            self.entry.env = {}
+        if self.entry.cwd:
+            self._note("'cwd' is not allowed with an address; it is left out")
+            self.entry.cwd = None
 
     def _fill_headers(self) -> None:
         """Fill variables of the entry's own environment into headers, as Goose does."""
-        env = self.entry.get("env")
-        headers = self.entry.get("headers")
-        if not isinstance(env, dict) or not isinstance(headers, dict):
-            return
-
         used = False
-        for name, text in headers.items():
-            for variable, value in env.items():
+        for name, text in self.entry.headers.items():
+            for variable, value in self.entry.env.items():
                 reference = f"${{{variable}}}"
-                if isinstance(text, str) and isinstance(value, str) and reference in text:
+                if reference in text:
                     text = text.replace(reference, value)
                     used = True
-            headers[name] = text
+            self.entry.headers[name] = text
 
         if used:
-            del self.entry["env"]
+            self.entry.env = {}
 
-    def _finish_program(self, raw: JSONObject) -> None:
-        command = self.entry["command"]
-        assert isinstance(command, str)
+    def _finish_program(self, command: str) -> None:
         first, _, rest = command.partition(" ")
-        if rest and not self.entry.get("args") and not re.search(r"[/\\:$~]", first):
+        if rest and not self.entry.args and not re.search(r"[/\\:$~]", first):
             self._split_command(command)
 
-        folder = self.entry.get("cwd")
-        if isinstance(folder, str) and not _ABSOLUTE.match(folder):
+        folder = self.entry.cwd
+        if folder is not None and not _ABSOLUTE.match(folder):
             # The host resolves the path against the project.
-            self.entry["cwd"] = str(Path(as_written(str(self._environment.project))) / folder)
+            self.entry.cwd = str(Path(as_written(str(self._environment.project))) / folder)
 
-        for name in _docker_names(command, self.entry.get("args")):
-            self._add_variables({name: f"${{env:{name}}}"}, is_weak=True)
+        for name in _docker_names(command, self.entry.args):
+            self._add_missing_variables({name: f"${{env:{name}}}"})
 
     def _split_command(self, line: str) -> None:
         """Split a command line into words, unless a shell would interpret it further. No program
@@ -649,9 +672,9 @@ class _Translator:
                 f"'command' is a command line ({line!r}); write its words in 'args'"
             )
 
-        words: list[JSON] = [*line.split()]
-        self.entry["command"] = words[0]
-        self.entry["args"] = words[1:]
+        words = line.split()
+        self.entry.command = words[0]
+        self.entry.args = words[1:]
         self._note("'command' is a command line; its words are the program and its arguments")
 
     # -- values ------------------------------------------------------------------------------------
@@ -762,13 +785,13 @@ def _is_loopback(value: JSON) -> bool:
     )
 
 
-def _docker_names(command: str, words: JSON) -> Iterator[str]:
+def _docker_names(command: str, words: list[str]) -> Iterator[str]:
     """Yield the names of the variables that `docker run -e NAME` passes to a container."""
     name = PurePath(command.replace("\\", "/")).name.lower().removesuffix(".exe")
-    if name not in _DOCKER or not isinstance(words, list) or "run" not in words:
+    if name not in _DOCKER or "run" not in words:
         return
 
-    options = iter([str(word) for word in words[words.index("run") + 1 :]])
+    options = iter(words[words.index("run") + 1 :])
     for word in options:
         if not word.startswith("-"):
             return
