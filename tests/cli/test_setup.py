@@ -25,8 +25,8 @@ from ideabridge.bridge.trust import is_trusted
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.table import HOSTS, find_host
+from ideabridge.server.hosts.translate import is_ourselves
 from ideabridge.server.main import main
-from ideabridge.server.setup.plan import starts_ideabridge
 from tests import preloaded
 
 from .machine import NAMES, TOKEN, Machine, entry, put
@@ -368,7 +368,7 @@ def test_every_host_gets_an_entry_and_loses_it_again(
     for place in places.values():
         ours = read_host_text(place.path, place.format).entries(place.keys)["ideabridge"]
         assert isinstance(ours, dict)
-        assert starts_ideabridge(ours), place.path
+        assert is_ourselves(ours), place.path
 
     assert main(["setup", "--yes", "--json"]) == 0
     assert printed(capsys)["done"] is False

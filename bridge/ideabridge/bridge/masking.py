@@ -19,7 +19,9 @@ from typing import Final, Literal
 
 from ideabridge.bridge.command_line import Argument, program_name, read_arguments
 from ideabridge.bridge.secrets import HARMLESS_HEADERS, NAME_PATTERN, is_secret_name
+from ideabridge.bridge.server_entry import ServerStart
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.typed import read_as
 
 MASK: Final = "•••"
 
@@ -317,13 +319,13 @@ class _Mask:
         self._is_known = False
 
     def entry(self, entry: JSONObject) -> JSONObject:
-        command = entry.get("command")
-        self._runs_text = _runs_text(entry)
+        start = read_as(ServerStart, entry)
+        self._runs_text = _runs_text(start)
         shown: JSONObject = {}
         for key, value in entry.items():
             self._enter(key, value)
-            if key == "args" and isinstance(value, list):
-                shown[key] = self._arguments(command if isinstance(command, str) else "", value)
+            if key == "args" and value is start.args:
+                shown[key] = self._arguments(start)
             elif key == "env" and isinstance(value, dict):
                 shown[key] = self._members(key, value, self._variable)
             elif key == "headers" and isinstance(value, dict):
@@ -383,13 +385,12 @@ class _Mask:
 
         return shown
 
-    def _arguments(self, command: str, words: list[JSON]) -> list[JSON]:
-        texts = [word if isinstance(word, str) else "" for word in words]
+    def _arguments(self, start: ServerStart) -> list[JSON]:
         shown: list[JSON] = []
-        arguments = _read(command, texts)
+        arguments = _read(start.command or "", start.words)
         self._is_known = any(argument.is_code for argument in arguments)
         for number, argument in enumerate(arguments):
-            word = words[number]
+            word = start.args[number]
             self._enter(f"args.{number}", word)
             shown.append(
                 self._argument(argument) if isinstance(word, str) else self.value("", word)
@@ -1008,14 +1009,11 @@ def looks_random(text: str) -> bool:
     return _RANDOM.fullmatch(text) is not None or _BASE64.fullmatch(text) is not None
 
 
-def _runs_text(entry: JSONObject) -> bool:
+def _runs_text(start: ServerStart) -> bool:
     """Return whether the arguments contain program text, such as the text after `sh -c`."""
-    command = entry.get("command")
-    words = entry.get("args")
-    if not isinstance(command, str) or not isinstance(words, list):
+    if start.command is None:
         return False
-    arguments = _read(command, [word if isinstance(word, str) else "" for word in words])
     return any(
         argument.is_inline and _SHELL_TEXT.search(argument.text) is not None
-        for argument in arguments
+        for argument in _read(start.command, start.words)
     )

@@ -25,6 +25,7 @@ from typing import Final, Literal
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.names import folded
+from ideabridge.tools.typed import member, read_as
 
 ModuleKind = Literal["stdio", "http", "sse"]
 """The kind of connection that reaches a module."""
@@ -192,6 +193,29 @@ class ServerEntry:
     def refuse(self, place: str, text: str) -> None:
         """Add a problem."""
         self.problems.append(Remark(place, text))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStart:
+    """The members of an entry, in ideabridge's keys, that say how its server is started or called.
+    A member of another type counts as absent.
+
+    Attributes:
+        kind: `type`.
+        env: the variables whose values are strings, by name.
+    """
+
+    kind: str | None = field(default=None, metadata=member("type"))
+    command: str | None = None
+    args: list[JSON] = field(default_factory=list[JSON])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments. One that is not a string is replaced by ""."""
+        return [word if isinstance(word, str) else "" for word in self.args]
 
 
 _KINDS: Final = {
@@ -601,10 +625,10 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     keys, or whose value is clearly a mistake.
     """
     yield from _kind_problems(entry)
-    url = entry.get("url")
-    if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
+    url = read_as(ServerStart, entry).url
+    if url is not None and not url.lower().startswith(("http://", "https://", "${")):
         yield "url", "expected an address that starts with http:// or https://"
-    elif isinstance(url, str) and url.lower().partition("://")[1:] == ("://", ""):
+    elif url is not None and url.lower().partition("://")[1:] == ("://", ""):
         yield "url", f"expected a host after {url}"
 
     if "enabled" in entry:
@@ -615,9 +639,9 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
     """Yield (key, problem) for each key that does not fit the kind of a module: a program to start,
     or an address to call.
     """
-    kind = entry.get("type")
-    is_known = isinstance(kind, str) and kind in KINDS
-    if isinstance(kind, str) and not is_known:
+    kind = read_as(ServerStart, entry).kind
+    known_kind = KINDS.get(kind or "")
+    if kind is not None and known_kind is None:
         yield "type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"
 
     has_command = entry.get("command") is not None
@@ -630,7 +654,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
         return
 
     other = "url" if has_command else "command"
-    if isinstance(kind, str) and is_known and (KINDS[kind] == "stdio") != has_command:
+    if known_kind is not None and (known_kind == "stdio") != has_command:
         yield "type", f"{kind!r} requires {other}, which is missing"
 
     for key in ("headers", "auth") if has_command else ("args", "env", "cwd"):

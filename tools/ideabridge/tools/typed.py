@@ -85,6 +85,8 @@ def _reader(expected: Any) -> _Read:
 
 
 def _value_reader(expected: type) -> _Read:
+    if expected in (dict, list):
+        return lambda value: value if isinstance(value, expected) else _ABSENT
     # For Python, but not for JSON, true and false are integers. An exact comparison excludes them.
     accepted = (int, float) if expected is float else (expected,)
     return lambda value: value if type(value) in accepted else _ABSENT
@@ -92,7 +94,7 @@ def _value_reader(expected: type) -> _Read:
 
 def _elements_reader(read: _Read) -> _Read:
     def read_elements(value: JSON) -> object:
-        if type(value) is not list:
+        if not isinstance(value, list):
             return _ABSENT
         return tuple(element for element in map(read, value) if element is not _ABSENT)
 
@@ -101,7 +103,7 @@ def _elements_reader(read: _Read) -> _Read:
 
 def _members_reader(read: _Read) -> _Read:
     def read_members(value: JSON) -> object:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             return _ABSENT
         members = {name: read(inner) for name, inner in value.items()}
         return {name: inner for name, inner in members.items() if inner is not _ABSENT}
@@ -125,7 +127,7 @@ def _document_reader(document_type: type) -> _Read:
     }
 
     def read_document(value: JSON) -> object:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             return _ABSENT
 
         values: dict[str, object] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -299,11 +298,13 @@ def _say_uses(uses: Iterable[_Use]) -> None:
     """Report which servers get a secret, what they start or call, and what else determines where
     the secret is sent.
     """
+    from ideabridge.server.hosts.entries import start_line
+
     for use in uses:
         places = ", ".join(use.places)
-        # The words come from the file, which might be someone else's.
-        say(visible(f"{use.server} receives it, in {places}: {_target(use.entry)}"))
         shown = _shown(use.entry)
+        # The words come from the file, which might be someone else's.
+        say(visible(f"{use.server} receives it, in {places}: {start_line(shown)}"))
         if "cwd" in shown:
             say(visible(f"  in the folder {shown['cwd']}"))
         for key, what in (("env", "the variable"), ("headers", "the header"), ("auth", "auth")):
@@ -317,19 +318,6 @@ def _shown(entry: ModuleConfiguration) -> JSONObject:
     from ideabridge.bridge.masking import shown_definition
 
     return shown_definition(cast("JSONObject", entry.model_dump(mode="json", exclude_unset=True)))
-
-
-def _target(entry: ModuleConfiguration) -> str:
-    """Return what a server starts or calls, without secrets."""
-    shown = _shown(entry)
-    if entry.url is not None:
-        return str(shown["url"])
-
-    words = [shown["command"]]
-    arguments = shown.get("args")
-    if isinstance(arguments, list):
-        words += arguments
-    return shlex.join(map(str, words))
 
 
 def _state(
@@ -370,7 +358,13 @@ def _say_commands(listed: Iterable[JSON]) -> None:
 
 
 def _uses_json(uses: Iterable[_Use]) -> list[JSON]:
+    from ideabridge.server.hosts.entries import start_line
+
     return [
-        {"name": use.server, "places": list[JSON](use.places), "target": _target(use.entry)}
+        {
+            "name": use.server,
+            "places": list[JSON](use.places),
+            "target": start_line(_shown(use.entry)),
+        }
         for use in uses
     ]

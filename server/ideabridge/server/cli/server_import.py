@@ -328,6 +328,8 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
     if not adoptions:
         return
 
+    from ideabridge.server.hosts.entries import started_by
+
     rows: list[tuple[str, ...]] = []
     for adoption in adoptions:
         target = ""
@@ -335,7 +337,8 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
             target = _near(adoption.target.file)
 
         source = f"{_near(adoption.file)} ({adoption.scope})"
-        rows.append((adoption.shown_name, adoption.verdict, source, target, _started(adoption)))
+        starts = started_by(adoption.entry)
+        rows.append((adoption.shown_name, adoption.verdict, source, target, starts))
 
     print_table(("server", "verdict", "from", "to", "what it starts"), rows)
     for adoption in adoptions:
@@ -344,16 +347,3 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
         if adoption.adopted:
             for note in adoption.all_notes:
                 say(f"{adoption.shown_name}: {note}", "dim")
-
-
-def _started(adoption: Adoption) -> str:
-    """Return a server's command line or address."""
-    from ideabridge.bridge.masking import shown_definition
-
-    entry = shown_definition(adoption.entry)
-    words: list[JSON] = [entry.get("command") or entry.get("url") or ""]
-    arguments = entry.get("args")
-    if isinstance(arguments, list):
-        words += arguments
-
-    return " ".join(map(str, words))

@@ -97,18 +97,11 @@ def _removed(host: Host, file: HostFile, environment: HostEnvironment) -> Edited
 
 def _is_ours(entry: JSON) -> bool:
     """Return whether an entry starts ideabridge, or connects to one of its servers."""
-    from ideabridge.server.hosts.translate import is_ourselves
+    from ideabridge.server.hosts.translate import is_ourselves, started_words
 
     if not isinstance(entry, dict):
         return False
-
-    words: list[JSON] = []
-    for key in ("command", "cmd", "args"):
-        value = entry.get(key)
-        words += value if isinstance(value, list) else [value]
-
-    words = [word for word in words if isinstance(word, str)]
-    return not words or is_ourselves({"command": words[0], "args": words[1:]})
+    return not started_words(entry) or is_ourselves(entry)
 
 
 def _print_removed(

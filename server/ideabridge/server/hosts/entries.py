@@ -25,6 +25,7 @@ from ideabridge.bridge.file_content import OTHER_NAMES
 from ideabridge.bridge.masking import hidden_in, shown_definition
 from ideabridge.bridge.modules.settings import ModuleConfiguration, entry_digest
 from ideabridge.bridge.recognising import RecognisedSecrets, recognise_secrets
+from ideabridge.bridge.server_entry import ServerStart
 from ideabridge.bridge.stored_secrets import (
     allow_secret,
     find_secret,
@@ -33,8 +34,9 @@ from ideabridge.bridge.stored_secrets import (
 )
 from ideabridge.bridge.trust import ProjectTrust, keep_trusted, look_at, repository_of
 from ideabridge.server.hosts.editing.host_text import EditedFile, HostText, read_host_text
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.typed import read_as
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET: Final = re.compile(r"(?<!\$)\$\{secret:([^{}]*)\}")
@@ -513,8 +515,8 @@ def missing_program(entry: JSONObject) -> str | None:
     """Return the command of an entry if no such program is found on this machine, otherwise
     None.
     """
-    word = entry.get("command")
-    if not isinstance(word, str) or "$" in word:
+    word = read_as(ServerStart, entry).command
+    if word is None or "$" in word:
         return None
     program = os.path.expanduser(word)  # noqa: PTH111 - there may be no home
     return None if shutil.which(program) is not None else word
@@ -534,14 +536,14 @@ def readable_values(entry: JSONObject) -> list[str]:
 
 def started_by(entry: JSONObject) -> str:
     """Return the command line or the address of a server, without its secrets."""
-    shown = shown_definition(entry)
+    return start_line(shown_definition(entry))
+
+
+def start_line(shown: JSONObject) -> str:
+    """Return the command line or the address in an entry that `shown_definition` has returned."""
     if "command" not in shown:
         return str(shown.get("url", ""))
-    arguments = shown.get("args")
-    words = [str(shown["command"])]
-    if isinstance(arguments, list):
-        words += map(str, arguments)
-    return shlex.join(words)
+    return shlex.join(map(str, [shown["command"], *list_or_empty(shown.get("args"))]))
 
 
 def keep_trust(before: ProjectTrust, expected: str) -> bool:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.command_line import read_arguments
-from ideabridge.tools.encoding import JSONObject, object_or_empty
+from ideabridge.bridge.server_entry import ServerStart
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.typed import read_as
 
 _DOTTED: Final = re.compile(r"\.{1,2}([/\\].*)?", re.DOTALL)
 """Matches `.`, `..`, and paths that begin with one of these as a folder."""
@@ -35,8 +37,9 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         entry: the entry of `ideabridge.json`.
         project: the folder of a project in which the host starts the server.
     """
-    command = entry.get("command")
-    if not isinstance(command, str):
+    start = read_as(ServerStart, entry)
+    command = start.command
+    if command is None:
         return []
 
     if re.search(r"[/\\]", command) and not _is_absolute(command):
@@ -44,13 +47,7 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
     else:
         places = []
 
-    listed = entry.get("args")
-    if isinstance(listed, list):
-        words = [word if isinstance(word, str) else "" for word in listed]
-    else:
-        words = []
-
-    for number, argument in enumerate(read_arguments(command, words)):
+    for number, argument in enumerate(read_arguments(command, start.words)):
         # A package or a subcommand often has the same name as a folder.
         may_be_folder = not argument.is_code
         if any(
@@ -59,10 +56,9 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         ):
             places.append(f"args.{number}")
 
-    configured = entry.get("env")
-    for name, text in object_or_empty(configured).items():
+    for name, text in start.env.items():
         may_be_folder = _FOLDER_VARIABLE.search(name) is not None
-        parts = text.split(os.pathsep) if isinstance(text, str) else []
+        parts = text.split(os.pathsep)
         if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in parts):
             places.append(f"env.{name}")
 

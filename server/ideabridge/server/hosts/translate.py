@@ -18,13 +18,14 @@ from pathlib import Path, PurePath
 from typing import Final
 from urllib.parse import urlsplit
 
-from ideabridge.bridge.server_entry import HINTS, IGNORED, KINDS, MAX_SECONDS, SYNONYMS
+from ideabridge.bridge.server_entry import HINTS, IGNORED, KINDS, MAX_SECONDS, SYNONYMS, ServerStart
 from ideabridge.bridge.trust import TrustError, read_plain
 from ideabridge.server.hosts.host import HostEnvironment, Scope
 from ideabridge.server.hosts.notation import HostVariables, Input, as_written
 from ideabridge.server.hosts.salvage import PartialObject, ReadObject
 from ideabridge.server.hosts.table import Host
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.typed import read_as
 
 _NAMED_ALIKE: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 _OWN_KEYS: Final[Mapping[str, str]] = {
@@ -825,23 +826,30 @@ def _variables_in(text: str) -> dict[str, str]:
 
 
 def is_ourselves(entry: JSONObject) -> bool:
-    """Return whether an entry starts ideabridge, which cannot be its own module."""
-    words = [entry.get("command")]
-    arguments = entry.get("args")
-    if isinstance(arguments, list):
-        words += arguments
-
-    words = [word for word in words if isinstance(word, str)]
+    """Return whether an entry, in the form of any host, starts ideabridge, which cannot be its own
+    module.
+    """
+    words = started_words(entry)
     if "ideabridge.server" in words:
         return True
     return "serve" in words and any(_is_our_name(word) for word in words[: words.index("serve")])
 
 
+def started_words(entry: JSONObject) -> list[str]:
+    """Return the program that an entry, in the form of any host, starts, and its arguments. The
+    list is empty if it starts none.
+    """
+    words: list[JSON] = []
+    for key in ("command", "cmd", "args"):
+        value = entry.get(key)
+        words += value if isinstance(value, list) else [value]
+    return [word for word in words if isinstance(word, str)]
+
+
 def connects_here(entry: JSONObject) -> bool:
     """Return whether an entry connects to a server on this machine, at the path of ideabridge."""
-    url = entry.get("url")
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or not parts.path.startswith("/mcp"):
+    parts = urlsplit(read_as(ServerStart, entry).url or "")
+    if not parts.path.startswith("/mcp"):
         return False
     return parts.hostname in ("127.0.0.1", "localhost", "::1")
 

@@ -361,21 +361,11 @@ def _planned_host(
     if connects and service is None:
         # It connects to the service of the user, as they chose.
         return replace(planned, state="present")
-    if not isinstance(present, dict) or not (connects or starts_ideabridge(present)):
+    if not isinstance(present, dict) or not (connects or is_ourselves(present)):
         why = f"{place.path} has another server named {SERVER_NAME!r}"
         return replace(planned, state="blocked", why=why)
     own_keys = {key: value for key, value in present.items() if key in entry}
     return replace(planned, state="present" if own_keys == entry else "replaced")
-
-
-def starts_ideabridge(entry: JSONObject) -> bool:
-    """Return whether an entry, in the form of any host, starts ideabridge."""
-    command = entry.get("command", entry.get("cmd"))
-    arguments = entry.get("args")
-    words: list[JSON] = [*command] if isinstance(command, list) else [command]
-    if isinstance(arguments, list):
-        words += arguments
-    return is_ourselves({"command": words[0] if words else None, "args": words[1:]})
 
 
 # -- merging ---------------------------------------------------------------------------------------

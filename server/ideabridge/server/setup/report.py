@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ideabridge.bridge.masking import shown_definition
+from ideabridge.server.hosts.entries import start_line
 from ideabridge.server.setup.plan import (
     PlannedServer,
     PlannedService,
     ServerSource,
     SetupPlan,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.names import counted
 
 TITLES = ("server", "from", "what it starts or calls")
@@ -52,19 +52,13 @@ def _source(source: ServerSource) -> str:
 def started(entry: JSONObject) -> str:
     """Return the command or the address of an entry, with its settings, without secrets."""
     shown = shown_definition(entry)
-    if "command" in shown:
-        arguments = shown.get("args")
-        words = [shown["command"], *list_or_empty(arguments)]
-        parts = [shlex.join(map(str, words))]
-        if "cwd" in shown:
-            parts.append(f"in {shown['cwd']}")
-    else:
-        parts = [str(shown.get("url", ""))]
+    parts = [start_line(shown)]
+    if "command" in shown and "cwd" in shown:
+        parts.append(f"in {shown['cwd']}")
 
     for key, sign in (("env", "="), ("headers", ": "), ("auth", "=")):
-        members = shown.get(key)
-        if isinstance(members, dict):
-            parts += [f"{name}{sign}{value}" for name, value in members.items()]
+        members = object_or_empty(shown.get(key))
+        parts += [f"{name}{sign}{value}" for name, value in members.items()]
 
     if shown.get("disabled"):
         parts.append("disabled")
