@@ -130,7 +130,14 @@ class NoAlternativeError(CallError):
 class SecretGivenError(IdeabridgeError):
     """A task, a plan or a decision contains a secret of the configuration. No part of it was
     stored.
+
+    Attributes:
+        problem: the place and the name of the secret, without the advice in the message.
     """
+
+    def __init__(self, message: str, problem: str) -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class DecisionError(IdeabridgeError):

@@ -63,7 +63,7 @@ class Screen:
                 secret.
         """
         for place, name in self._secrets.places(written):
-            raise SecretGivenError(_message(place, name))
+            raise SecretGivenError(_message(place, name), _problem(place, name))
 
     def admit(self, taken: Sequence[Event]) -> list[Event]:
         """Return the events without secrets, so that they can be journaled.
@@ -111,8 +111,12 @@ def _written(event: Event) -> JSONObject:
     return written
 
 
+def _problem(place: str, name: str) -> str:
+    return f"{place}: contains the secret {name} of the configuration"
+
+
 def _message(place: str, name: str) -> str:
     return (
-        f"{place}: contains the secret {name} of the configuration. None of it was stored; send "
-        "it again without the secret. Servers receive their secrets when they start"
+        f"{_problem(place, name)}. None of it was stored; send it again without the secret. "
+        "Servers receive their secrets when they start"
     )

@@ -277,10 +277,11 @@ class HistoryImport:
         run_id = f"run_{_id_of(stretch, self.logs.name, self._caller)}"
         try:
             run = await compute_in_thread(self._run_of, stretch, recording)
-        except (JournalError, SecretGivenError) as error:
-            return dataclasses.replace(
-                entry, calls=0, why=str(error).partition(" Nothing of it")[0]
-            )
+        except SecretGivenError as error:
+            # Nobody can send the calls of a log again, so leave out the advice to do that.
+            return dataclasses.replace(entry, calls=0, why=error.problem)
+        except JournalError as error:
+            return dataclasses.replace(entry, calls=0, why=str(error))
 
         recording.incomplete.update(run.unkept)
         entry = dataclasses.replace(entry, incomplete=len(recording.incomplete))
