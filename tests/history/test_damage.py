@@ -135,7 +135,7 @@ def test_a_compressed_log_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -
     assert found.skipped["after the end of a compressed log that was cut off"] == 1
     path.write_bytes(b"no zstd")
     (found,) = codex.read_log(path, NAMES)
-    assert found.skipped == {"after the damage of a compressed log": 1}
+    assert found.skipped == {"after a damaged part of a compressed log": 1}
 
 
 def test_a_log_that_is_there_twice_is_read_once(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ async def test_a_person_sees_the_value_that_is_passed(bridge: Bridge, folder: Pa
 async def test_a_program_reads_so_many_parts_at_most(bridge: Bridge) -> None:
     run = await ended(bridge, "for _ in range(20_001):\n    await tools.read(1)")
     assert run.status == "failed"
-    assert "tools.read(): at most 20,000 times" in str(run.errors())
+    assert "tools.read() at most 20,000 times" in str(run.errors())
 
 
 @pytest.mark.long

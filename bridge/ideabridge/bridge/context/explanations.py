@@ -10,7 +10,7 @@ data, `settle` evaluates all of them. If they agree, the value is determined. If
 | kind | JSON form | its value |
 |---|---|---|
 | path | `"†results.0.items.0.id"` | what the reference reads; list positions are allowed |
-| item | `{"item_of": REF, "where": {FIELD: EXPLANATION}, "take": [KEY...]}` | of the first item whose FIELD is equal |
+| item | `{"item_of": REF, "where": {FIELD: EXPLANATION}, "take": [KEY...]}` | a member of the first item whose FIELD is equal |
 | conversion | `{"convert": EXPLANATION, "by": [NAME]}` | see `STEPS` |
 | text | `{"join": [EXPLANATION...]}` | one value between constant strings |
 | constant | `{"constant": VALUE}` | the value |

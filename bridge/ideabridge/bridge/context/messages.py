@@ -53,7 +53,7 @@ DEFAULT_ROLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Where one call of a plan stands; see `PlanStatus.with_status`."""
+    """The status of one call of a plan; see `PlanStatus.with_status`."""
 
     place: JSON = None
     tool: JSON = None
@@ -67,7 +67,7 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True)
 class _PlanWithStatus:
-    """A plan, and where each of its calls stands."""
+    """A plan, and the status of each of its calls."""
 
     standing: tuple[_Standing, ...] | None = None
 

@@ -180,8 +180,8 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the positions at which `text` occurs: in a string, in the items of a list, or in the JSON
-    of any other value.
+    """Return the places at which a pattern, which is plain text, occurs: in a string, in the items
+    of a list, or in the JSON of any other value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)

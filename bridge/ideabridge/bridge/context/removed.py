@@ -12,12 +12,12 @@ this module knows:
 
 | kind | JSON form | its value |
 |---|---|---|
-| extreme | `{"item_of": REF, "largest": FIELD, "take": [KEY...]}`, or `"smallest"` | of the item with that FIELD |
+| extreme | `{"item_of": REF, "largest": FIELD, "take": [KEY...]}`, or `"smallest"` | a member of the item with that FIELD |
 | items | `{"all_of": REF, "take": [KEY...], "where"?: {...}}` | a list: one member of every item |
 | conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | a step of `_STEPS` |
 | join | `{"join": [EXPLANATION...]}` | the strings, one after the other |
 | test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
-| branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
+| branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | the value of one of the two |
 
 An expression yields a list that contains the value, or an empty list if there is no value.
 Expressions can therefore be combined by looping over such lists, and none of them fails.

@@ -13,7 +13,7 @@ _USUAL: Final = 4
 """The approximate number of bytes of one token of English or JSON."""
 
 _MOST: Final = 8
-"""A number of bytes per token that the average of hardly any text exceeds."""
+"""A high estimate of the number of bytes of one token: hardly any text has more on average."""
 
 _TITLE: Final = 60
 

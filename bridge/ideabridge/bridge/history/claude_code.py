@@ -381,8 +381,9 @@ class _Lines:
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
-        """Return the lines that a person wrote at which abandoned branches begin. If a person wrote
-        twice after the same line, the branch with the last line of the log is kept.
+        """Return the lines with which abandoned branches begin. A person wrote each of them. If a
+        person wrote twice after the same line, the branch that contains the last line of the log is
+        kept, and the other is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:

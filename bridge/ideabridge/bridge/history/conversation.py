@@ -146,7 +146,7 @@ class HistoryCall:
         self, line: int, error: str, *, at: float | None = None, rejected: bool = False
     ) -> None:
         """Record that the call failed, with its error or the beginning of a long one; see `end`."""
-        text = error[:_LONGEST_ERROR] or "the log says no more"
+        text = error[:_LONGEST_ERROR] or "the log has no error message"
         self.end(line, None, at=at, error=text, rejected=rejected)
 
     @property
@@ -205,7 +205,7 @@ class CallsById:
         if self._knows(call):
             return False
         if not self._bounds.takes_call(size):
-            conversation.skipped["beyond the most calls"] += 1
+            conversation.skipped["beyond the maximum number of calls"] += 1
             return False
 
         self._calls.setdefault(call.id, []).append(call)
@@ -412,7 +412,7 @@ class Names:
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
-        """Return the tool that `SERVER__TOOL`, or these names with another separator, mean. Hosts
+        """Return the tool that `SERVER__TOOL` names, where `separator` can replace `__`. Hosts
         replace some characters in server names with `_`, and server names can contain the
         separator, so the longest name of a configured module counts.
         """
@@ -736,7 +736,7 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
     except EOFError:
         conversation.skip("after the end of a compressed log that was cut off")
     except zstd.ZstdError:
-        conversation.skip("after the damage of a compressed log")
+        conversation.skip("after a damaged part of a compressed log")
     return b""
 
 

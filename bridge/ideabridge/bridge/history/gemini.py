@@ -4,8 +4,8 @@ Each project has a folder there, with a folder `chats`. A line of a log is a mes
 `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`, `args`,
 `status`, `timestamp` and `result`. A message is written again when it changes, and the last version
 counts. `{"$rewindTo": ID}` reverts a message and everything after it. `{"$set": {"messages"}}`
-replaces the messages. The results in them can be shortened, so earlier results stay. Versions of
-2025 wrote one JSON document with all `messages`.
+replaces the messages. The results in them can be shortened, so a result that was read before is
+kept. Versions of 2025 wrote one JSON document with all `messages`.
 
 The text blocks in a result of an MCP server are marked as `<untrusted_context>`; structured content
 is not kept. A tool of such a server is named `mcp_SERVER_TOOL`. Earlier versions used the bare
@@ -119,7 +119,7 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The messages that replace those before, and the session they belong to."""
+    """The messages that replace the earlier ones, and the session that they belong to."""
 
     session: str = field(default="", metadata=member("sessionId"))
     messages: tuple[_Message, ...] = ()
@@ -243,7 +243,7 @@ class _Log:
         call = self._calls.get(key)
         if call is None:
             if not self._bounds.takes_call(line.size):
-                self._main.skipped["beyond the most calls"] += 1
+                self._main.skipped["beyond the maximum number of calls"] += 1
                 return
             began = self._main.time_of(message.timestamp)
             time = at if began is None or (at is not None and at < began) else began
@@ -311,7 +311,9 @@ def _text_of(content: JSON) -> str:
 
 
 def _project_of(log: Path) -> str:
-    """Return the folder of the project whose folder below `tmp` a log is in, or ""."""
+    """Return the project folder that a log belongs to, or "" if the folder of the log does not name
+    it.
+    """
     chats = next((parent for parent in log.parents if parent.name == "chats"), None)
     if chats is None:
         return ""

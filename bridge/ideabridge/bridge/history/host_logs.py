@@ -52,12 +52,12 @@ HISTORIES: Final[Mapping[str, _Host]] = {
 
 
 _UNREAD_HOSTS: Final[Mapping[str, str]] = {
-    "claude-desktop": "it has no log of them in its documentation",
+    "claude-desktop": "its documentation describes no log of them",
     "cursor": "they are in a database of the editor, whose content is not documented",
     "vscode": "they are in files of the editor, whose content is not documented",
     "windsurf": "they are in binary files, whose format is not documented",
 }
-"""What is known about the conversations of hosts whose logs cannot be read."""
+"""The reasons why the conversations of other hosts cannot be read, by host."""
 
 
 def _unread(host: str) -> str:

@@ -144,7 +144,7 @@ class _Session:
             # The database is locked, for example. No part of it is damaged.
             raise
         except sqlite3.DatabaseError:
-            conversation.skip("after the damage of the database")
+            conversation.skip("after a damaged part of the database")
 
         conversation.sort()
         return conversation

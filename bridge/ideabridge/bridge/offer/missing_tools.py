@@ -35,8 +35,8 @@ class MissingTools:
             ignored.
         modules: know the state of each module.
         own: the names of the tools of this process.
-        profile: the profile whose offer it is, or None. Servers outside the profile are never
-            named, unless a call names them.
+        profile: the profile that restricts the offer, or None. Errors name a server outside the
+            profile only if a call names it.
         hidden: returns the known tools that are outside the profile.
     """
 
@@ -113,8 +113,8 @@ class MissingTools:
         return self._profile is None or self._profile.admits_server(name)
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
-        """Return what the profile lacks of a tool that exists, as its kind and its name. Return
-        None if the profile contains the tool.
+        """Return the kind and the name of what keeps an existing tool out of the profile: its
+        server, or the tool itself. Return None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
@@ -132,7 +132,8 @@ class MissingTools:
                 return "tool", tool.label
 
         if module is not None and module in self._modules and not profile.admits(module, name):
-            # Its server has not listed its tools yet.
+            # The server has not listed its tools yet, so the profile's patterns decide by the name
+            # alone.
             return "tool", f"{module}.{name}"
         return None
 

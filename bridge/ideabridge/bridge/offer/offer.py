@@ -274,7 +274,7 @@ class Offer:
         return self._real_catalogue
 
     def _present(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Return the tools of this process, and of modules whose tools runs can call."""
+        """Return the tools that runs can call: those of this process and of callable modules."""
         return [
             tool for tool in tools if tool.module is None or self.modules[tool.module].is_callable
         ]
@@ -305,7 +305,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """Return the tools of those modules among these that are clean rooms or ideas."""
+        """Return the tools of the clean rooms and ideas among these modules."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -439,8 +439,8 @@ class Offer:
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
         """Wait as `reach` does, and return the modules that have not listed their tools.
 
-        None among the names means every module. Modules that are disabled or not
-        configured are ignored.
+        None among the names means every module. Modules that are disabled or not configured are
+        ignored.
         """
         names = [status.name for status in self._unlisted(modules)]
         if names:

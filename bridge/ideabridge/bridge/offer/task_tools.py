@@ -15,7 +15,7 @@ from ideabridge.tools.names import did_you_mean, is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 MAX_PATTERNS: Final = 100
-"""Limit on the patterns with wildcards, each of which is compared with every tool's name."""
+"""Maximum number of patterns with wildcards. Each is compared with the name of every tool."""
 
 MAX_IDEAS: Final = 100
 """Maximum number of published ideas that a pattern such as `idea:*` can offer. Each adds its schema

@@ -43,8 +43,8 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values must be awaited too."""
 
 _ROUNDS: Final = 3
-"""The longest chain of functions, each of which returns a call of the next, that is recognised.
-Each link costs one pass over the program.
+"""Maximum length of a chain of functions, each of which returns a call of the next one. Calls
+through longer chains are not recognised. Each link costs one pass over the program.
 """
 
 _CONTAINERS: Final = (

@@ -1014,7 +1014,8 @@ class ProgramSession:
             if self._closed:
                 return Failed("crashed", "closed")
             if len(self._ids) > self._calls:
-                # Whoever takes the steps has had the call too many, and may have its own words.
+                # The receiver of the steps already has the call that exceeds the limit, and can
+                # report it in its own words.
                 return Failed("limit", f"a program may make at most {self._calls:,} calls")
             if self._reading > TURN_SECONDS:
                 return Failed(
@@ -1121,9 +1122,8 @@ class ProgramSession:
         """
         self._reads += 1
         if self._reads > READS:
-            return snapshot.resume(
-                {"exc_type": "RuntimeError", "message": f"tools.read(): at most {READS:,} times"}
-            )
+            message = f"a program may call tools.read() at most {READS:,} times"
+            return snapshot.resume({"exc_type": "RuntimeError", "message": message})
 
         positional = dict(zip(("result", "path"), snapshot.args, strict=False))
         unknown = [*named.keys() - {"result", "path"}, *named.keys() & positional.keys()]
