@@ -58,10 +58,10 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
         bridge.solve("t", output_schema=True)
     ),
     (
-        "output_schema: expected a JSON Schema (a dict), found the class int; a type "
-        "goes into output: output=int"
+        "output_schema: expected a JSON Schema (a dict), found the class int; pass a type "
+        "as output: output=int"
     ): (lambda bridge: bridge.solve("t", output_schema=int)),
-    "output: expected a type, such as int or a pydantic model, found dict; a JSON Schema": lambda bridge: (
+    "output: expected a type, such as int or a pydantic model, found dict; pass a JSON Schema": lambda bridge: (
         bridge.solve("t", output={"type": "string"})
     ),
     "output: expected a type here or a JSON Schema in output_schema, found both": lambda bridge: (

@@ -40,7 +40,7 @@ def check_parts(
         raise ArgumentError.of("configuration", "a Configuration", configuration, hint)
     if not isinstance(toolbox, Toolbox | None):
         raise ArgumentError.of(
-            "toolbox", "a Toolbox", toolbox, "write Toolbox(f, g), f and g being functions"
+            "toolbox", "a Toolbox", toolbox, "write Toolbox(f, g) with your functions f and g"
         )
 
     if not isinstance(store, Store | Path | str | None):
@@ -107,7 +107,7 @@ def read_schema(name: str, value: object) -> JSONObject | None:
             name,
             "a JSON Schema (a dict)",
             value,
-            f"a type goes into output: output={value.__name__}",
+            f"pass a type as output: output={value.__name__}",
         )
     return read_object(
         name, value, "" if value is None else 'a schema is an object such as {"type": "integer"}'
@@ -117,7 +117,7 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 def check_type(name: str, value: object) -> None:
     """Check that an argument is None or a type that pydantic might support, not a plain value."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
-        hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
+        hint = "pass a JSON Schema as output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(
             name, "a type, such as int or a pydantic model", cast("object", value), hint
         )

@@ -161,7 +161,7 @@ class Bridge:
         lease_seconds: how long, in seconds, a run stays reserved for this process after the process
             has stopped responding. None means 15.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
-            runs, through `worker`.
+            runs, through the method `worker`.
         only: the names of the modules to run in this process, or None for all. A worker takes only
             runs that need no other modules.
         standing_rules: whether tools that people have allowed *always* run without a question. The

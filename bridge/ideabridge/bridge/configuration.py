@@ -435,9 +435,12 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 
 
 _PROFILE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,47}", re.ASCII)
+
 _LONGEST_FAULT: Final = 300
+"""Number of characters that a model is shown of the reason why a tool file could not be loaded."""
+
 _MOST_FAULTS: Final = 5
-"""The limits on how much a model is shown of the reasons why tool files could not be loaded."""
+"""Maximum number of such reasons that a model is shown."""
 
 
 class Configuration(BaseModel):
@@ -1609,8 +1612,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 def _changes(
     user: Configuration, project: Configuration, file: Path, refused: list[str]
 ) -> dict[str, Any]:
-    """Return the settings of a project file that change the user's, by attribute. `refused` gets
-    the reasons why others are not used.
+    """Return the settings of a project file that change the user's, by attribute. The function adds
+    to `refused` the reasons why it leaves out others.
     """
     (layer,) = project.layers
     changes: dict[str, Any] = {}
@@ -1649,9 +1652,10 @@ def _changes(
 def _also_in_force(
     user: Configuration, project: Configuration, replaced: tuple[str, ...], narrowed: list[str]
 ) -> tuple[Approval, ...]:
-    """Return the approval settings that are in force besides that of the project file, of which the
-    strictest applies to each call. `replaced` are the user's servers that the project file
-    replaces. `narrowed` gets the reasons why the project file allows less than it says.
+    """Return the approval settings that apply in addition to that of the project file. The
+    strictest of all applies to each call. `replaced` are the user's servers that the project file
+    replaces. The function adds to `narrowed` the reasons why the project file allows less than it
+    says.
     """
     (layer,) = project.layers
     also: list[Approval] = [*user.also]

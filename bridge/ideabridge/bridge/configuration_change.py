@@ -30,7 +30,8 @@ _ADJUSTABLE: Final = (
     "start",
     "idle",
 )
-"""Keys of a server's entry that are read for each call or connection, or whenever it is idle."""
+"""Keys of a server's entry that are read for each call or connection, or while the server is idle.
+"""
 
 AT_NEXT_START: Final = (
     "store",

@@ -247,8 +247,9 @@ class HiddenText:
 
 
 Replace = Callable[[HiddenText], str | None]
-"""Returns the text that stands in place of a hidden one, which contains `MASK`, or None to leave
-it."""
+"""A function that returns the text that replaces a hidden string, or None to leave the string as it
+is. The text contains `MASK`.
+"""
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:

@@ -3,7 +3,7 @@
 `masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
 word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name
 in the keyring is a nuisance. So this module leaves alone any value that only might be a secret.
-A person knows better: what somebody has said about a value counts (`chosen`).
+What a person has decided about a value (`chosen`) takes precedence over all of this.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ _PLACEHOLDER: Final = re.compile(
 
 _WEAK_PREFIX: Final = re.compile(r"(?:key-|secret_|pat-|sk-(?!ant-|proj-|or-|svcacct-))(.*)")
 Recognised = Evidence | Literal["chosen"]
-"""What shows that a value is a secret: see `Evidence`. chosen: a person has said so."""
+"""The evidence that a value is a secret: see `Evidence`. chosen: a person has said that it is one.
+"""
 
 _SAYS: Final[dict[Recognised, str]] = {
     "name": "its name",
@@ -155,8 +156,9 @@ def recognise_secrets(
         server: the name of the server, which the suggested names begin with.
         entry: the entry, with ideabridge's keys.
         taken: names that other secrets have.
-        chosen: what a person has said about places. False: what is there is no secret. True: the
-            whole value of a variable or header is one, such as `env.TENANT`.
+        chosen: a person's decisions, keyed by place, such as `env.TENANT`. False: the value there
+            contains no secret. True: the whole value, which belongs to a variable or a header, is a
+            secret.
     """
     recogniser = _Recogniser(server, taken, chosen)
     marked = replaced_in(entry, recogniser.replacement)
@@ -202,14 +204,14 @@ class _Recogniser:
         return self._mark(hidden, "form" if is_known_token(hidden.text) else hidden.evidence)
 
     def _mark(self, hidden: HiddenText, evidence: Recognised) -> str:
-        """Note a secret, and return the mark that stands in its place."""
+        """Record a secret, and return the mark that replaces it."""
         name = self._name(hidden)
         self._places.append(SecretPlace(hidden.place, name, evidence, hidden.text))
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
 
     def with_chosen(self, marked: JSONObject) -> JSONObject:
-        """Return an entry with marks also in place of the values that a person has called secret,
-        although nothing about them looks like a secret.
+        """Return an entry in which marks also replace the values that a person has called secret,
+        even though nothing about them looks like a secret.
         """
         recognised = {place.place for place in self._places}
         result = dict(marked)

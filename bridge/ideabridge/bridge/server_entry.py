@@ -285,7 +285,7 @@ def with_own_keys(raw: JSONObject) -> JSONObject:
 
 def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
     """Return an entry with other values for some settings. Everything else stays as it is written,
-    also in the spelling of another host.
+    even in the spelling of another host.
 
     Args:
         raw: the entry as it stands in a file.
@@ -302,7 +302,8 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # It takes the place of its first spelling, so that a person finds it there.
+            # The new value takes the place of the first spelling of its key, where a person looks
+            # for it.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -485,7 +486,7 @@ def _read_tools(entry: ServerEntry) -> None:
 
         for key in ("enabled", "disabled"):
             if key in settings:
-                why = "a tool that must not be called is named in 'deny' of the server"
+                why = "to forbid a tool, name it in 'deny' of the server"
                 entry.refuse(f"tools.{name}.{key}", why)
 
         hidden = settings.get("hide")

@@ -1349,8 +1349,8 @@ class Untrusted:
         why = "is not trusted and not used"
         if self.changed:
             why = (
-                "has changed since the user trusted it, or a file that it "
-                "names has, and is not used"
+                "is not used, because it or a file that it names has changed since the user "
+                "trusted it"
             )
 
         if self.problem:
@@ -1364,6 +1364,6 @@ class Untrusted:
             consequence = f"so {servers}its tools are missing"
 
         return (
-            f"The project's ideabridge.json {why}, {consequence}. Only the user "
-            f"decides about that: with {shown}. Then it takes effect at once."
+            f"The project's ideabridge.json {why}, {consequence}. Only the user can trust it, with "
+            f"{shown}. Then it takes effect at once."
         )
