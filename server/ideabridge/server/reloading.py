@@ -62,8 +62,8 @@ class Reloading:
         read: reads the configuration again, in the same way as at the start. Blocks.
         followed: called after the bridge follows another configuration.
         report: writes a line for the person who runs the server.
-        after: the reloading of a server whose modules this one uses, or None. It follows the files
-            first, so that both agree on which modules they share.
+        after: the reloading of a server whose modules this one uses, or None. That server follows
+            the files first, so that both agree on which modules they share.
     """
 
     def __init__(
@@ -356,7 +356,8 @@ def _broken(error: IdeabridgeError) -> str:
     """
     place = str(error).partition(": ")[0]
     return (
-        f"The configuration of ideabridge has changed and cannot be used as it is now "
-        f"({visible(place)[:400]}), so what was in force before goes on. Only the user can correct "
-        "it: `ideabridge doctor` says what is wrong. A corrected file takes effect at once."
+        "The configuration of ideabridge has changed and cannot be used as it is now "
+        f"({visible(place)[:400]}), so the earlier configuration stays in force. Only the user can "
+        "correct the files: `ideabridge doctor` says what is wrong. A corrected file takes effect "
+        "at once."
     )

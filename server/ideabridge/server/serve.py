@@ -136,7 +136,7 @@ async def _opened(
     beside: _Served | None = None,
 ) -> AsyncGenerator[_Served]:
     """Open a bridge and its server, with the background tasks of both. `beside` is an open server
-    of this process that lends its modules, and whose shares callers have here, too.
+    of this process that lends its modules, and whose quotas also count what callers use here.
     """
     fronts: list[Front] = []
 
@@ -156,7 +156,7 @@ async def _opened(
     if beside is None:
         created = create()
     else:
-        # Tool files may take long to import, and others use this process meanwhile.
+        # Tool files may take long to import, and other clients use this process meanwhile.
         created = await anyio.to_thread.run_sync(create)
 
     with ExitStack() as stack:
@@ -545,7 +545,7 @@ async def serve_http(
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What all addresses of a server have in common.
+    """The parts that all addresses of a server share.
 
     Attributes:
         http: see `serve_http`.
@@ -567,7 +567,7 @@ class _Common:
 
 
 def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None) -> WorkspaceDoor:
-    """Return the door of everything that is not the page."""
+    """Return the door through which all requests pass that are not for the page."""
     from ideabridge.server.transports.gate import TokenDoor
     from ideabridge.server.transports.http import application
     from ideabridge.server.transports.workspace_door import WorkspaceDoor

@@ -254,14 +254,14 @@ def user_service(platform: str = sys.platform, home: Path | None = None) -> User
             folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
             return UserService("systemd", folder / "systemd" / "user" / _UNIT)
         raise ServiceError(
-            "systemd has no session for this user here. Run this at a terminal of the user (with "
-            "`loginctl enable-linger` also without one), or start `ideabridge serve --http` by "
-            "other means"
+            "systemd has no session for this user here. Sign in as the user and run this in a "
+            "terminal, or run `loginctl enable-linger` first; otherwise start `ideabridge serve "
+            "--http` by other means"
         )
 
     raise ServiceError(
-        "this system has neither a systemd user session nor launchd, which could start a service. "
-        "Start `ideabridge serve --http` by other means"
+        "this system has neither a systemd user session nor launchd to start a service. Start "
+        "`ideabridge serve --http` by other means"
     )
 
 

@@ -101,7 +101,7 @@ class SourceWatch:
                     await anyio.to_thread.run_sync(next, events, None)
                 except (OSError, RuntimeError) as error:
                     # A folder has just disappeared, or the system has no watches left.
-                    logger.info("files are only looked at from time to time: %s", error)
+                    logger.info("files are checked only from time to time: %s", error)
                     can_watch = False
                     break
                 await self._compare()

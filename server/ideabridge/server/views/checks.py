@@ -511,7 +511,7 @@ class _StartedServer:
 
     @property
     def is_missing(self) -> bool:
-        """True if it is possible to look for the program, but no such executable was found."""
+        """True if the program can be looked for, but no such executable exists."""
         return self.can_check and shutil.which(self.program or "") is None
 
 
