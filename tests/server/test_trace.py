@@ -16,7 +16,7 @@ from ideabridge.server.ui.timeline import timeline
 from ideabridge.server.views.history import RunHistory
 from ideabridge.server.views.trace import CallBar, Trace
 from ideabridge.tools import Toolbox, tool
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of
 
 ALLOW = Configuration(approval="allow_all", order="none")
 
@@ -54,9 +54,12 @@ async def cut_off(store: Path, calls: list[JSON], expected: int) -> str:
 
 
 def folded(bridge: Bridge, run_id: str) -> tuple[Trace, RunHistory]:
-    """Fold the journal of a run. After each event, compare the trace with the machine."""
+    """Fold the journal of a run. After each event, compare the trace with the machine. The trace of
+    the events without what calls returned is the same.
+    """
     trace = Trace()
     history = RunHistory()
+    size = 0
     times = bridge.store.runs.event_times(run_id, 0)
     for number, event in bridge.store.runs.events(run_id):
         trace.add([(number, event)], times)
@@ -69,6 +72,15 @@ def folded(bridge: Bridge, run_id: str) -> tuple[Trace, RunHistory]:
             flying = in_flight(history.machine.history)
             assert running == {(progress.call.index, item) for progress, item in flying}
 
+        size += memory_of(encode(event))
+
+    quick = Trace()
+    timed = list(bridge.store.runs.timed_events(run_id))
+    for added in timed:
+        quick.add_event(added.number, added.event, added.at)
+
+    assert quick == trace
+    assert sum(added.size for added in timed) == size
     return trace, history
 
 

@@ -21,6 +21,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store import contents
+from ideabridge.bridge.store.journal import TimedEvent
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL
 from ideabridge.server.ui import histories
@@ -317,16 +318,23 @@ def note_workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def note_readers(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The thread of each reading of an event from here on."""
+    """The thread of each reading of an event from here on, whole or for a trace."""
     readers: list[int] = []
     events = store.runs.events
+    timed_events = store.runs.timed_events
 
     def noted(run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
         for event in events(run_id, after):
             readers.append(threading.get_ident())
             yield event
 
+    def noted_for_trace(run_id: str, after: int = 0) -> Iterator[TimedEvent]:
+        for event in timed_events(run_id, after):
+            readers.append(threading.get_ident())
+            yield event
+
     monkeypatch.setattr(store.runs, "events", noted)
+    monkeypatch.setattr(store.runs, "timed_events", noted_for_trace)
     return readers
 
 

@@ -124,6 +124,10 @@ class EventParts:
     texts: dict[str, str] = field(default_factory=dict[str, str])
 
 
+_NO_PARTS: Final = EventParts()
+"""The parts of most events. Nobody changes the parts of an event."""
+
+
 class Contents:
     """The tables `contents` and `content_keys`. Callers must hold a transaction or guard."""
 
@@ -243,10 +247,10 @@ class Contents:
         Raises:
             StoreFormatError: a part is missing.
         """
-        values = EventParts()
         if parts is None:
-            return values
+            return _NO_PARTS
 
+        values = EventParts()
         for name, entry in cast("JSONObject", decode_trusted(parts)).items():
             if isinstance(entry, list):
                 values.lists[name] = self.context(encode_text(entry))

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
-from ideabridge.bridge.store.contents import PARTS, Contents
+from ideabridge.bridge.store.contents import PARTS, Contents, EventParts
 from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.bridge.store.errors import (
     RunExistsError,
@@ -21,7 +21,14 @@ from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import CLIENT, RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of, sees_run_of
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    decode_trusted,
+    encode,
+    encode_text,
+    memory_of,
+)
 from ideabridge.tools.names import did_you_mean
 
 _BITS: Final = 32
@@ -205,6 +212,32 @@ class Journal:
         Raises:
             UnknownRunError: no such run. The first `next` raises it.
         """
+        for number, body, _, parts in self._stored_events(run_id, after):
+            yield number, self._contents.unpack(body, parts)
+
+    def timed_events(self, run_id: str, after: int = 0) -> Iterator[TimedEvent]:
+        """Yield each event of a run after a sequence number, in order, with its time. The start of
+        a call, and the end of one that succeeded, have only their call and item: what a call
+        returned is not decoded.
+
+        Raises:
+            UnknownRunError: no such run. The first `next` raises it.
+        """
+        for number, body, at, parts in self._stored_events(run_id, after):
+            event = _call_event(body)
+            if event is not None:
+                yield TimedEvent(number, at, event, memory_of(body.encode()))
+                continue
+
+            event = self._contents.unpack(body, parts)
+            yield TimedEvent(number, at, event, memory_of(encode(event)))
+
+    def _stored_events(
+        self, run_id: str, after: int
+    ) -> Iterator[tuple[int, str, float | None, EventParts]]:
+        """Yield the sequence number, body, time and parts of each event of a run after a sequence
+        number.
+        """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
 
@@ -214,20 +247,18 @@ class Journal:
             # the meantime.
             with self._database.snapshot():
                 rows = self._database.execute(
-                    "SELECT id, body, parts FROM events WHERE id > ? AND id < ? "
+                    "SELECT id, body, at, parts FROM events WHERE id > ? AND id < ? "
                     "ORDER BY id LIMIT ?",
                     (last, base + 2**_BITS, _BATCH),
                 ).fetchall()
                 packed = [
-                    (number - base, body, self._contents.parts_of(parts))
-                    for number, body, parts in rows
+                    (number - base, body, at, self._contents.parts_of(parts))
+                    for number, body, at, parts in rows
                 ]
 
-            # Decode events one by one and without the store's lock, because decoding large results
-            # takes much time and memory.
-            for number, body, parts in packed:
-                yield number, self._contents.unpack(body, parts)
-
+            # Readers decode events one by one and without the store's lock, because decoding large
+            # results takes much time and memory.
+            yield from packed
             if len(rows) < _BATCH:
                 return
             last = rows[-1][0]
@@ -663,6 +694,44 @@ class CallMark:
     call: int
     at: float
     is_failure: bool = False
+
+
+_CALL_EVENT: Final = re.compile(
+    r'\{"event":"(call_started|call_finished)","call":(\d{1,9})(?:,"item":(\d{1,9}))?'
+    r'(?:\}\Z|,"value":)'
+)
+"""The beginning of the start of a call, or of the end of one that succeeded."""
+
+
+class TimedEvent(NamedTuple):
+    """An event of a journal.
+
+    Attributes:
+        number: its sequence number, from 1.
+        at: when it was journaled, in seconds since 1970, or None if the store does not have it.
+        event: the event; see `Journal.timed_events`.
+        size: the approximate memory, in bytes, that the whole event takes once it is decoded.
+    """
+
+    number: int
+    at: float | None
+    event: JSONObject
+    size: int
+
+
+def _call_event(body: str) -> JSONObject | None:
+    """Return the event with this text without what its call returned, or None if it is not the
+    start of a call or the end of one that succeeded.
+    """
+    beginning = _CALL_EVENT.match(body)
+    if beginning is None:
+        return None
+
+    name, call, item = beginning.groups()
+    event: JSONObject = {"event": name, "call": int(call)}
+    if item is not None:
+        event["item"] = int(item)
+    return event
 
 
 _DECIDED_RUNS: Final = 1000

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ import anyio
 
 from ideabridge.bridge.loop.event import CallFinished
 from ideabridge.bridge.reading import read_beside
+from ideabridge.bridge.store.journal import TimedEvent
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
@@ -88,10 +89,11 @@ class KeptJournal:
         """
         return self.trace_size + self.questions_size
 
-    def add_trace(self, number: int, event: JSONObject, times: Mapping[int, float]) -> None:
+    def add_trace(self, added: TimedEvent) -> None:
         """Add the next event to the trace, and count its size."""
-        self.trace.add([(number, event)], times)
-        size = _EVENT_BYTES + memory_of(encode(event))
+        event = added.event
+        self.trace.add_event(added.number, event, added.at)
+        size = _EVENT_BYTES + added.size
         self.size += size
         self.trace_size += _EVENT_BYTES if event.get("event") == CallFinished.name else size
         self.questions = None
@@ -152,11 +154,8 @@ class Histories:
     def _extend(self, run_id: str, journal: KeptJournal, fold: bool) -> None:
         runs = self._store.runs
         trace = journal.trace
-        times = runs.event_times(run_id, trace.last)
-        # Events are added one by one, because the results in a journal can be large, and the trace
-        # keeps none of them.
-        for number, event in runs.events(run_id, trace.last):
-            journal.add_trace(number, event, times)
+        for added in runs.timed_events(run_id, trace.last):
+            journal.add_trace(added)
 
         if self.has_workers:
             if trace.last > HERE or journal.size > HERE_BYTES:
@@ -292,24 +291,28 @@ def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> 
     Raises:
         UnknownRunError: the run does not exist.
     """
-    read = KeptJournal(history=RunHistory())
+    read = KeptJournal()
+    for added in itertools.islice(store.runs.timed_events(run_id), last):
+        read.add_trace(added)
+
+    if read.size <= most:
+        read.history = _folded(store, run_id, last)
+    return read
+
+
+def _folded(store: Store, run_id: str, last: int) -> RunHistory:
+    """Return the folded journal of a run up to one of its events."""
+    history = RunHistory()
     times = store.runs.event_times(run_id)
     for number, event in itertools.islice(store.runs.events(run_id), last):
-        read.add_trace(number, event, times)
-        if read.size > most:
-            read.history = None
-        if read.history is not None and read.history.broken is None:
-            read.history.add([(number, event)], times)
-
-    return read
+        history.add([(number, event)], times)
+        if history.broken is not None:
+            break
+    return history
 
 
 def open_questions(store: Store, run_id: str, last: int) -> JSONObject:
     """Return the open questions of a run after one of its events, as the JSON of
     `OpenQuestions`.
     """
-    history = RunHistory()
-    times = store.runs.event_times(run_id)
-    for number, event in itertools.islice(store.runs.events(run_id), last):
-        history.add([(number, event)], times)
-    return OpenQuestions.of(history).to_json()
+    return OpenQuestions.of(_folded(store, run_id, last)).to_json()

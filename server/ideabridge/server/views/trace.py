@@ -236,11 +236,14 @@ class Trace:
         number.
         """
         for number, event in events:
-            at = times.get(number)
-            self.last = number
-            if self.begun is None:
-                self.begun = at
-            self._take(str(event.get("event")), event, at)
+            self.add_event(number, event, times.get(number))
+
+    def add_event(self, number: int, event: JSONObject, at: float | None) -> None:
+        """Add the next event of a journal. `at` is its time."""
+        self.last = number
+        if self.begun is None:
+            self.begun = at
+        self._take(str(event.get("event")), event, at)
 
     def _take(self, kind: str, event: JSONObject, at: float | None) -> None:
         match kind:
