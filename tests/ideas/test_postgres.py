@@ -256,7 +256,7 @@ def test_nul_and_half_surrogates_in_json_are_kept_and_filtered_by(address: str) 
         )
         assert list(store.runs.events("r")) == [(1, event)]
         assert store.runs.origins("me", "codex")[0]["host"] == "codex"
-        assert [one.at is not None for one in store.runs.decisions("me")] == [True]
+        assert [one.at is not None for one in store.decisions.latest("me")] == [True]
         assert [one.title for one in store.runs.newest("me")] == ["a\ufffdb"]
 
 

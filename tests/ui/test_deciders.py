@@ -217,7 +217,7 @@ async def test_every_place_says_who_decided(
         events = [event for _, event in store.runs.events(run)]
         decided = [event["by"] for event in events if "by" in event]
         assert decided == ([] if journaled is None else [journaled])
-        listed = [one for one in store.runs.decisions(caller=SEES_ALL) if one.run == run]
+        listed = [one for one in store.decisions.latest(caller=SEES_ALL) if one.run == run]
 
     with client(url) as http:
         page, detail = shown(http, f"/ui/runs/{run}"), shown(http, f"/ui/runs/{run}/calls/0")

@@ -159,7 +159,7 @@ def test_the_list_of_decisions_reads_no_calls(http: httpx.Client, tmp_path: Path
     assert "1 call edited" in answer
     assert "padding" not in http.get("/ui/approvals").text
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        [made] = store.runs.decisions(SEES_ALL)
+        [made] = store.decisions.latest(SEES_ALL)
 
     assert (made.call, made.decision) == (0, "edit")
     assert len(repr(made)) < 1_000

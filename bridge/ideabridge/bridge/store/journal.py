@@ -22,7 +22,6 @@ from ideabridge.bridge.store.run_record import CLIENT, RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of, sees_run_of
 from ideabridge.tools.encoding import (
-    JSON,
     JSONObject,
     decode_trusted,
     encode,
@@ -644,32 +643,6 @@ class Journal:
 
         return outlines
 
-    def decisions(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions of people, assistants and time-outs in the newest runs, latest run
-        first. With `caller`, only runs that the caller started count.
-        """
-        check_limit(limit)
-        with self._database.guard:
-            rows = self._database.execute(
-                # Do not read the whole event, because an edited call can have megabytes.
-                "SELECT runs.id, runs.title, runs.caller, events.at, "
-                "json_extract(events.body, '$.call'), "
-                "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "
-                "'$.action')), "
-                "json_extract(events.body, '$.by'), json_extract(events.body, '$.reason') "
-                "FROM runs JOIN events "
-                "ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295 "
-                "WHERE runs.number > (SELECT coalesce(max(number), 0) FROM runs) - ?1 "
-                "AND runs.caller = "
-                "coalesce(?2, runs.caller) AND json_extract(events.body, '$.event') IN "
-                "('call_decided', 'outcome_decided', 'plan_decided', 'question_answered') "
-                "AND json_extract(events.body, '$.granted') IS NULL "
-                "AND json_extract(events.body, '$.rule') IS NULL "
-                "ORDER BY events.id DESC LIMIT ?3",
-                (_DECIDED_RUNS, only_of(caller), limit),
-            ).fetchall()
-        return [_read_decided(row) for row in rows]
-
 
 OUTLINED: Final = 120
 """How many events of a run `Journal.outlines` reads."""
@@ -732,39 +705,3 @@ def _call_event(body: str) -> JSONObject | None:
     if item is not None:
         event["item"] = int(item)
     return event
-
-
-_DECIDED_RUNS: Final = 1000
-"""Number of the newest runs that `Journal.decisions` covers. It reads their whole journals."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision in a run.
-
-    Attributes:
-        at: the time when it was made, in seconds since 1970.
-        call: the number of the call, or None if the decision is about the plan.
-        decision: what was decided, as in its event.
-        by: who decided, as in its event; see `read_decider`.
-        reason: the reason.
-    """
-
-    run: str
-    title: str
-    caller: str
-    at: float | None
-    call: int | None
-    decision: str
-    by: JSON
-    reason: str | None
-
-
-def _read_decided(row: tuple[Any, ...]) -> Decided:
-    run, title, caller, at, call, decision, by, reason = row
-    # SQL returns an object as its JSON text.
-    if by is not None and by.startswith("{"):
-        by = decode_trusted(by.encode())
-
-    number = None if call is None else int(call)
-    return Decided(run, title, caller, at, number, decision or "", by, reason)

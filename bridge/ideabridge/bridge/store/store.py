@@ -21,6 +21,7 @@ from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.copying import Copied, copy_into, expect_whole, release
 from ideabridge.bridge.store.daily_use import DailyUse
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
+from ideabridge.bridge.store.decisions import Decisions
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
@@ -98,6 +99,7 @@ class Store:
     Attributes:
         ideas: the saved ideas.
         runs: runs and their events.
+        decisions: the decisions that were made in runs.
         leases: the leases of runs: which driver is allowed to write, and until when.
         queue: the runs that wait for a worker.
         call_places: the calls to modules whose limit applies to all processes together.
@@ -124,6 +126,7 @@ class Store:
         self.leases = Leases(database)
         self.notifier = database.notifier
         self.runs = Journal(database, contents, self.leases)
+        self.decisions = Decisions(database)
         self.queue = RunQueue(database, self.runs, self.leases)
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)

@@ -23,8 +23,8 @@ from ideabridge.bridge.loop.policy import UNDECLARED, named_tool
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
+from ideabridge.bridge.store.decisions import Decided
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
-from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import sees_run_of
 from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
@@ -293,7 +293,7 @@ class ApprovalPages:
 
         # This runs in a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
-        decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
+        decided = await compute_in_thread(store.decisions.latest, visitor.scope, _DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         rows.update({row.key: row for row in tried or ()})
