@@ -51,7 +51,7 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
     assert '<span class="tag">Python tool</span>' in card
-    assert '<span class="tag">not read-only</span>' in card
+    assert '<span class="tag ask">not read-only</span>' in card
     assert words.partition(" local, ")[0].endswith(
         "refund : amount before: 5 now: → 7.5 , note (removed)"
     )
