@@ -202,8 +202,8 @@ def test_time_rows_and_bytes_are_bounded(
     assert query(store, f"{ENDLESS} LIMIT 10000", {}).bound == ""
     monkeypatch.setattr(queries, "MOST_BYTES", 1024 * 1024)
     result = query(store, "SELECT zeroblob(500000) FROM ideas, ideas AS more", {})
-    assert (len(result.rows), result.bound) == (2, "1 MiB")
-    with pytest.raises(QueryError, match="needs more than 512 MiB of memory"):
+    assert (len(result.rows), result.bound) == (2, "1 MB")
+    with pytest.raises(QueryError, match="needs more than 512 MB of memory"):
         query(store, "SELECT hex(zeroblob(300000000))", {})
 
     monkeypatch.setattr(queries, "MOST_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""Names every host takes, and the nearest ones."""
+"""Names every host takes, and the nearest ones; durations, ages and sizes in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.tools.names import did_you_mean, is_safe_name, nearest, safe_name
+from ideabridge.tools.names import (
+    age_text,
+    did_you_mean,
+    duration_text,
+    is_safe_name,
+    nearest,
+    safe_name,
+    size_text,
+    whole_duration_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,38 @@ def test_long_names_and_lists_are_bounded() -> None:
     start = time.process_time()
     nearest("a" * 1_000_000, ["a" * 1_000_000, *(f"name_{number}" for number in range(50_000))])
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text", "whole", "age"),
+    [
+        (-1, "0 ms", "less than 1 s", "just now"),
+        (0.0034, "3 ms", "less than 1 s", "just now"),
+        (1.254, "1.25 s", "1 s", "1 s ago"),
+        (59.2, "59.2 s", "59 s", "59 s ago"),
+        (125, "2 min 5 s", "2 min 5 s", "2 min ago"),
+        (12_000, "3 h 20 min", "3 h 20 min", "3 h ago"),
+        (90_000, "1 day", "1 day", "1 day ago"),
+        (360_000, "4 days", "4 days", "4 days ago"),
+    ],
+)
+def test_durations_and_ages_in_words(seconds: float, text: str, whole: str, age: str) -> None:
+    assert duration_text(seconds) == text
+    assert whole_duration_text(seconds) == whole
+    assert age_text(seconds) == age
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1,023 bytes"),
+        (1536, "1.5 KB"),
+        (16 * 1024**2, "16 MB"),
+        (int(60.2 * 1024**2), "60.2 MB"),
+        (5000 * 1024**3, "5,000 GB"),
+    ],
+)
+def test_sizes_in_words(size: int, text: str) -> None:
+    assert size_text(size) == text

@@ -47,7 +47,7 @@ from ideabridge.bridge.trust_snapshot import (
 )
 from ideabridge.tools.encoding import list_or_empty, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import counted, visible
+from ideabridge.tools.names import counted, size_text, visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
@@ -421,7 +421,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     data_files = _data_files(data_names, code, folder)
     too_many = TrustError(
         f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
-        f" {MAX_NAMED_BYTES // 1024**2} MiB together"
+        f" {size_text(MAX_NAMED_BYTES)} together"
     )
     if len(digests) + len(data_files) > MAX_NAMED_FILES:
         raise too_many

@@ -453,6 +453,45 @@ def duration_text(seconds: float) -> str:
     return large if small.startswith("0 ") else f"{large} {small}"
 
 
+def whole_duration_text(seconds: float) -> str:
+    """Return the `duration_text` of a duration that changes while it is read, in whole seconds, or
+    `less than 1 s`.
+    """
+    return duration_text(int(seconds)) if seconds >= 1 else "less than 1 s"
+
+
+def age_text(seconds: float) -> str:
+    """Return the time since a moment in one unit: `just now`, `5 s ago`, `3 min ago`, `2 h ago`, `4
+    days ago`.
+    """
+    if seconds < 1:
+        return "just now"
+    if seconds < 60:
+        return f"{int(seconds)} s ago"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min ago"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h ago"
+    return f"{counted(int(seconds // 86_400), 'day')} ago"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes in one unit: `512 bytes`, `1.5 KB`, `60.2 MB`, `2 GB`. A KB has 1024
+    bytes.
+    """
+    if size < 1024:
+        return counted(int(size), "byte")
+    unit = "KB"
+    size /= 1024
+    for larger in ("MB", "GB"):
+        if size < 1024:
+            break
+        unit = larger
+        size /= 1024
+
+    return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
+
+
 def counted(number: float, noun: str) -> str:
     """Return a number with its noun: `1 call`, `2 calls`, `1.5 days`."""
     return f"{number:,.15g} {noun}{'' if number == 1 else 's'}"

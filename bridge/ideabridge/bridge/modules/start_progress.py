@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
+from ideabridge.tools.names import whole_duration_text
+
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.module_call import OnProgress
 
@@ -53,7 +55,9 @@ async def reporting_starts(
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 seconds = anyio.current_time() - began
-                text = f"starting {', '.join(names[:_NAMED])}{more} ({seconds:.0f} s)"
+                text = (
+                    f"starting {', '.join(names[:_NAMED])}{more} ({whole_duration_text(seconds)})"
+                )
                 await progress(value, None, text)
                 value += _STEP
             await anyio.sleep(_SECONDS)

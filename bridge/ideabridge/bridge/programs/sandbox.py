@@ -58,6 +58,7 @@ from ideabridge.bridge.programs.handles import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import size_text
 from ideabridge.tools.syntax import parse_python
 from ideabridge.tools.turns import FairPlaces, HeldProcess
 
@@ -811,7 +812,7 @@ _LIMITS: Final = {
         f"time limit exceeded: a program may compute for at most {TURN_SECONDS:g} s "
         "between two calls"
     ),
-    "memory": f"memory limit exceeded: a program may use at most {MEMORY >> 20} MB",
+    "memory": f"memory limit exceeded: a program may use at most {size_text(MEMORY)}",
 }
 _LIMIT: Final = re.compile(
     r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?"

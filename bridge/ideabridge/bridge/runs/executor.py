@@ -37,6 +37,7 @@ from ideabridge.tools.errors import (
     UnknownToolError,
 )
 from ideabridge.tools.message import DataMessage
+from ideabridge.tools.names import size_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Activity, Annotations, Tool, changes_of_essence
@@ -121,8 +122,8 @@ class KeptBytes:
             if total > CALLER_MEMORY:
                 raise ResultLimitError(
                     f"the result of {tool} has {size:,} bytes and is discarded: with it your runs "
-                    f"would take about {total >> 20:,} MB of memory; the limit for one caller is "
-                    f"{CALLER_MEMORY >> 20:,} MB. Wait until runs end, cancel some, or let tools "
+                    f"would take about {size_text(total)} of memory; the limit for one caller is "
+                    f"{size_text(CALLER_MEMORY)}. Wait until runs end, cancel some, or let tools "
                     "return less"
                 )
 

@@ -39,6 +39,7 @@ from ideabridge.server.cli.runs import status_text
 from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run, store_exists
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import age_text, whole_duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -109,14 +110,6 @@ def list_approvals(
         say("nothing waits for a decision")
 
 
-def _duration(seconds: float) -> str:
-    """Return a rounded duration: `5 s`, `3 min`, `2 h`, `4 days`."""
-    for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{int(seconds // unit)} {name}"
-    return f"{max(0, int(seconds))} s"
-
-
 def _show_all(
     decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console
 ) -> None:
@@ -179,13 +172,13 @@ def _times(pending: Pending) -> str:
     now = time.time()
     text = ""
     if pending.asked is not None:
-        text = f", asked {_duration(now - pending.asked)} ago"
+        text = f", asked {age_text(now - pending.asked)}"
 
     if pending.deadline is None:
         return text
     if pending.deadline <= now:
         return f"{text}, time is up: {_refused(pending)}"
-    return f"{text}, {_refused(pending)} in {_duration(pending.deadline - now)}"
+    return f"{text}, {_refused(pending)} in {whole_duration_text(pending.deadline - now)}"
 
 
 @app.command("decide")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from ideabridge.server.cli.console import err, out, say
-from ideabridge.tools.names import counted
+from ideabridge.tools.names import counted, whole_duration_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -146,7 +146,7 @@ class Connecting:
 
         seconds = time.monotonic() - self._began
         return Text(
-            f"connecting to {self._names()} ({seconds:.0f} s)",
+            f"connecting to {self._names()} ({whole_duration_text(seconds)})",
             "dim",
             no_wrap=True,
             overflow="ellipsis",

@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import counted, printable, printable_line, readable_json
+from ideabridge.tools.names import (
+    counted,
+    printable,
+    printable_line,
+    readable_json,
+    whole_duration_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -563,7 +569,7 @@ def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[
     def line() -> Text:
         seconds = time.monotonic() - began
         state = task if isinstance(task, str) else task()
-        text = "" if seconds < _MOMENT else f"{state} ({seconds:.0f} s)"
+        text = "" if seconds < _MOMENT else f"{state} ({whole_duration_text(seconds)})"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
     # Rich draws the line in its own thread, even while this one waits for the disk.

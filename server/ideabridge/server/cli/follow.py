@@ -36,13 +36,18 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.inputs import ask_all, decline_all, value_of
 from ideabridge.server.cli.options import Options
-from ideabridge.server.cli.servers import signature
 from ideabridge.server.views.history import doubt_lines
-from ideabridge.server.views.text import cost_of_request, error_line, message_of, skipped_line
+from ideabridge.server.views.text import (
+    cost_of_request,
+    error_line,
+    message_of,
+    parameters_text,
+    skipped_line,
+)
 from ideabridge.tools.composed import SolutionSchema
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import readable_json
+from ideabridge.tools.names import duration_text, readable_json, whole_duration_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -191,7 +196,7 @@ class PlainDisplay:
                 line = f"{_MARKS[status][0]} {name} {status}"
                 seconds = self._followed.seconds(index)
                 if seconds is not None:
-                    line += f" in {seconds:.2f} s"
+                    line += f" in {duration_text(seconds)}"
                 if progress.error:
                     line += f": {message_of(progress.error)}"
                 say(line)
@@ -264,7 +269,9 @@ class LiveDisplay(PlainDisplay):
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
         styles = ["bold", *(_MARKS[progress.status.value][1] for progress in visible_calls)]
         seconds = time.monotonic() - self._began
-        head = f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}"
+        head = (
+            f"{settled} of {len(calls)} calls, {whole_duration_text(seconds)}{self._followed.asked}"
+        )
         lines = [Text(head, "italic")]
         for cells, style in zip(rows, styles, strict=True):
             for line in row_lines(cells, widths, console.width, cut=True):
@@ -283,7 +290,7 @@ class LiveDisplay(PlainDisplay):
             call_name(progress),
             place_and_name(progress),
             progress.status.value,
-            "" if seconds is None else f"{seconds:.2f} s",
+            "" if seconds is None else duration_text(seconds),
             message_of(progress.error) if progress.error else self._followed.notes.get(index, ""),
         )
 
@@ -368,7 +375,7 @@ def _offered(schema: JSON) -> Iterator[str]:
         if call.tool:
             description = str(call.schema.get("description") or "").split("\n")[0]
             members = {key: part for key, part in call.members.items() if not key.startswith("_")}
-            parameters = signature({**call.schema, "properties": members})
+            parameters = parameters_text({**call.schema, "properties": members})
             yield f"tool: {call.tool}({parameters})  {description}".rstrip()
 
     outputs = [readable_json(output, compact=True) for output in solution.outputs]

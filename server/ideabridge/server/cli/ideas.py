@@ -29,9 +29,9 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
-from ideabridge.server.views.text import size_text, source_text
+from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
-from ideabridge.tools.names import counted, readable_json, visible
+from ideabridge.tools.names import counted, readable_json, size_text, visible
 from ideabridge.tools.typed import read_as
 
 if TYPE_CHECKING:

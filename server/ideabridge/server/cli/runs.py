@@ -48,6 +48,7 @@ from ideabridge.server.views.records import (
 from ideabridge.server.views.text import error_line, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import duration_text, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -145,9 +146,15 @@ def _direct(call: DirectCall) -> list[str]:
         call.run or "",
         call.caller,
         call.client,
-        f"{call.bytes_in:,} bytes in, {call.bytes_out:,} out",
+        f"{size_text(call.bytes_in)} in, {size_text(call.bytes_out)} out",
     ]
-    return [at, call.outcome, f"{call.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
+    return [
+        at,
+        call.outcome,
+        duration_text(call.seconds),
+        tool,
+        ", ".join(part for part in by if part),
+    ]
 
 
 def _listed_json(record: RunRecord) -> JSONObject:

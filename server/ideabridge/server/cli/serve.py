@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     show_line,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.tools.names import counted
+from ideabridge.tools.names import counted, duration_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -480,7 +480,7 @@ def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], No
 def _print_status(status: ModuleStatus) -> None:
     if status.state == "up":
         tools = counted(status.tools, "tool")
-        say(f"server {status.name}: up, {tools}, {status.seconds or 0:.1f} s", "green")
+        say(f"server {status.name}: up, {tools}, {duration_text(status.seconds or 0)}", "green")
     elif status.state != "disabled":
         say(status.why if status.error else f"server {status.name!r}: {status.state}", "yellow")
 

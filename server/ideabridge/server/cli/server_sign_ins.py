@@ -16,7 +16,7 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.servers import app
 from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.names import printable
+from ideabridge.tools.names import printable, whole_duration_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Person
@@ -164,7 +164,8 @@ def _show_code(code: DeviceCode) -> None:
         )
 
     say(
-        f"waiting until someone has signed in there; the code is valid for {code.seconds:.0f} s",
+        "waiting until someone has signed in there; the code is valid for "
+        f"{whole_duration_text(code.seconds)}",
         "dim",
     )
 

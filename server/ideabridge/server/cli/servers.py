@@ -34,11 +34,9 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import expect_parameters, read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.stored_lists import StoredLists
-from ideabridge.server.views.text import size_text
+from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.keywords import SchemaKeywords
-from ideabridge.tools.names import counted, readable_json, shown_name
-from ideabridge.tools.typed import read_as
+from ideabridge.tools.names import counted, duration_text, readable_json, shown_name, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -292,7 +290,7 @@ class _ShownServer:
         status = self.status
         state = status.state
         if status.seconds is not None:
-            state += f", connected in {status.seconds:.2f} s"
+            state += f", connected in {duration_text(status.seconds)}"
         if self.memory is not None:
             state += f", takes {size_text(self.memory)} of memory"
 
@@ -345,7 +343,7 @@ def _program(status: ModuleStatus) -> str:
 
 
 def _row(status: ModuleStatus, memory: int | None) -> tuple[str, ...]:
-    duration = "" if status.seconds is None else f"{status.seconds:.2f} s"
+    duration = "" if status.seconds is None else duration_text(status.seconds)
     return (
         status.name,
         status.state,
@@ -428,7 +426,7 @@ async def check_server(
         else:
             print_value(result)
             _say_notes(status)
-            say(f"{shown_name(tool)} answered in {seconds:.2f} s", "green")
+            say(f"{shown_name(tool)} answered in {duration_text(seconds)}", "green")
 
         return ExitCode.DONE
 
@@ -494,18 +492,12 @@ def _print_tools(status: ModuleStatus, tools: list[Tool], *, as_json: bool) -> N
         print_json({"module": _status_json(status), "tools": definitions})
         return
 
-    rows = [(shown_name(tool.origin[1]), signature(tool.parameters)) for tool in tools]
+    rows = [(shown_name(tool.origin[1]), parameters_text(tool.parameters)) for tool in tools]
     print_table(("tool", "parameters"), rows)
     _say_notes(status)
     program = _program(status) or "unnamed server"
     say(
         f"{status.name}: {status.state}, {program}, MCP {status.protocol_version}, "
-        f"{counted(len(tools), 'tool')}, connected in {status.seconds or 0:.2f} s",
+        f"{counted(len(tools), 'tool')}, connected in {duration_text(status.seconds or 0)}",
         "green",
     )
-
-
-def signature(schema: JSONObject) -> str:
-    """Return the parameter names, with brackets around the optional ones."""
-    takes = read_as(SchemaKeywords, schema)
-    return ", ".join(name if name in takes.required else f"[{name}]" for name in takes.properties)

@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.names import counted, did_you_mean
+from ideabridge.tools.names import counted, did_you_mean, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -216,7 +216,9 @@ def back_up(
     target = file.expanduser().absolute()
     with open_store(options) as store, working("copying the store", quiet=options.json):
         size = store.back_up(target)
-    options.print_or_say({"file": str(target), "bytes": size}, f"{size:,} bytes copied to {target}")
+    options.print_or_say(
+        {"file": str(target), "bytes": size}, f"{size_text(size)} copied to {target}"
+    )
 
 
 @app.command("copy")
@@ -389,5 +391,5 @@ def vacuum(options: Options) -> None:
     with open_store(options) as store, working("rewriting the store", quiet=options.json):
         before, after = store.vacuum()
     options.print_or_say(
-        {"before": before, "after": after}, f"{before:,} bytes before, {after:,} after"
+        {"before": before, "after": after}, f"{size_text(before)} before, {size_text(after)} after"
     )

@@ -35,6 +35,7 @@ from ideabridge.server.demo import assistant
 from ideabridge.server.demo.assistant import Bar, CheckFailedError, Members, ToolReply, call
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import duration_text
 
 SECONDS: Final = 120
 """Time limit, in seconds, after which the demo is cancelled. It normally takes a few seconds."""
@@ -480,7 +481,7 @@ class Demo:
         self.checks.holds("recorded: no call ran", not reply.bars, "calls ran")
         self.say(
             "The same input again: the stored answer, in "
-            f"{reply.seconds * 1000:.1f} ms; nothing ran.",
+            f"{duration_text(reply.seconds)}; nothing ran.",
             None,
         )
         refused = ""
@@ -515,7 +516,7 @@ class Demo:
                 None,
             )
 
-        self.say(f"The answer, after {reply.seconds:.2f} s:", None)
+        self.say(f"The answer, after {duration_text(reply.seconds)}:", None)
         for line in output["report"].split("\n"):
             self.say(f"   {line}", "yellow")
 
@@ -534,7 +535,7 @@ class Demo:
             )
         else:
             self.say(
-                f"All {len(self.checks.found)} checks passed. {seconds:.1f} s in total.",
+                f"All {len(self.checks.found)} checks passed. {duration_text(seconds)} in total.",
                 "bold green",
             )
 

@@ -43,10 +43,9 @@ from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
 from ideabridge.server.views.checks import Findings
-from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import counted
+from ideabridge.tools.names import counted, size_text
 from ideabridge.tools.tool import Order
 
 _COUNTED: Final = 1000
@@ -428,8 +427,8 @@ def _limits(configuration: Configuration) -> list[tuple[str, str]]:
     limits = configuration.limits
     users = configuration.users
     return [
-        ("A result", f"{limits.result_bytes / 2**20:g} MB"),
-        ("All results of a run", f"{limits.run_bytes / 2**20:g} MB"),
+        ("A result", size_text(limits.result_bytes)),
+        ("All results of a run", size_text(limits.run_bytes)),
         ("Runs of a user at the same time", f"{users.runs:,}"),
         ("Requests of a user per minute", f"{users.requests_per_minute:,}"),
         ("Who may share tools", users.share),

@@ -12,9 +12,17 @@ from markupsafe import Markup, escape
 
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.views.text import Beginning, size_text, source_text
+from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
-from ideabridge.tools.names import counted, duration_text, readable_json, visible
+from ideabridge.tools.names import (
+    age_text,
+    counted,
+    duration_text,
+    readable_json,
+    size_text,
+    visible,
+    whole_duration_text,
+)
 
 LONGEST: Final = 20_000
 """Maximum number of characters of a value that a page shows. The rest is loaded on demand."""
@@ -22,27 +30,20 @@ LONGEST: Final = 20_000
 CUT: Final = "…"
 """The last line of a comparison of which a page shows only the beginning."""
 
-_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
-
 
 def duration(seconds: float | None) -> str:
     """Return the `duration_text` of a duration; empty for None."""
     return "" if seconds is None else duration_text(seconds)
 
 
-def whole_seconds(seconds: float) -> str:
-    """Return the `duration_text` of a duration that went on while it was read."""
-    return duration_text(int(seconds)) if seconds >= 1 else "less than 1 s"
-
-
 def size(number: int | None) -> str:
-    """Return a number of bytes in a readable unit; empty for None."""
+    """Return the `size_text` of a number of bytes; empty for None."""
     return "" if number is None else size_text(number)
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """Return the time since a moment, such as `just now`, `5 s ago`, `3 min ago`, `2 h ago` or `4 d
-    ago`; empty for None. A string is a time in the store's format.
+    """Return the `age_text` of a moment; empty for None. A string is a time in the store's
+    format.
     """
     if not at:
         return ""
@@ -52,12 +53,7 @@ def ago(at: float | str | None, now: float) -> str:
     else:
         then = at
 
-    seconds = max(0.0, now - then)
-    for unit, name in _UNITS:
-        if seconds >= unit:
-            return f"{int(seconds // unit)} {name} ago"
-
-    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"
+    return age_text(now - then)
 
 
 def moment(at: float | str | None) -> str:
@@ -197,7 +193,7 @@ def answerer(mind: str) -> str:
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "duration": duration,
-    "whole_seconds": whole_seconds,
+    "whole_seconds": whole_duration_text,
     "coded": coded,
     "size": size,
     "ago": ago,

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ideabridge.server.views.records import run_status
-from ideabridge.server.views.text import size_text
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import counted
+from ideabridge.tools.names import counted, size_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer

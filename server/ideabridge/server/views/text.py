@@ -8,6 +8,7 @@ from ideabridge.bridge.context.failure import ErrorEntry, read_failure
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.context.request import tokens_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.names import readable_json, visible
 from ideabridge.tools.typed import read_as
 
@@ -16,17 +17,6 @@ _LONGEST_VALUE: Final = 160
 
 _SENT: Final = 1000
 """Maximum number of characters shown of a value that a tool sent even though its call failed."""
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes in a readable unit: `512 bytes`, `1.5 KB`, `60.2 MB`."""
-    if size < 1024:
-        return f"{size:,.0f} bytes"
-    for unit in ("KB", "MB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:,.1f} {unit}"
-    return f"{size / 1024:,.1f} GB"
 
 
 def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
@@ -117,6 +107,12 @@ def skipped_line(skipped: JSONObject) -> str:
     """Return a line about one skipped call of a run: the place, the tool, and the reason."""
     instance = f" of {skipped['instance']}" if "instance" in skipped else ""
     return f"calls[{skipped.get('place')}] {skipped.get('tool')}{instance}: {skipped.get('why')}"
+
+
+def parameters_text(schema: JSONObject) -> str:
+    """Return the names of a tool's parameters, with brackets around the optional ones."""
+    takes = read_as(SchemaKeywords, schema)
+    return ", ".join(name if name in takes.required else f"[{name}]" for name in takes.properties)
 
 
 def error_line(entry: JSONObject) -> str:

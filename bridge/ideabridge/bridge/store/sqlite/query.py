@@ -20,6 +20,7 @@ from ideabridge.bridge.store.errors import QueryError, StoreAccessError, StoreFo
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
 from ideabridge.bridge.store.sqlite.files import file_exists
+from ideabridge.tools.names import size_text
 
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -214,9 +215,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
         columns = list(dedupe_keys(column[0] for column in cursor.description))
         return _collect(columns, cursor)
     except MemoryError:
-        raise QueryError(
-            f"the query needs more than {_MOST_MEMORY // 1024**2} MiB of memory"
-        ) from None
+        raise QueryError(f"the query needs more than {size_text(_MOST_MEMORY)} of memory") from None
     except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError, ValueError) as error:
         if authorizer.refused:
             raise QueryError(f"`store query` only reads the store: {authorizer.refused}") from None
@@ -237,7 +236,7 @@ def _collect(columns: list[str], cursor: sqlite3.Cursor) -> QueryResult:
             return QueryResult(columns, rows, f"{MOST_ROWS:,} rows")
         size += _size(row)
         if size > MOST_BYTES:
-            return QueryResult(columns, rows, f"{MOST_BYTES // 1024**2} MiB")
+            return QueryResult(columns, rows, size_text(MOST_BYTES))
         rows.append(row)
 
     return QueryResult(columns, rows, "")
