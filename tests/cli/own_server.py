@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 TOOLS: list[dict[str, Any]] = [
-    {"name": "where", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {
+        "name": "where",
+        "description": "Say in which folder the server runs.",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    },
     {
         "name": "save",
+        "description": "Keep a text in a file.",
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
     },
     {
         "name": "speak",
+        "description": "Say a text, also on standard error.",
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
         "annotations": {"readOnlyHint": True},
     },

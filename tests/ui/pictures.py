@@ -199,7 +199,7 @@ def photograph(browser: Browser, url: str, pages: dict[str, str], folder: Path) 
 def _photograph(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.wait_for_load_state("load")
-    expect(page.locator("[data-later]")).to_have_count(0)
+    expect(page.locator("[data-later], [data-tools]")).to_have_count(0)
     # What arrived late moves buttons, which wait again from the next frame on.
     page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)

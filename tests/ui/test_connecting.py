@@ -53,6 +53,20 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     expect(page.get_by_label("The output of the run")).to_contain_text('"double": 10')
 
 
+def test_only_assistants_of_this_machine_are_listed_at_once(
+    page: Page, tmp_path: Path, site: str
+) -> None:
+    # Codex has a folder, and no file of servers yet.
+    (tmp_path / ".codex").mkdir()
+    page.goto(f"{site}home")
+    for title in ("Cursor", "Codex"):
+        expect(page.get_by_role("button", name=f"Connect {title}", exact=True)).to_be_visible()
+    zed = page.get_by_role("button", name="Connect Zed", exact=True)
+    expect(zed).to_be_hidden()
+    page.get_by_text("Other assistants").click()
+    expect(zed).to_be_visible()
+
+
 def test_only_the_owner_writes_into_files_of_assistants(
     tmp_path: Path, site: str, cursor: Path
 ) -> None:

@@ -41,10 +41,49 @@ def test_each_example_runs(page: Page, site: str, kind: str) -> None:
         expect(page.locator("#head .status")).to_have_text("done")
 
 
+def test_an_example_fills_the_editor_and_can_be_taken_back(page: Page, site: str) -> None:
+    page.goto(f"{site}playground")
+    editor = page.get_by_label("The plan or program")
+    editor.fill('{"calls": []}')
+    page.get_by_role("link", name="A call for each item").click()
+    expect(editor).to_have_value(re.compile("_each"))
+    editor.press("Control+z")
+    expect(editor).to_have_value('{"calls": []}')
+
+
+def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> None:
+    page.goto(f"{site}playground")
+    editor = page.get_by_label("The plan or program")
+    editor.fill("")
+    tools = page.get_by_role("list", name="Tools")
+    page.get_by_label("Search tools").fill("refund")
+    expect(tools.get_by_role("listitem")).to_have_count(1)
+    tools.get_by_role("button", name="refund").click()
+    expect(editor).to_have_value('{"_tool": "refund", "order": , "amount": }')
+    page.get_by_label("Search tools").fill("no such tool")
+    expect(page.get_by_text("No tool has these words.")).to_be_visible()
+
+
+def test_who_writes_checks_first(page: Page, site: str) -> None:
+    page.goto(f"{site}playground")
+    check = page.get_by_role("button", name="Check without running")
+    run = page.get_by_role("button", name="Run", exact=True)
+    expect(check).to_contain_class("good")
+    check.click()
+    expect(page.get_by_role("status")).to_have_text(
+        "Checked: it makes 2 calls in 2 steps. Nothing is changed. Nothing ran."
+    )
+    expect(run).to_contain_class("good")
+    page.get_by_label("The plan or program").press("End")
+    page.keyboard.type(" ")
+    expect(check).to_contain_class("good")
+    expect(run).not_to_contain_class("good")
+
+
 def test_an_example_asks_a_server_that_is_there(tmp_path: Path) -> None:
     configured(tmp_path, {"own": OWN})
     with served(tmp_path) as url, client(url) as http:
-        while "ask own, and use its answer" not in http.get("/ui/playground").text:
+        while "Ask own" not in http.get("/ui/playground").text:
             pass
         shown = http.get("/ui/playground?example=server").text
         text = html.unescape(

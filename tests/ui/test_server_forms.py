@@ -385,7 +385,7 @@ def test_servers_of_an_assistant_are_ticked_and_copied(
     page.goto(f"{site}modules")
     page.get_by_role("link", name="Import from an assistant").click()
     page.get_by_role("link", name="Cursor").click()
-    table = page.get_by_role("table", name="Servers of cursor")
+    table = page.get_by_role("table", name="Servers of Cursor")
     expect(table.get_by_role("row", name="own")).to_contain_text("own_server.py")
     assert TOKEN not in page.content()
     page.get_by_label("Import other").uncheck()
@@ -396,7 +396,7 @@ def test_servers_of_an_assistant_are_ticked_and_copied(
     assert TOKEN not in file.read_text(encoding="utf-8")
 
     page.goto(f"{site}modules")
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo: own was imported from Cursor").click()
     expect(page.get_by_role("link", name="own", exact=True)).to_have_count(0)
     assert file.read_text(encoding="utf-8") == COMMENTED
 

@@ -53,11 +53,25 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     expect(rows["later"]).to_contain_text("off")
 
 
+def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> None:
+    configured(tmp_path, {})
+    with served(tmp_path) as url:
+        page.goto(f"{url}modules")
+        expect(page.get_by_text("No server is configured.")).to_be_visible()
+        page.get_by_role("link", name="Import from an assistant").click()
+        page.go_back()
+        page.get_by_role("link", name="Add a server").click()
+        expect(page.get_by_role("heading", name="Add a server")).to_be_visible()
+
+
 def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site: str) -> None:
     page.goto(f"{site}modules/own")
     table = page.get_by_role("table", name="Tools of own")
     expect(table.get_by_role("row", name="where")).to_contain_text("read-only")
-    expect(table.get_by_role("row", name="save")).to_contain_text("asks a person")
+    save = table.get_by_role("row", name="save")
+    expect(save).to_contain_text("asks a person")
+    expect(save).to_contain_text("Keep a text in a file.")
+    expect(save.locator("code")).to_have_text("[text]")
     table.get_by_role("link", name="speak").click()
     page.get_by_label("text", exact=True).fill("hello there")
     page.get_by_role("button", name="Call").click()
@@ -125,3 +139,5 @@ def test_unknown_tools_and_servers_are_refused(site: str) -> None:
             answer = http.get(f"/ui/modules/{path}")
             assert answer.status_code == 404, path
             assert "This cannot be shown" in answer.text
+            # What is only missing is no alarm.
+            assert 'class="note quiet"' in answer.text

@@ -49,7 +49,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     made = ask(http, *calls, output="†results.1", name="count orders")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "Self-consistent" not in (draft := http.get(path).text):
+    while "it gives the recorded output again" not in (draft := http.get(path).text):
         pass
     # The draft shows the plan before it is published, and proposes a name.
     assert 'name="name" value="count_orders"' in draft
@@ -76,7 +76,7 @@ def test_tools_that_are_written_by_hand_have_a_list(http: httpx.Client) -> None:
     made = ask(http, ORDERS, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "Self-consistent" not in http.get(path).text:
+    while "it gives the recorded output again" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
     write_idea(http, WRITTEN, "with_tax")

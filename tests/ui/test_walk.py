@@ -83,7 +83,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
 
     page.get_by_role("link", name="Make it a tool").click()
     page.locator("input[name=name]").fill("refund_largest")
-    expect(page.get_by_text("Self-consistent")).to_be_visible()
+    expect(page.get_by_text("it gives the recorded output again")).to_be_visible()
     page.get_by_role("button", name="Publish").click()
     expect(page.get_by_role("heading", name=re.compile("refund_largest version 1"))).to_be_visible()
 

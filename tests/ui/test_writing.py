@@ -39,7 +39,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     shown = write(http, IDEA, action="save")
     # What nobody has looked at is not saved.
     assert shown.url.path == "/ui/write"
-    assert "answered by plan" in shown.text
+    assert "which runs the calls below. Nothing ran." in shown.text
     assert "n + n" in shown.text
     assert "Doubles &lt;b&gt;a&lt;/b&gt; number" in shown.text
     assert http.get("/ui/ideas/page_double").status_code == 404

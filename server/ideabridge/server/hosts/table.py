@@ -740,6 +740,11 @@ HOSTS: Final = (
 """All hosts that ideabridge knows, in the order in which they are listed."""
 
 
+def host_title(name: str) -> str:
+    """Return what people call the host with this name. A name of no host stays as it is."""
+    return next((host.title for host in HOSTS if host.name == name), name)
+
+
 def find_host(name: str, *, otherwise: str = "") -> Host:
     """Return the host with this name.
 

@@ -169,7 +169,7 @@ def _is_project(environment: HostEnvironment) -> bool:
 
 def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> HostInventory:
     servers = find_servers(host, environment, targets)
-    is_here = _is_here(host, environment)
+    is_here = is_installed(host, environment)
     return HostInventory(
         host,
         is_here,
@@ -183,7 +183,7 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
     )
 
 
-def _is_here(host: Host, environment: HostEnvironment) -> bool:
+def is_installed(host: Host, environment: HostEnvironment) -> bool:
     """Return whether a file of the host, or its folder, exists for the user."""
     if host.platforms and environment.platform not in host.platforms:
         return False

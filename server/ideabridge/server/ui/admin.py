@@ -28,6 +28,7 @@ from ideabridge.bridge.store.errors import StoreAccessError
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Token, User, read_expiry
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import SERVER_NAME
+from ideabridge.server.hosts.table import host_title
 from ideabridge.server.transports.gate import PAGE
 from ideabridge.server.ui.access import (
     FormFields,
@@ -164,7 +165,7 @@ class AdminPages:
         if visitor_of(request).caller == LOCAL:
             checks.check_hosts(findings, bridge.configuration.project)
 
-        return self._site.page(request, "doctor.html", found=findings)
+        return self._site.page(request, "doctor.html", found=findings, host_title=host_title)
 
     async def show_user(self, request: Request) -> Response:
         """Show one user, with the tokens and the settings that can be changed."""

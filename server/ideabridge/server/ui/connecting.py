@@ -23,6 +23,7 @@ from ideabridge.server.hosts.editing.undo import (
 from ideabridge.server.hosts.host import SERVER_NAME, HostEnvironment, HostFile, HostFileError
 from ideabridge.server.hosts.program import lasting_program
 from ideabridge.server.hosts.table import HOSTS, Host, find_host
+from ideabridge.server.setup.inventory import is_installed
 from ideabridge.server.ui.access import Visitor, expect_owner, form_of, visitor_of
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSONObject
@@ -43,7 +44,7 @@ class ClientEntry:
         file: the file in which it lists MCP servers.
         block: what to add to this file.
         command: the host's own command that adds it, or "".
-        is_here: whether the file exists.
+        is_here: whether the host is installed for this user.
         state: missing: the file has no entry `ideabridge`. other: it has another one. connected: it
             has this one. unreadable: the file cannot be read or edited.
         problem: the reason why the file cannot be read or edited, or "".
@@ -94,8 +95,7 @@ class ClientEntries:
         entry = host.entry(words)
         state: Literal["missing", "other", "connected", "unreadable"] = "missing"
         problem = ""
-        is_here = file.path.exists()
-        if is_here:
+        if file.path.exists():
             try:
                 state = _state(file, entry)
             except HostFileError as error:
@@ -115,7 +115,7 @@ class ClientEntries:
             file=str(file.path),
             block=paste_block(file, SERVER_NAME, entry),
             command=shlex.join(host.shell_command("user", words)),
-            is_here=is_here,
+            is_here=is_installed(host, self._environment),
             state=state,
             problem=problem,
             can_undo=can_undo,

@@ -47,6 +47,31 @@ class Field:
         return f"p.{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """The fields of a form that say for whom a tool is published.
+
+    Attributes:
+        to: `me`, `all`, `names`, or "" if nobody has chosen.
+        names: names of users, with commas between them.
+    """
+
+    to: str
+    names: str
+
+    @classmethod
+    def of(cls, form: FormFields) -> Audience:
+        """Read the fields of a form."""
+        return cls(form.get("to").strip(), form.get("names").strip())
+
+    @property
+    def chosen(self) -> str | None:
+        """The audience as `read_audience` takes it. None: as before."""
+        if self.to == "names":
+            return self.names
+        return self.to or None
+
+
 def number_from(text: str) -> int | None:
     """Read a number of at most nine ASCII digits. Return None for any other text."""
     # `isdigit` alone would accept more than is wanted: other digits, and thousands of them.
@@ -85,7 +110,8 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         return replace(field, kind="choice", choices=choices, value=value)
 
     if kind == "boolean":
-        return replace(field, kind="choice", choices=[("yes", "true"), ("no", "false")])
+        hint = field.hint and f"default: {'yes' if default is True else 'no'}"
+        return replace(field, kind="choice", choices=[("yes", "true"), ("no", "false")], hint=hint)
 
     if isinstance(kind, str) and kind in _INPUTS:
         html = _DATES.get(str(schema.get("format")), _INPUTS[kind])

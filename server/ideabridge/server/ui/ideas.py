@@ -41,7 +41,7 @@ from ideabridge.bridge.store.users import (
 from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
-from ideabridge.server.ui.forms import fields_of, number_from, read_fields
+from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
@@ -575,6 +575,7 @@ class IdeaPages:
             decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
+            audience=Audience("", ""),
             **values,
         )
 
@@ -645,7 +646,7 @@ class IdeaPages:
             description=form.get("description").strip() or None,
             choices=_choices(form, read_choices(choices)),
             by=visitor.decider,
-            to=form.get("to").strip() or None,
+            to=Audience.of(form).chosen,
             caller=visitor.caller,
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())

@@ -26,6 +26,7 @@ from ideabridge.server.ui.forms import fields_of, number_from, read_fields
 from ideabridge.server.ui.server_forms import LatestChange, is_changed_here, latest_change
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.site import Site
+from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
@@ -78,6 +79,11 @@ class ToolRow:
     verdict: str
     why: str
     hints: list[str]
+
+    @property
+    def parameters(self) -> str:
+        """The names of its parameters."""
+        return parameters_text(self.tool.parameters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
-from ideabridge.server.ui.showing import as_json
+from ideabridge.server.ui.showing import as_json, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
 from ideabridge.tools.documents import read_written
@@ -99,22 +99,22 @@ class Example:
 
 _EXAMPLES: Final = {
     "plan": (
-        Example("steps", "two calls, the second with the result of the first", EXAMPLE_PLAN),
-        Example("each", "one call for each item of a list", _EACH_PLAN),
+        Example("steps", "Two calls in a row", EXAMPLE_PLAN),
+        Example("each", "A call for each item", _EACH_PLAN),
     ),
     "program": (
-        Example("steps", "two calls, the second with the result of the first", _PROGRAM),
-        Example("each", "one call for each item of a list", _EACH_PROGRAM),
+        Example("steps", "Two calls in a row", _PROGRAM),
+        Example("each", "A call for each item", _EACH_PROGRAM),
     ),
     "context": (
-        Example("states", "one question about two texts", _CONTEXT),
-        Example("task", "a question that may use tools", _TASK),
+        Example("states", "A question about two texts", _CONTEXT),
+        Example("task", "A question that may use tools", _TASK),
     ),
 }
 """The examples of each kind of text. They run on any machine."""
 
-_MOST: Final = 60
-"""Maximum number of characters of the description next to a completion."""
+_MOST: Final = 90
+"""Maximum number of characters of the description next to a tool."""
 
 
 class Playground:
@@ -175,8 +175,8 @@ class Playground:
             request,
             "playground.html",
             kind=kind,
-            examples=[] if request.method == "POST" else examples,
-            example=example.name,
+            examples=examples,
+            example=example.name if text == example.text else "",
             text=text,
             **fields,
             **values,
@@ -190,7 +190,7 @@ class Playground:
         tool = self._askable(caller) if kind == "plan" else None
         if tool is not None:
             text = _ASKING_PLAN % (encode_text(tool.name), encode_text(tool.module))
-            examples[1] = Example("server", f"ask {tool.module}, and use its answer", text)
+            examples[1] = Example("server", f"Ask {tool.module}", text)
         return examples
 
     def _askable(self, caller: str) -> Tool | None:
@@ -247,7 +247,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
     return {
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
-        "description": first_line_of(tool.description)[:_MOST],
+        "description": in_one_line(first_line_of(tool.description), _MOST),
         "parameters": parameters,
     }
 

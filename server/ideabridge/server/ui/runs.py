@@ -23,6 +23,7 @@ from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
+from ideabridge.server.hosts.table import host_title
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
@@ -491,7 +492,7 @@ def _row(
     host = origin.get("host") or origin.get("client")
     asker = record.client
     if not asker and isinstance(host, str):
-        asker = host
+        asker = host_title(host)
 
     return RunRow(
         record,

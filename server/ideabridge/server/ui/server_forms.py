@@ -66,7 +66,7 @@ from ideabridge.server.hosts.entries import (
 )
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.server.hosts.importing import ServerImport, destinations, plan_import
-from ideabridge.server.hosts.table import HOSTS, Host, find_host
+from ideabridge.server.hosts.table import HOSTS, Host, find_host, host_title
 from ideabridge.server.ui.access import (
     FormFields,
     NotTheOwnerError,
@@ -598,6 +598,7 @@ class ServerForms:
             "server_import.html",
             hosts=hosts,
             chosen=chosen,
+            title="" if plan is None else plan.host.title,
             servers=servers,
             problems=[] if plan is None else plan.problems,
         )
@@ -824,7 +825,11 @@ def _id_of(edit: RecordedEdit) -> str:
 def _words_of(edit: RecordedEdit) -> str:
     if edit.what:
         return edit.what
-    names = ", ".join(entry.name for file in edit.files for entry in file.entries)
+    entries = [entry.name for file in edit.files for entry in file.entries]
+    names = ", ".join(entries)
+    if edit.command.startswith(_IMPORTS):
+        host = host_title(edit.command.removeprefix(_IMPORTS))
+        return f"{names} {'was' if len(entries) == 1 else 'were'} imported from {host}"
     return f"{edit.command} ({names})"
 
 

@@ -347,20 +347,20 @@ class Site:
         status = 404 if isinstance(error, _UNKNOWN) else 400
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("this cannot be done now", status)
-        return self.page(
-            request, "refused.html", code=status, title="This cannot be shown", why=why
-        )
+        return self.refused(request, status, "This cannot be shown", why)
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
+        why = f"There is nothing at {request.url.path}."
+        return self.refused(request, status, "This page does not exist", why)
+
+    def refused(self, request: Request, status: int, title: str, why: str) -> Response:
+        """Return a page that says why something is not shown. What is only missing is no alarm."""
+        is_missing = status == 404
         return self.page(
-            request,
-            "refused.html",
-            code=status,
-            title="This page does not exist",
-            why=request.url.path,
+            request, "refused.html", code=status, title=title, why=why, is_missing=is_missing
         )
 
     def _from(self, request: Request) -> str:

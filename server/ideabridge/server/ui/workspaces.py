@@ -100,7 +100,7 @@ class WorkspacePages:
     def _refusal(self, request: Request, why: str, status: int) -> Response:
         request.scope[REVISION] = self._site.revision()
         title = "This workspace cannot be shown"
-        return self._site.page(request, "refused.html", code=status, title=title, why=why)
+        return self._site.refused(request, status, title, why)
 
 
 class WorkspaceList:

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
 from ideabridge.server.ui.access import expect_owner, form_of, visitor_of
+from ideabridge.server.ui.forms import Audience
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import source_text
@@ -70,7 +71,7 @@ class WritingPage:
                     saved = await self._bridge.save_idea(
                         document,
                         publish=True,
-                        to=form.get("to").strip() or None,
+                        to=Audience.of(form).chosen,
                         caller=visitor.caller,
                     )
                     name = written.name or ""
@@ -85,7 +86,7 @@ class WritingPage:
                 values["why"] = self._bridge.secrets.mask(str(error))
 
         return await self._site.page_beside(
-            request, "write.html", text=text, to=form.get("to"), **values
+            request, "write.html", text=text, audience=Audience.of(form), **values
         )
 
 

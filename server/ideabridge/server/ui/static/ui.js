@@ -371,17 +371,28 @@
     }
   });
 
+  // Whoever writes checks next: a text that has changed since it was checked is not the one to run or to save.
+  for (const form of document.querySelectorAll("form.playground")) {
+    form.querySelector("textarea[name=text]").addEventListener("input", () => {
+      for (const button of form.querySelectorAll("button[name=action]")) {
+        button.classList.toggle("good", button.value === "check");
+      }
+    });
+  }
+
   // -- completion in the playground ---------------------------------------------------------------------------------
 
   const editor = document.querySelector("textarea[data-complete]");
   if (editor) {
     const list = document.getElementById("choices");
+    const MOST_TOOLS = 100;
     let tools = [];
     let chosen = 0;
     let found = [];
     // Who began to write before the tools arrived gets what fits then.
     fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
       tools = all;
+      listTools();
       if (document.activeElement === editor) complete();
     });
 
@@ -456,6 +467,72 @@
       const end = editor.selectionStart;
       editor.setRangeText(found[place].text, end - word.length, end, "end");
       close();
+    }
+
+    // Puts a text at the cursor, or in the place of what is selected, as if its reader had typed it: it can be undone.
+    function write(text) {
+      editor.focus();
+      document.execCommand("insertText", false, text);
+      close();
+    }
+
+    // What a call of a tool looks like, with the parameters that it needs. A context only names the tool.
+    function callOf(tool) {
+      const needed = tool.parameters.filter((one) => one.note.endsWith(", required")).map((one) => one.name);
+      if (editor.form.elements.kind.value === "context") return tool.name;
+      if (isProgram()) return `await ${tool.program}(${needed.map((name) => `${name}=`).join(", ")})`;
+      return `{${[`"_tool": ${JSON.stringify(tool.name)}`, ...needed.map((name) => `${JSON.stringify(name)}: `)].join(", ")}}`;
+    }
+
+    function listTools() {
+      const section = document.querySelector("[data-tools]");
+      const search = document.createElement("input");
+      search.type = "search";
+      search.placeholder = "Search tools";
+      search.setAttribute("aria-label", "Search tools");
+      const rows = document.createElement("ul");
+      rows.className = "tool-list";
+      rows.tabIndex = 0;
+      rows.setAttribute("aria-label", "Tools");
+      const fill = () => {
+        const words = search.value.toLowerCase();
+        const offered = isProgram() ? tools.filter((one) => one.program) : tools;
+        const fitting = offered.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(words));
+        rows.replaceChildren(...fitting.slice(0, MOST_TOOLS).map((tool) => {
+          const row = document.createElement("li");
+          const button = document.createElement("button");
+          button.type = "button";
+          button.className = "plain";
+          button.textContent = tool.name;
+          button.title = "Write it into the editor";
+          button.addEventListener("click", () => write(callOf(tool)));
+          const about = document.createElement("span");
+          about.className = "sub dim";
+          about.textContent = tool.description;
+          row.append(button, about);
+          return row;
+        }));
+        const left = fitting.length - rows.children.length;
+        more.textContent = left ? `${left} more` : "";
+        if (!fitting.length) more.textContent = "No tool has these words.";
+      };
+      const more = document.createElement("p");
+      more.className = "hint";
+      search.addEventListener("input", fill);
+      fill();
+      section.replaceChildren(section.querySelector("h2"), search, rows, more);
+      section.removeAttribute("data-tools");
+    }
+
+    for (const example of document.querySelectorAll("[data-example]")) {
+      example.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        editor.select();
+        write(example.dataset.example);
+        document.querySelector("[data-example][aria-current]")?.removeAttribute("aria-current");
+        example.setAttribute("aria-current", "true");
+      });
     }
 
     editor.addEventListener("input", complete);
