@@ -23,7 +23,7 @@ from ideabridge.bridge.context.references import (
     format_reference,
     quoted,
 )
-from ideabridge.bridge.context.written_call import tool_names, written_calls
+from ideabridge.bridge.context.written_call import title_of_tools, tool_names, written_calls
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -153,7 +153,7 @@ class Plan:
         """The name of the plan, or else the names of its tools, on one line."""
         return (
             self.name
-            or " + ".join(tool_names(self.calls))[:200]
+            or title_of_tools(tool_names(self.calls))
             or ("a program" if self.program is not None else "an empty plan")
         )
 

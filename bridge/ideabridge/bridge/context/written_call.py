@@ -79,3 +79,10 @@ def tool_names(calls: Iterable[JSON]) -> list[str]:
     """Return the names of the tools that calls name, each once, in the order of the calls."""
     names = dict.fromkeys(call.tool for call in written_calls(calls))
     return [name for name in names if name]
+
+
+def title_of_tools(names: Iterable[str]) -> str:
+    """Return the title of a run or an idea that has no other: the names of its tools, on one line
+    of at most 200 characters.
+    """
+    return " + ".join(names)[:200]

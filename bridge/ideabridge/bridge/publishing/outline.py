@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from ideabridge.bridge.context.written_call import title_of_tools
 from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -105,7 +106,7 @@ def _description_of(function: Function) -> str:
     # The title is the task, shortened to one line.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
     sentence = first_sentence(task)
-    if sentence and task != ", ".join(tools):
+    if sentence and task != title_of_tools(tools):
         return sentence
     if not tools:
         return ""

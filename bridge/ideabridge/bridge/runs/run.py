@@ -28,7 +28,7 @@ from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
-from ideabridge.bridge.context.written_call import tool_names
+from ideabridge.bridge.context.written_call import title_of_tools, tool_names
 from ideabridge.bridge.driving.driver import LARGE, Driver, SaveIdea
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
@@ -1435,7 +1435,7 @@ class Run:
             model=str(last.get("model", model)),
             usage={key: value for key, value in last.items() if key != "model"},
             fingerprint=host.fingerprint,
-            title=next(texts, "").strip().split("\n")[0][:200] or ", ".join(tools)[:200],
+            title=next(texts, "").strip().split("\n")[0][:200] or title_of_tools(tools),
             tools=tools,
             outcome=outcome,
             written=written if is_kept else None,

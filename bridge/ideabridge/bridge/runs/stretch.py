@@ -14,6 +14,7 @@ from hashlib import sha256
 from itertools import groupby
 
 from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.context.written_call import title_of_tools
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
@@ -262,7 +263,7 @@ def keep_ended(
     """
     past = PastEvents([event.to_json() for event in run.events], run.times)
     idea = Idea(run.context, {}, run.solution)
-    title = title or ", ".join(run.tools)[:200]
+    title = title or title_of_tools(run.tools)
     meta = IdeaMeta(
         run=run_id, step=1, fingerprint=fingerprint, title=title, tools=run.tools, outcome="done"
     )
