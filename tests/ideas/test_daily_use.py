@@ -25,7 +25,13 @@ def at(day: date, hour: int = 12) -> float:
 
 
 def run(
-    store: Store, name: str, day: date, status: str, caller: str = "ada", parent: str | None = None
+    store: Store,
+    name: str,
+    day: date,
+    status: str,
+    caller: str = "ada",
+    parent: str | None = None,
+    errors: int = 0,
 ) -> None:
     store.runs.create(
         name,
@@ -38,7 +44,7 @@ def run(
     )
     epoch = store.leases.acquire(name, "driver", 10, at(day))
     assert epoch is not None
-    store.runs.set_status(name, epoch, status, StoredSummary())
+    store.runs.set_status(name, epoch, status, StoredSummary(errors=errors))
 
 
 def direct_call(
@@ -58,6 +64,7 @@ def calling(*tools: str) -> Idea:
 @pytest.fixture
 def used(store: Store) -> Store:
     run(store, "first", MONDAY, "done")
+    run(store, "wrong", MONDAY, "done", errors=2)
     run(store, "room", MONDAY, "done", parent="first")
     run(store, "second", WEDNESDAY, "failed")
     run(store, "third", WEDNESDAY, "limit")
@@ -98,7 +105,7 @@ def used(store: Store) -> Store:
 
 def test_the_use_of_each_day(used: Store) -> None:
     assert used.daily_use.days(MONDAY, WEDNESDAY, caller="ada") == [
-        DayOfUse(MONDAY, runs=1, input_tokens=100, output_tokens=7),
+        DayOfUse(MONDAY, runs=2, failed_runs=1, input_tokens=100, output_tokens=7),
         DayOfUse(TUESDAY, direct_calls=2, failed_direct_calls=1),
         DayOfUse(
             WEDNESDAY, runs=2, failed_runs=2, direct_calls=1, input_tokens=100, output_tokens=7

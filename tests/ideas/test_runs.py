@@ -230,6 +230,27 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
     ]
 
 
+def test_failed_runs_are_found_and_counted(store: Store) -> None:
+    for name, status, errors in (
+        ("right", "done", 0),
+        ("wrong", "done", 2),
+        ("stalled", "stalled", 0),
+        ("cancelled", "cancelled", 0),
+    ):
+        epoch = begin(store, name, caller="ann")
+        store.runs.set_status(name, epoch, status, StoredSummary(errors=errors))
+    begin(store, "running", caller="bob")
+
+    failed = RunFilter(failed=True)
+    assert [run.id for run in store.runs.newest(SEES_ALL, chosen=failed)] == ["stalled", "wrong"]
+    assert store.daily_use.newest_runs(SEES_ALL, failed, newest=10) == 2
+    assert store.daily_use.newest_runs("bob", failed, newest=10) == 0
+    assert store.daily_use.newest_runs(SEES_ALL, RunFilter(), newest=10) == 5
+    assert store.daily_use.newest_runs("ann", RunFilter(words="wr"), newest=10) == 1
+    # Older runs are not looked at.
+    assert store.daily_use.newest_runs(SEES_ALL, failed, newest=3) == 1
+
+
 def test_the_filter_by_tool_finds_each_run_that_made_an_idea(store: Store) -> None:
     def idea_calling(tool: str) -> Idea:
         solution: JSON = {"calls": [{"_tool": tool, "path": "notes.txt"}], "output": None}

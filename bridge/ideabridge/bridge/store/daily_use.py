@@ -1,4 +1,4 @@
-"""DailyUse: reports how much a store was used on each day."""
+"""DailyUse: reports how much a store was used, on each day and lately."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.run_filter import HAS_FAILED, RunFilter
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MOST_DAYS: Final = 92
 """Maximum number of days that one request covers."""
 
-_FAILED: Final = ("failed", "stalled", "limit")
 _FAILED_DIRECTLY: Final = ("error", "denied", "unknown")
 
 
@@ -25,7 +25,8 @@ class DayOfUse:
     Attributes:
         day: the day.
         runs: runs that began on this day, without rooms.
-        failed_runs: the number of these runs that failed, stalled or reached a limit.
+        failed_runs: the number of these runs that failed, stalled, reached a limit or ended with
+            errors.
         direct_calls: direct calls of exposed tools.
         failed_direct_calls: the number of these calls that ended in an error, were denied, or have
             an unknown outcome.
@@ -61,8 +62,8 @@ class UsedTool:
 
 
 class DailyUse:
-    """Counts the use of the store, by day and by tool. Each method reads all rows of the days that
-    it covers.
+    """Counts the use of the store, by day, by tool and among the newest runs. Each method reads all
+    rows of the days, or of the runs, that it covers.
     """
 
     def __init__(self, database: Database) -> None:
@@ -116,18 +117,42 @@ class DailyUse:
             ).fetchall()
         return [UsedTool(tool, int(times)) for tool, times in rows]
 
+    def newest_runs(self, caller: Viewer, chosen: RunFilter, newest: int) -> int:
+        """Return how many of the newest runs of a caller, without rooms, meet conditions.
+
+        Args:
+            caller: whose runs are counted.
+            chosen: the conditions.
+            newest: how many runs are looked at, so that this takes equally long in a large store.
+
+        Raises:
+            FilterError: a time in the filter cannot be read.
+        """
+        clauses = list(chosen.clauses())
+        where = " AND ".join(condition for condition, _ in clauses) or "1 = 1"
+        bound = [value for _, values in clauses for value in values]
+        only = only_of(caller)
+        of_caller = "" if only is None else "caller = ? AND "
+        owner = [] if only is None else [only]
+        with self._database.guard:
+            return self._database.number(
+                f"SELECT count(*) FROM (SELECT * FROM runs WHERE {of_caller}parent IS NULL "  # noqa: S608 - only ?
+                f"ORDER BY number DESC LIMIT ?) AS runs WHERE {where}",
+                [*owner, newest, *bound],
+            )
+
     def _runs(self, first: date, caller: Viewer) -> _Counts:
         """Count the runs, by the day on which they began."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT substr(created, 1, 10), status, count(*) FROM runs "
+                f"SELECT substr(created, 1, 10), {HAS_FAILED}, count(*) FROM runs "  # noqa: S608 - a constant
                 "WHERE parent IS NULL AND created >= ?1 AND (?2 IS NULL OR caller = ?2) "
                 "GROUP BY 1, 2",
                 (first.isoformat(), only_of(caller)),
             ).fetchall()
-        counts = _Counts(_FAILED)
-        for day, status, count in rows:
-            counts.add(date.fromisoformat(day), status, int(count))
+        counts = _Counts()
+        for day, has_failed, count in rows:
+            counts.add(date.fromisoformat(day), int(count), has_failed=bool(has_failed))
         return counts
 
     def _direct_calls(self, days: Sequence[date], caller: Viewer) -> _Counts:
@@ -148,9 +173,10 @@ class DailyUse:
                 f"{of_caller}GROUP BY 1, 2",
                 [*bounds, *([] if only is None else [only])],
             ).fetchall()
-        counts = _Counts(_FAILED_DIRECTLY)
+        counts = _Counts()
         for number, outcome, count in rows:
-            counts.add(days[int(number)], outcome, int(count))
+            day = days[int(number)]
+            counts.add(day, int(count), has_failed=outcome in _FAILED_DIRECTLY)
         return counts
 
     def _tokens(self, first: date, caller: Viewer) -> dict[date, tuple[int, int]]:
@@ -179,15 +205,14 @@ class _Counts:
         failed: the number of things that failed, by day.
     """
 
-    def __init__(self, failures: Sequence[str]) -> None:
-        self._failures = failures
+    def __init__(self) -> None:
         self.all = Counter[date]()
         self.failed = Counter[date]()
 
-    def add(self, day: date, outcome: str, count: int) -> None:
-        """Count things with the same outcome that happened on one day."""
+    def add(self, day: date, count: int, *, has_failed: bool) -> None:
+        """Count things that happened on one day, and all failed or all did not."""
         self.all[day] += count
-        if outcome in self._failures:
+        if has_failed:
             self.failed[day] += count
 
 

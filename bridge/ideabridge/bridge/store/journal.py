@@ -598,9 +598,9 @@ class Journal:
                 where += "kind <> 'session' AND "
 
             if chosen is not None:
-                for condition, value in chosen.clauses():
+                for condition, bound in chosen.clauses():
                     where += f"{condition} AND "
-                    values.append(value)
+                    values += bound
 
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?",

@@ -18,6 +18,13 @@ names the first run that made it, and `occurrences` names the others.
 """
 
 
+HAS_FAILED: Final = (
+    "(status IN ('failed', 'stalled', 'limit') "
+    "OR coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > 0)"
+)
+"""SQL condition, on a row of `runs`, that the run failed, or ended with errors."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
     """Conditions that a run must all meet. None means no condition.
@@ -28,27 +35,32 @@ class RunFilter:
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of its title or its id.
+        failed: whether it must have failed, stalled, reached a limit or ended with errors.
     """
 
     tool: str | None = None
     since: str | None = None
     until: str | None = None
     words: str | None = None
+    failed: bool = False
 
-    def clauses(self) -> Iterator[tuple[str, str]]:
-        """Yield `(SQL condition on a row of runs, its value)` for each condition.
+    def clauses(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield `(SQL condition on a row of runs, its values)` for each condition.
 
         Raises:
             FilterError: a time cannot be read.
         """
         if self.tool is not None:
-            yield _CALLS_TOOL, self.tool
+            yield _CALLS_TOOL, (self.tool,)
 
         if self.since is not None:
-            yield "created >= ?", past_time(self.since, "since")
+            yield "created >= ?", (past_time(self.since, "since"),)
 
         if self.until is not None:
-            yield "created < ?", past_time(self.until, "until")
+            yield "created < ?", (past_time(self.until, "until"),)
 
         if self.words is not None:
-            yield "instr(lower(title || ' ' || id), lower(?)) > 0", self.words
+            yield "instr(lower(title || ' ' || id), lower(?)) > 0", (self.words,)
+
+        if self.failed:
+            yield HAS_FAILED, ()
