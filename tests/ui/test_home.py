@@ -65,6 +65,23 @@ def test_runs_with_one_title_differ_by_a_value_on_home(page: Page, site: str) ->
     expect(page.locator("#suggested")).to_be_hidden()
 
 
+def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
+    with client(site) as http:
+        ask(http, ORDERS)
+        ask(http, {"_tool": "compute", "code": "1 / 0"})
+
+    page.goto(f"{site}home")
+    chart = page.locator("#week figure").first
+    expect(chart).to_contain_text("2 runs, 1 failed")
+    # The bar of today has the failed run below the other one, both equally high.
+    good = chart.locator("rect.counted")
+    failed = chart.locator("rect.failed")
+    expect(good).to_have_count(1)
+    expect(failed).to_have_attribute("height", "60.0")
+    expect(good).to_have_attribute("height", "60.0")
+    expect(page.locator("#running .status")).to_have_text(["failed", "done"])
+
+
 def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:
     with served(tmp_path) as url, httpx.Client(base_url=url, follow_redirects=True) as reader:
         home = reader.get("home").text

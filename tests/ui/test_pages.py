@@ -245,6 +245,7 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
 def test_a_run_that_waits_for_a_worker_says_so(page: Page, shop_site: tuple[str, str]) -> None:
     url, _ = shop_site
     page.goto(f"{url}runs")
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Status").select_option("queued")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("#runs tbody tr")).to_have_count(1)

@@ -14,7 +14,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.mini_timeline import mini_timeline
 from ideabridge.server.ui.runs import PAGE
-from tests.ui.serving import ask, send
+from tests.ui.serving import ask, client, send
 from tests.ui.test_apps import McpClient
 
 ORDERS: Final[dict[str, Any]] = {"_tool": "list_orders"}
@@ -134,6 +134,24 @@ def test_runs_with_the_same_title_are_told_apart(http: httpx.Client) -> None:
     assert "distinction" not in row_of(http, ask(http, {"_tool": "read_review", "order": 1}))
 
 
+def test_a_saved_idea_has_the_badge_and_the_title_of_its_run(http: httpx.Client) -> None:
+    failed = ask(http, FAILING)
+    mixed = ask(http, ORDERS, FAILING)
+    for run_id in (failed, mixed):
+        ended(http, run_id)
+
+    for path in ("/ui/ideas?show=saved", "/ui/ideas?q=compute"):
+        saved = http.get(path).text
+        assert '<span class="status s-failed">failed</span>' in saved
+        assert '<span class="status s-errors">1 of 2 failed</span>' in saved
+        assert "s-done" not in saved
+        assert ">list_orders + compute</a>" in saved
+
+    idea = re.search(r'href="(/ui/ideas/id/[0-9a-f]+)">compute<', saved)
+    assert idea is not None
+    assert '<span class="status s-failed">failed</span>' in http.get(idea[1]).text
+
+
 def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     first = {**ORDERS, "_id": "first"}
     run_id = ask(http, first, {**FAILING, "_after": ["first"]}, FAILING)
@@ -229,8 +247,7 @@ def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Clien
     expect(page.locator("#new-rows")).to_be_hidden()
 
 
-def test_filters_fold_on_a_phone(page: Page, site: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 800})
+def test_filters_are_folded_unless_one_is_set(page: Page, site: str) -> None:
     page.goto(f"{site}runs")
     expect(page.get_by_role("search")).to_be_hidden()
     page.get_by_text("Filters", exact=True).click()
@@ -239,6 +256,33 @@ def test_filters_fold_on_a_phone(page: Page, site: str) -> None:
     page.get_by_role("button", name="Filter").click()
     # Whoever filters sees by what.
     expect(page.get_by_label("Tool")).to_have_value("refund")
-    page.set_viewport_size({"width": 1000, "height": 800})
-    expect(page.get_by_text("Filters", exact=True)).to_be_hidden()
-    expect(page.get_by_role("search")).to_be_visible()
+    page.get_by_role("link", name="Clear").click()
+    expect(page.get_by_role("search")).to_be_hidden()
+
+
+def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> None:
+    with client(site) as http:
+        ended(http, ask(http, ORDERS))
+        wrong = ask(http, FAILING)
+        ended(http, wrong)
+        waiting = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
+
+    page.goto(f"{site}runs")
+    links = page.get_by_role("navigation", name="Quick links")
+    expect(links).to_contain_text("All 3")
+    expect(links).to_contain_text("Today 3")
+    links.get_by_role("link", name="Failed 1").click()
+    expect(page.locator("tr[id^=row-]")).to_have_count(1)
+    # It is stored as done, and all of its calls failed.
+    expect(page.locator(f"#row-{wrong}")).to_be_visible()
+    expect(links.locator("[aria-current]")).to_contain_text("Failed")
+    # The link says by what the list is filtered, so the filters stay folded.
+    expect(page.get_by_role("search")).to_be_hidden()
+
+    links.get_by_role("link", name="Needs approval 1").click()
+    expect(page.locator("tr[id^=row-]")).to_have_count(1)
+    expect(page.locator(f"#row-{waiting} .took")).to_contain_text("waiting")
+    # The numbers follow the store.
+    with client(site) as http:
+        send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")
+    expect(links.get_by_role("link", name="Needs approval", exact=True)).to_be_visible()

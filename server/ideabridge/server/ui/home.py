@@ -4,6 +4,7 @@ week.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -15,15 +16,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.store.daily_use import DayOfUse
-from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
-from ideabridge.server.ui.distinctions import Distinctions
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
+from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
-from ideabridge.server.views.records import ListedStatus, listed_runs, run_status
+from ideabridge.server.views.records import ListedStatus, listed_runs
 from ideabridge.server.views.shown import PAGE
 from ideabridge.tools.threads import compute_in_thread
 
@@ -37,30 +37,32 @@ _SHOWN_SUGGESTIONS: Final = 3
 _LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
 """The statuses of the latest runs. Those that need approval are listed on their own."""
 
-_BAR_WIDTH: Final = 16
-_BAR_GAP: Final = 6
-_CHART_HEIGHT: Final = 48
-_CHART_HEAD: Final = 12
-"""The room for the number at the upper end of the highest bar."""
+_CHART_HEIGHT: Final = 120
+"""The height of the area of a chart, in pixels."""
+
+_BAR_WIDTH: Final = 56
+"""The width of a bar, in per cent of the place of its day."""
+
+_MOST_STEPS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DayBar:
-    """One day of a chart. Lengths are in the units of the drawing.
+    """One day of a chart. Its left edge is in per cent of the width, its heights are in pixels.
 
     Attributes:
-        x: the left edge.
-        height: the height of the whole bar.
+        left: the left edge of the bar.
+        middle: the middle of the bar.
+        good: the height of its upper part, for what did not fail.
         failed: the height of its lower part, for what failed.
-        count: the number at its upper end, or "" for a day without any.
         day: the first letters of the day.
         title: the day and its numbers.
     """
 
-    x: int
-    height: float
+    left: float
+    middle: float
+    good: float
     failed: float
-    count: str
     day: str
     title: str
 
@@ -74,20 +76,18 @@ class Chart:
         total: the sum over all days.
         failed: the number of those that failed.
         bars: one bar for each day, in order.
-        width: the width of the drawing.
-        height: the height of the highest bar.
-        head: the room above it.
-        bar: the width of a bar.
+        ticks: the (text, height in pixels) of each line of its scale.
+        width: the width of a bar, in per cent.
+        height: the height of the area of the bars, in pixels.
     """
 
     name: str
     total: int
     failed: int
     bars: tuple[DayBar, ...]
-    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
+    ticks: tuple[tuple[str, float], ...]
+    width: float = _BAR_WIDTH / _DAYS
     height: int = _CHART_HEIGHT
-    head: int = _CHART_HEAD
-    bar: int = _BAR_WIDTH
 
 
 class HomePage:
@@ -97,7 +97,7 @@ class HomePage:
         self._site = site
         self._bridge = site.bridge
         self._connections = ClientEntries(site)
-        self._distinctions = Distinctions(site.bridge.store)
+        self._rows = RunRows(site.bridge)
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -129,9 +129,8 @@ class HomePage:
             connections=connections,
             example=EXAMPLE_PLAN,
             cards=cards,
-            running=_with_status(running),
-            latest=_with_status(latest),
-            distinctions=self._distinctions.of(running or latest),
+            is_running=bool(running),
+            rows=await compute_in_thread(self._rows.of, running or latest, visitor),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
             charts=charts_of(days),
@@ -175,11 +174,6 @@ class HomePage:
         return days, [(tool.tool, tool.times) for tool in used]
 
 
-def _with_status(records: list[RunRecord]) -> list[tuple[RunRecord, str]]:
-    """Return runs with their statuses. The record of an interrupted run says `running`."""
-    return [(record, run_status(record)[0]) for record in records]
-
-
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
     """Return the charts of some days: runs, direct calls if there were any, and the tokens of
     models if any model has reported some. An assistant does not say what it spends, so there is
@@ -197,30 +191,48 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 
 
 def _chart(name: str, days: list[DayOfUse], counts: list[int], failures: list[int]) -> Chart:
-    most = max(counts, default=0)
+    step = _step(max(counts, default=0))
+    # The uppermost line is at or above the highest bar.
+    steps = max(1, math.ceil(max(counts, default=0) / step))
+    scale = _CHART_HEIGHT / (steps * step)
+    place = 100 / _DAYS
     bars: list[DayBar] = []
-    for place, (day, count, failed) in enumerate(zip(days, counts, failures, strict=True)):
-        scale = _CHART_HEIGHT / most if most else 0.0
+    for number, (day, count, failed) in enumerate(zip(days, counts, failures, strict=True)):
         title = f"{day.day:%A, %-d %B}: {count:,} {name}"
         if failed:
             title += f", {failed:,} failed"
-        x = place * (_BAR_WIDTH + _BAR_GAP)
+        middle = (number + 0.5) * place
         bars.append(
             DayBar(
-                x,
-                height=round(count * scale, 1),
+                left=round(middle - place * _BAR_WIDTH / 200, 2),
+                middle=round(middle, 2),
+                good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
-                count=_short_number(count) if count else "",
-                day=f"{day.day:%a}"[:2],
+                day=f"{day.day:%a}",
                 title=title,
             )
         )
 
-    return Chart(name, sum(counts), sum(failures), tuple(bars))
+    ticks = tuple(
+        (_short_number(line * step), round(line * step * scale, 1)) for line in range(steps + 1)
+    )
+    return Chart(name, sum(counts), sum(failures), tuple(bars), ticks)
+
+
+def _step(most: int) -> int:
+    """Return the distance of the lines of a scale that reaches a number: 1, 2 or 5, or one of these
+    with zeros.
+    """
+    size = 1
+    while True:
+        for digit in (1, 2, 5):
+            if digit * size * _MOST_STEPS >= most:
+                return digit * size
+        size *= 10
 
 
 def _short_number(number: int) -> str:
-    """Return a number that fits on a bar, such as `940`, `12k` or `3M`."""
+    """Return the number of a line, such as `500`, `20k` or `5M`."""
     if number < 1000:
         return str(number)
     if number < 1_000_000:

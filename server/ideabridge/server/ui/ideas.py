@@ -26,7 +26,14 @@ from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.idea import Answer, Change, IdeaHit, IdeaRecord, Publication
+from ideabridge.bridge.store.idea import (
+    Answer,
+    Change,
+    IdeaHit,
+    IdeaRecord,
+    Publication,
+    StoredIdea,
+)
 from ideabridge.bridge.store.portable import without_recorded_output
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import RunRecord
@@ -40,9 +47,9 @@ from ideabridge.bridge.store.users import (
 )
 from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.coloured import coloured
-from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.ui.forms import Audience, fields_of, number_from, read_fields
 from ideabridge.server.ui.idea_folder import IdeaFolder
+from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.showing import answered, as_json, bounded, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
@@ -171,7 +178,7 @@ class IdeaPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
-        self._distinctions = Distinctions(site.bridge.store)
+        self._run_rows = RunRows(site.bridge)
         self._folder = IdeaFolder(site.bridge.configuration.project.absolute())
 
     def routes(self) -> list[Route]:
@@ -206,10 +213,9 @@ class IdeaPages:
             view = "published"
 
         values: dict[str, Any] = {
-            "hits": [],
             "tools": [],
             "ideas": [],
-            "distinctions": {},
+            "rows": {},
             "suggestions": [],
             "older": "",
             "folder": "",
@@ -217,7 +223,7 @@ class IdeaPages:
         }
         following: str | None = None
         if words:
-            values["hits"] = store.ideas.search(words, PAGE, caller=visitor.scope)
+            values["ideas"] = store.ideas.search(words, PAGE, caller=visitor.scope)
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, caller=visitor.caller)
             values["suggestions"] = await compute_in_thread(suggest)
@@ -230,9 +236,6 @@ class IdeaPages:
                 # These are the newest ideas that this caller is allowed to see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
 
-            values["distinctions"] = await compute_in_thread(
-                self._distinctions_of, values["ideas"], visitor
-            )
         else:
             tools = store.publications.page(
                 PAGE, after, caller=visitor.scope, by_hand=view == "written"
@@ -247,16 +250,17 @@ class IdeaPages:
                 folder.files, store.publications, visitor.scope
             )
 
+        values["rows"] = await compute_in_thread(self._rows_of, values["ideas"], visitor)
         if following:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
 
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
 
-    def _distinctions_of(
-        self, ideas: Sequence[IdeaRecord | IdeaHit], visitor: Visitor
-    ) -> dict[str, Distinction]:
-        """Return what tells the runs apart that ideas come from, keyed by run. Runs that the
-        visitor does not see are left out.
+    def _rows_of(
+        self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor
+    ) -> dict[str, RunRow]:
+        """Return the rows of the runs that ideas come from, keyed by run. Runs that the visitor
+        does not see are left out.
         """
         records: dict[str, RunRecord] = {}
         for idea in ideas:
@@ -266,7 +270,8 @@ class IdeaPages:
                         idea.meta.run, caller=visitor.scope
                     )
 
-        return self._distinctions.of(records.values())
+        rows = self._run_rows.of(list(records.values()), visitor)
+        return {row.record.id: row for row in rows}
 
     def _listed(self, publications: Sequence[Publication], visitor: Visitor) -> list[ListedTool]:
         names = [publication.name for publication in publications]
@@ -297,8 +302,13 @@ class IdeaPages:
         """Show one saved idea: context, schema and solution."""
         visitor = visitor_of(request)
         stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
+        rows = await compute_in_thread(self._rows_of, [stored], visitor)
         return await self._site.page_beside(
-            request, "idea.html", stored=stored, names=stored.meta.tools
+            request,
+            "idea.html",
+            stored=stored,
+            row=rows.get(stored.meta.run or ""),
+            names=stored.meta.tools,
         )
 
     # -- one published tool ------------------------------------------------------------------------

@@ -109,6 +109,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     )
     ended = [bar for bar in trace.bars if bar.finished is not None]
     calls = CallOutcomes.of(bar.status != "done" for bar in ended)
+    lineage = lineage_of(store, record)
+    # A single idea stands in the line below the title, and the others do not.
+    ideas = lineage.pop("ideas", [])
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
@@ -119,7 +122,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "at": about.at,
         "last": about.last,
         "program": _marked(trace) if trace.program else [],
-        "lineage": lineage_of(store, record),
+        "lineage": lineage,
+        "ideas": ideas,
         "ended": about.status in ENDED,
         "calls": calls,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
 
@@ -17,20 +18,16 @@ from starlette.routing import Route
 from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.reading import read_beside
-from ideabridge.bridge.store.errors import UnknownPublicationError, UnknownRunError
-from ideabridge.bridge.store.journal import OUTLINED, CallMark
+from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
-from ideabridge.server.hosts.table import host_title
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import earlier_call
-from ideabridge.server.ui.distinctions import Distinction, Distinctions
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.mini_timeline import MiniTimeline, mini_timeline
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_comparison import (
     MOST_OFFERED,
@@ -40,16 +37,10 @@ from ideabridge.server.ui.run_comparison import (
     comparison_of,
 )
 from ideabridge.server.ui.run_pages import About
+from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
-from ideabridge.server.views.records import (
-    CallOutcomes,
-    ListedStatus,
-    errors_of,
-    input_of,
-    listed_runs,
-    run_status,
-)
+from ideabridge.server.views.records import ListedStatus, input_of, listed_runs, run_status
 from ideabridge.server.views.shown import PAGE as PAGE_ROOM
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
@@ -62,29 +53,35 @@ PAGE: Final = 50
 
 STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
+_ANY_FAILURE: Final = "any_failure"
+"""The value of the filter by status for runs that failed in any way, also those that are done with
+errors.
+"""
+
+_MOST_COUNTED: Final = 1000
+"""How many of the newest runs the numbers beside the quick links count."""
+
+_MOST_OPEN: Final = 100
+"""How many running runs, and how many that need approval, are counted."""
+
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """A row of the list of runs.
+class QuickLink:
+    """A link above the list of runs.
 
     Attributes:
-        asker: the program that asked for the run, or the host that it was imported from.
-        tool: the published tool that the run is a call to, or "".
-        bars: its first calls, or None if none has begun.
-        distinction: what tells it apart from others with the same title, or None.
-        calls: how many of its calls failed, or None if it has too many events to count them.
+        label: its words.
+        query: the query of the list that it leads to, or "" for all runs.
+        count: the number of runs in this list.
+        is_least: whether there may be more, because only the newest ones were counted.
+        is_current: whether the page shows this list.
     """
 
-    record: RunRecord
-    status: str
-    reason: str | None
-    errors: int
-    seconds: float | None
-    asker: str = ""
-    tool: str = ""
-    bars: MiniTimeline | None = None
-    distinction: Distinction | None = None
-    calls: CallOutcomes | None = None
+    label: str
+    query: str
+    count: int
+    is_least: bool
+    is_current: bool
 
 
 class RunPages:
@@ -93,7 +90,7 @@ class RunPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._bridge = site.bridge
-        self._distinctions = Distinctions(site.bridge.store)
+        self._rows = RunRows(site.bridge)
 
     def routes(self) -> list[Route]:
         """Return the routes under `/ui`."""
@@ -133,16 +130,24 @@ class RunPages:
             PAGE + 1,
             status=next((listed for listed in STATUSES if listed == status), None),
             after=after,
-            chosen=RunFilter(**{name: value or None for name, value in conditions.items()}),
+            chosen=RunFilter(
+                tool=conditions["tool"] or None,
+                since=conditions["since"] or None,
+                until=conditions["until"] or None,
+                words=conditions["words"] or None,
+                failed=status == _ANY_FAILURE,
+            ),
         )
         following = records[PAGE - 1].id if len(records) > PAGE else None
         filters = {key: value for key, value in query.items() if key != "after" and value}
-        rows = await compute_in_thread(self._rows, records[:PAGE], visitor)
+        rows = await compute_in_thread(self._rows.of, records[:PAGE], visitor)
         return self._site.page(
             request,
             "runs.html",
             rows=rows,
             statuses=STATUSES,
+            any_failure=_ANY_FAILURE,
+            quick_links=await compute_in_thread(self._quick_links, filters, visitor),
             asked={**conditions, "status": status, "user": user},
             callers=_callers(store, visitor),
             filtered=bool(filters),
@@ -150,28 +155,36 @@ class RunPages:
             older=f"?{urlencode({**filters, 'after': following})}" if following else "",
         )
 
-    def _rows(self, records: list[RunRecord], visitor: Visitor) -> list[RunRow]:
+    def _quick_links(self, filters: dict[str, str], visitor: Visitor) -> list[QuickLink]:
+        """Return the links above the list, with the number of runs that each leads to. `filters` is
+        the query of the page.
+        """
         store = self._bridge.store
-        outlines = store.runs.outlines([record.id for record in records])
-        titles = {record.title for record in records}
-        tools = {title for title in titles if self._is_tool(title, visitor)}
-        distinctions = self._distinctions.of(records)
-        rows: list[RunRow] = []
-        for record in records:
-            tool = record.title if record.title in tools else ""
-            distinction = distinctions.get(record.id)
-            rows.append(_row(record, outlines[record.id], tool, distinction))
-        return rows
+        scope = visitor.scope
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        total = store.daily_use.newest_runs(scope, RunFilter(), _MOST_COUNTED)
+        failed = store.daily_use.newest_runs(scope, RunFilter(failed=True), _MOST_COUNTED)
+        begun_today = store.daily_use.newest_runs(scope, RunFilter(since=today), _MOST_COUNTED)
+        running = len(listed_runs(store, scope, _MOST_OPEN, status="running"))
+        waiting = self._site.waiting(visitor)
+        are_more = total == _MOST_COUNTED
 
-    def _is_tool(self, title: str, visitor: Visitor) -> bool:
-        """Return whether a title is the name of a tool that is published to a visitor."""
-        if not title.isidentifier():
-            return False
-        try:
-            self._bridge.store.publications.get(title, caller=visitor.scope)
-        except UnknownPublicationError:
-            return False
-        return True
+        def link(label: str, query: dict[str, str], count: int, *, is_least: bool) -> QuickLink:
+            text = f"?{urlencode(query)}" if query else ""
+            return QuickLink(label, text, count, is_least, is_current=filters == query)
+
+        return [
+            link("All", {}, total, is_least=are_more),
+            link("Today", {"since": today}, begun_today, is_least=begun_today == _MOST_COUNTED),
+            link("Running", {"status": "running"}, running, is_least=running == _MOST_OPEN),
+            link(
+                "Needs approval",
+                {"status": "needs_approval"},
+                waiting,
+                is_least=waiting == _MOST_OPEN,
+            ),
+            link("Failed", {"status": _ANY_FAILURE}, failed, is_least=are_more),
+        ]
 
     async def direct(self, request: Request) -> Response:
         """Show the direct calls to exposed tools, newest first."""
@@ -323,7 +336,7 @@ class RunPages:
             comparison = await compute_in_thread(comparison_of, before, now)
 
         shown = {run.id: run for run in (record, other, *earlier) if run is not None}
-        distinctions = await compute_in_thread(self._distinctions.of, shown.values())
+        distinctions = await compute_in_thread(self._rows.distinctions.of, shown.values())
         return await self._site.page_beside(
             request,
             "compare.html",
@@ -473,54 +486,6 @@ class RunPages:
             image = await self._read(run_pages.image, record, number, place)
         kind, data = cast("list[str]", image)
         return Response(base64.b64decode(data), media_type=kind)
-
-
-def _row(
-    record: RunRecord, marks: list[CallMark], tool: str, distinction: Distinction | None
-) -> RunRow:
-    from datetime import datetime
-
-    status, reason = run_status(record)
-    origin = record.summary.origin or {}
-    seconds = None
-    end = time.time()
-    ended = str(origin.get("ended") or record.updated)
-    if status in ENDED and ended:
-        end = datetime.fromisoformat(ended).timestamp()
-        seconds = end - datetime.fromisoformat(record.created).timestamp()
-
-    host = origin.get("host") or origin.get("client")
-    asker = record.client
-    if not asker and isinstance(host, str):
-        asker = host_title(host)
-
-    return RunRow(
-        record,
-        status,
-        reason,
-        errors_of(record),
-        seconds,
-        asker,
-        tool,
-        mini_timeline(marks, end),
-        distinction,
-        _outcomes(record, marks),
-    )
-
-
-def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
-    """Return how many calls of a run failed, or None for a long run, whose marks do not say
-    this.
-    """
-    if record.last_event > OUTLINED:
-        return None
-
-    failures: dict[int, bool] = {}
-    for mark in marks:
-        if mark.event == "call_finished":
-            failures[mark.call] = failures.get(mark.call, False) or mark.is_failure
-
-    return CallOutcomes.of(failures.values())
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:

@@ -1,0 +1,136 @@
+"""Run rows: what a list shows of each run, read without its values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.journal import OUTLINED, CallMark
+from ideabridge.bridge.store.run_record import ENDED, RunRecord
+from ideabridge.server.hosts.table import host_title
+from ideabridge.server.ui.access import Visitor
+from ideabridge.server.ui.distinctions import Distinction, Distinctions
+from ideabridge.server.ui.mini_timeline import MiniTimeline, mini_timeline
+from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A row of the list of runs.
+
+    Attributes:
+        seconds: how long it took, or None if it has not ended.
+        waiting: for how many seconds it has waited for a decision, or None if it does not wait.
+        asker: the program that asked for the run, or the host that it was imported from.
+        tool: the published tool that the run is a call to, or "".
+        bars: its first calls, or None if none has begun.
+        distinction: what tells it apart from others with the same title, or None.
+        calls: how many of its calls failed, or None if it has too many events to count them.
+    """
+
+    record: RunRecord
+    status: str
+    reason: str | None
+    errors: int
+    seconds: float | None
+    waiting: float | None
+    asker: str = ""
+    tool: str = ""
+    bars: MiniTimeline | None = None
+    distinction: Distinction | None = None
+    calls: CallOutcomes | None = None
+
+
+class RunRows:
+    """Makes the rows of a list of runs.
+
+    Attributes:
+        distinctions: what tells runs apart. They keep what they have read of each run.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self.distinctions = Distinctions(bridge.store)
+
+    def of(self, records: Sequence[RunRecord], visitor: Visitor) -> list[RunRow]:
+        """Return the rows of runs, in the same order. This reads the store, so it belongs in a
+        thread.
+        """
+        outlines = self._bridge.store.runs.outlines([record.id for record in records])
+        titles = {record.title for record in records}
+        tools = {title for title in titles if self._is_tool(title, visitor)}
+        distinctions = self.distinctions.of(records)
+        rows: list[RunRow] = []
+        for record in records:
+            tool = record.title if record.title in tools else ""
+            distinction = distinctions.get(record.id)
+            rows.append(_row(record, outlines[record.id], tool, distinction))
+        return rows
+
+    def _is_tool(self, title: str, visitor: Visitor) -> bool:
+        """Return whether a title is the name of a tool that is published to a visitor."""
+        if not title.isidentifier():
+            return False
+        try:
+            self._bridge.store.publications.get(title, caller=visitor.scope)
+        except UnknownPublicationError:
+            return False
+        return True
+
+
+def _row(
+    record: RunRecord, marks: list[CallMark], tool: str, distinction: Distinction | None
+) -> RunRow:
+    status, reason = run_status(record)
+    origin = record.summary.origin or {}
+    end = time.time()
+    seconds = None
+    waiting = None
+    if status in ENDED:
+        end = _seconds(str(origin.get("ended") or record.updated))
+        seconds = end - _seconds(record.created)
+    elif status == "needs_approval":
+        waiting = end - _seconds(record.updated)
+
+    host = origin.get("host") or origin.get("client")
+    asker = record.client
+    if not asker and isinstance(host, str):
+        asker = host_title(host)
+
+    return RunRow(
+        record,
+        status,
+        reason,
+        errors_of(record),
+        seconds,
+        waiting,
+        asker,
+        tool,
+        mini_timeline(marks, end),
+        distinction,
+        _outcomes(record, marks),
+    )
+
+
+def _seconds(moment: str) -> float:
+    """Return an ISO 8601 time in seconds since 1970."""
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _outcomes(record: RunRecord, marks: list[CallMark]) -> CallOutcomes | None:
+    """Return how many calls of a run failed, or None for a long run, whose marks do not say
+    this.
+    """
+    if record.last_event > OUTLINED:
+        return None
+
+    failures: dict[int, bool] = {}
+    for mark in marks:
+        if mark.event == "call_finished":
+            failures[mark.call] = failures.get(mark.call, False) or mark.is_failure
+
+    return CallOutcomes.of(failures.values())
