@@ -275,5 +275,19 @@ def test_the_marks_of_an_axis_are_distinct(seconds: float) -> None:
     assert all(ticks)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "marks"),
+    [
+        (0.2, ["0 ms", "50 ms", "100 ms", "150 ms", "200 ms"]),
+        (0.193, ["0 ms", "50 ms", "100 ms", "150 ms", "200 ms"]),
+        (9.1, ["0 ms", "2.5 s", "5 s", "7.5 s", "10 s"]),
+        (100.0, ["0 ms", "30 s", "1 min", "1 min 30 s", "2 min"]),
+        (3.4 * 86_400.0, ["0 ms", "1 day", "2 days", "3 days", "4 days"]),
+    ],
+)
+def test_the_marks_of_an_axis_are_round(seconds: float, marks: list[str]) -> None:
+    assert timeline(Trace(begun=100.0, ended=100.0 + seconds), None).ticks == marks
+
+
 def test_marks_that_no_rounding_tells_apart_are_empty() -> None:
-    assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0.00 ms", "", "", "", ""]
+    assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0 ms", "", "", "", ""]

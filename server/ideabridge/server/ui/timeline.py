@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
+from ideabridge.tools.names import counted
 
 ROWS: Final = 100
 """Number of rows on a page."""
@@ -36,6 +38,17 @@ drawn."""
 
 _MOST_BREAKS: Final = 20
 """Maximum number of stretches that are drawn shorter. Each row contains a mark for each of them."""
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_ROUND_TIMES: Final = (
+    *(digit * 10.0**power for power in range(-6, 1) for digit in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)),
+    *(10, 15, 20, 30, 45),
+    *(number * _MINUTE for number in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45)),
+    *(number * _HOUR for number in (1, 1.5, 2, 3, 4, 6, 8, 12)),
+)
+"""The distances between marks on an axis, in seconds, shortest first. Longer ones are whole days.
+"""
 
 _NOTICED: Final = 0.001
 """Minimum wait, in seconds, that gets a bar and an explanation."""
@@ -128,7 +141,7 @@ def timeline(
     end = max([end, *(bar.finished or bar.started or 0.0 for bar in bars)])
     ran = _ran(trace.bars, end)
     answered = _ran(trace.minds, end) if trace.mind else []
-    axis = Axis.of([*ran, *answered], begun, end)
+    axis = Axis.of([*ran, *answered], begun, end, is_round=True)
     chosen = [
         bar
         for bar in bars
@@ -239,9 +252,17 @@ class Axis:
         self._idle = idle
 
     @classmethod
-    def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> Axis:
-        """Return the axis of a run from beginning to end. Something ran during each span in
-        `ran`.
+    def of(
+        cls,
+        ran: Iterable[tuple[float, float]],
+        begun: float,
+        end: float,
+        *,
+        is_round: bool = False,
+    ) -> Axis:
+        """Return the axis of a run from beginning to end. Something ran during each span in `ran`.
+
+        With `is_round`, an axis without a break goes on until each quarter of it is a round time.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -261,8 +282,12 @@ class Axis:
             points.append((finish, place))
             before = finish
 
-        place += end - before
-        points.append((max(end, before + 1e-6), max(place, 1e-6)))
+        last = end
+        if is_round and not idle and end > begun:
+            last = begun + 4 * _round_time((end - begun) / 4)
+
+        place += last - before
+        points.append((max(last, before + 1e-6), max(place, 1e-6)))
         whole = points[-1][1]
         return cls([(at, value / whole * 100) for at, value in points], idle, end)
 
@@ -295,18 +320,11 @@ class Axis:
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """Return the times at five equal distances, counted from the beginning. Where rounding
-        would make two of them the same, they are more exact, and if that does not help, the later
-        one is empty.
+        """Return the times at five equal distances, counted from the beginning. Of times that look
+        the same, the later one is empty.
         """
         begun = self._points[0][0]
-        times = [self.time(part * 25.0) - begun for part in range(5)]
-        texts = [duration(time) for time in times]
-        if len(set(texts)) < len(texts):
-            if times[-1] < 1:
-                texts = [f"{max(0.0, time) * 1000:.2f} ms" for time in times]
-            elif times[-1] >= _DAY:
-                texts = [f"{time / _DAY:.1f} days" for time in times]
+        texts = [_tick(self.time(part * 25.0) - begun) for part in range(5)]
         return [text if text not in texts[:place] else "" for place, text in enumerate(texts)]
 
     def breaks(self) -> list[tuple[float, float, float]]:
@@ -315,6 +333,24 @@ class Axis:
             (self.place(start), self.place(finish) - self.place(start), finish - start)
             for start, finish in self._idle
         ]
+
+
+def _tick(seconds: float) -> str:
+    """Return the text of a mark on an axis. It is more exact than the duration of a call."""
+    if seconds < 1:
+        return f"{round(max(0.0, seconds) * 1000, 2):.3g} ms"
+    if seconds >= _DAY:
+        return counted(float(f"{seconds / _DAY:.3g}"), "day")
+    return duration(seconds)
+
+
+def _round_time(least: float) -> float:
+    """Return the shortest round time that is not shorter than a time, both in seconds."""
+    for step in _ROUND_TIMES:
+        # A run of 200 ms does not last a little longer because of how numbers are stored.
+        if step >= least * 0.999:
+            return step
+    return math.ceil(least / _DAY) * _DAY
 
 
 def _gaps(
