@@ -47,34 +47,45 @@ class Catalogue:
         self.missing = missing
         self.latent = frozenset(latent)
         self._listed: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
-        self._by_key: dict[ToolKey, Tool] = dict(self._listed)
-        # A tool that passes its calls on to another tool never takes that tool's place.
+        self._unlisted = tuple(unlisted)
         own = [tool for tool in self._listed.values() if tool.passes_to is None]
         passing = [tool for tool in self._listed.values() if tool.passes_to is not None]
-        self._unlisted = tuple(unlisted)
         changed = [tool.real for tool in passing if tool.is_changed]
         unshown = [*changed, *self._unlisted]
+
+        # The last tool with an origin counts: a tool that passes its calls on to another tool never
+        # takes that tool's place.
         by_origin = [*passing, *unshown, *own]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in by_origin}
+        self._by_key: dict[ToolKey, Tool] = dict(self._listed)
         self._by_name: dict[str, list[Tool]] = {}
-        for tool in [*own, *passing]:
-            self._by_name.setdefault(tool.name, []).append(tool)
-            if tool.remote_name is not None and tool.module is not None:
-                # With `_module`, a call can use the name that the module itself uses.
-                self._by_key.setdefault((tool.module, tool.remote_name), tool)
-
-        shown_names = frozenset(self._by_name)
-        for tool in unshown:
-            self._by_key.setdefault(tool.key, tool)
-            self._by_key.setdefault(tool.origin, tool)
-            if tool.name not in shown_names:
-                self._by_name.setdefault(tool.name, []).append(tool)
+        self._index_listed([*own, *passing])
+        self._index_unshown(unshown)
 
         self._json: tuple[list[JSON], list[JSON]] | None = None
         self._exact: dict[ToolKey, Validator] = {}
         self._admitted: dict[ToolKey, Validator] = {}
         self._names: dict[ToolKey, ParameterNames] = {}
         self._queries: dict[ToolKey, tuple[str, ...]] = {}
+
+    def _index_listed(self, tools: list[Tool]) -> None:
+        """Index the listed tools by their names."""
+        for tool in tools:
+            self._by_name.setdefault(tool.name, []).append(tool)
+            if tool.remote_name is not None and tool.module is not None:
+                # With `_module`, a call can use the name that the module itself uses.
+                self._by_key.setdefault((tool.module, tool.remote_name), tool)
+
+    def _index_unshown(self, tools: list[Tool]) -> None:
+        """Index tools that calls can name but that are not shown, after the listed tools, which
+        take precedence.
+        """
+        shown_names = frozenset(self._by_name)
+        for tool in tools:
+            self._by_key.setdefault(tool.key, tool)
+            self._by_key.setdefault(tool.origin, tool)
+            if tool.name not in shown_names:
+                self._by_name.setdefault(tool.name, []).append(tool)
 
     @property
     def tools(self) -> list[Tool]:

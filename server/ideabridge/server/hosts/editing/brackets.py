@@ -77,6 +77,22 @@ class Bracketed:
         named = [item for item in self.items if item.name == name]
         return named[-1] if named else None
 
+    def gap_before(self, number: int) -> int:
+        """Return the position where the text before an item begins: the end of the item before it,
+        or the position after the opening bracket.
+        """
+        if number == 0:
+            return self.start + 1
+        return self.items[number - 1].end
+
+    def gap_after(self, number: int) -> int:
+        """Return the position where the text after an item ends: the start of the next item, or the
+        position of the closing bracket.
+        """
+        if number + 1 == len(self.items):
+            return self.end - 1
+        return self.items[number + 1].start
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -150,24 +166,24 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
 
 def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
     interior = text[inside.start + 1 : inside.end - 1]
-    is_root = not text[: inside.start].strip()
     if interior:
         own_line = "\n" in interior
     else:
+        is_root = not text[: inside.start].strip()
         own_line = is_root or "\n" in text.strip()
 
+    # The brackets can contain comments, after which the item is added.
+    place = inside.start + 1 + len(interior.rstrip())
     newline = newline_of(text)
     unit = unit_of(text)
-    compact = not own_line and not interior and _is_compact(text)
     if one_line or not own_line:
-        layout = Layout(None, unit, newline, compact)
-        place = inside.start + 1 + len(interior.rstrip()) if interior.strip() else inside.start + 1
+        compact = not own_line and not interior and _is_compact(text)
         place = _blanks_end(text, place)
-        return spliced(text, [Splice(place, place, render(layout))])
+        new = render(Layout(None, unit, newline, compact))
+        return spliced(text, [Splice(place, place, new)])
 
     outer = line_indent(text, inside.start)
-    layout = Layout(outer + unit, unit, newline, compact)
-    place = inside.start + 1 + len(interior.rstrip())
+    layout = Layout(outer + unit, unit, newline, compact=False)
     closing = "" if interior else newline + outer
     new = f"{newline}{layout.indent}{render(layout)}{closing}"
     return spliced(text, [Splice(place, place, new)])
@@ -190,21 +206,20 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
     item stay.
     """
     number = inside.items.index(item)
-    is_last = number == len(inside.items) - 1
-    following = inside.end - 1 if is_last else inside.items[number + 1].start
-    comma = _comma(text, item.end, following)
-    splices: list[Splice] = []
-    if comma is None and number > 0:
-        before = _comma(text, inside.items[number - 1].end, item.start)
-        if before is not None:
-            splices.append(Splice(before, before + 1, ""))
-
+    comma = _comma(text, item.end, inside.gap_after(number))
     end = item.end
+    splices: list[Splice] = []
     if comma is not None:
         if text[end:comma].strip(" \t"):
+            # A comment between the item and its comma stays.
             splices.append(Splice(comma, comma + 1, ""))
         else:
             end = comma + 1
+    elif number > 0:
+        # The last item has no comma, so the comma before it is no longer needed.
+        comma_before = _comma(text, inside.gap_before(number), item.start)
+        if comma_before is not None:
+            splices.append(Splice(comma_before, comma_before + 1, ""))
 
     if len(inside.items) == 1 and _is_alone(text, inside, item, end):
         return spliced(text, [Splice(inside.start + 1, inside.end - 1, "")])
@@ -221,31 +236,44 @@ def _is_alone(text: str, inside: Bracketed, item: TextItem, end: int) -> bool:
 
 
 def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int]:
-    """Return the part of the text that is removed with an item: the item to `end`, and blanks."""
+    """Return the start and the end of the part of the text that is removed with an item: the item
+    to `end`, and the blanks or the line break that only this item needs.
+    """
     start = inside.items[number].start
+    following = inside.gap_after(number)
     is_last = number == len(inside.items) - 1
-    following = inside.end - 1 if is_last else inside.items[number + 1].start
     left = len(text[:start].rstrip(" \t"))
-    starts_line = text[left - 1] in "\r\n"
     right = _blanks_end(text, end)
+    starts_line = text[left - 1] in "\r\n"
     ends_line = text[right] in "\r\n"
     if starts_line and ends_line:
+        # The item is alone on its lines, which go with it.
         return _before_break(text, left), end
 
     if starts_line and is_last and right == following:
+        # The closing bracket moves to the end of the line before, unless a comment would hide it.
         before = _before_break(text, left)
-        preceding = inside.items[number - 1].end if number > 0 else inside.start + 1
-        comments = list(_COMMENT.finditer(text, preceding, before))
-        # A comment to the end of its line needs the line break.
-        if not comments or comments[-1].end() < before or comments[-1].group().startswith("/*"):
-            return before, end
-        return start, end
+        if _ends_in_line_comment(text, inside.gap_before(number), before):
+            return start, end
+        return before, end
 
     if is_last and not starts_line:
+        # The blanks after the item before are no longer needed.
         return (left if number > 0 else start), end
     if right == following and not ends_line:
+        # The next item moves to the start of this one.
         return start, right
     return start, end
+
+
+def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
+    """Return whether a comment that takes the rest of its line ends at `end`. The text from `start`
+    has only blanks, commas and comments.
+    """
+    comments = list(_COMMENT.finditer(text, start, end))
+    if not comments or comments[-1].end() < end:
+        return False
+    return not comments[-1].group().startswith("/*")
 
 
 def _blanks_end(text: str, place: int) -> int:

@@ -111,6 +111,11 @@ def put_yaml(text: str, change: EntryChange) -> str:
         node = member[1]
         _check(node, change.keys[: depth + 1], allows_list=not rest)
 
+    return _with_entry(text, node, change)
+
+
+def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
+    """Return the text with the entry of a change in the mapping or sequence of entries."""
     if node.kind == "sequence":
         return _put_element(text, node, change.name, entry_value(change, listed=True))
 
@@ -136,28 +141,42 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
     Raises:
         UneditableError: the entry shares a line with something else.
     """
-    node = _tree(text)
-    for key in keys:
-        member = node.find(key) if node is not None and node.kind == "mapping" else None
-        node = member[1] if member is not None else None
-
+    node = _at(_tree(text), keys)
     if node is None or node.kind not in ("mapping", "sequence"):
         return text
     if node.flow:
         inside = _bracketed(text, node)
         item = inside.find(name)
-        return text if item is None else remove_yaml(without_item(text, inside, item), keys, name)
+        if item is None:
+            return text
+        # Between brackets, several items can have the name.
+        return remove_yaml(without_item(text, inside, item), keys, name)
 
     if node.kind == "mapping":
         member = node.find(name)
         if member is None:
             return text
-        return _without_lines(text, member[0].start, member[1].end)
+        key, value = member
+        return _without_lines(text, key.start, value.end)
 
     for element, dash in zip(node.children, _dashes(text, node), strict=True):
         if _name_of(element) == name:
+            # Several elements of a sequence can have the name.
             return remove_yaml(_without_lines(text, dash, element.end), keys, name)
     return text
+
+
+def _at(node: _Node | None, keys: Sequence[str]) -> _Node | None:
+    """Return the value that keys lead to, or None if it does not exist."""
+    for key in keys:
+        if node is None or node.kind != "mapping":
+            return None
+        member = node.find(key)
+        if member is None:
+            return None
+        _, node = member
+
+    return node
 
 
 def _check(node: _Node, keys: Sequence[str], *, allows_list: bool) -> None:
