@@ -1292,21 +1292,24 @@ def _parsed(document: FileContent, project: Path, source: Path | None) -> Config
     except StorePlaceError as error:
         raise ConfigurationError([f"{name}: store: {error}"]) from None
 
-    layer = None
+    layers: tuple[Layer, ...] = ()
     if source is not None:
         keys = tuple(check.content)
         names = frozenset(parsed.modules)
-        layer = Layer(source, keys, names, is_own=is_user_file(source))
+        layers = (Layer(source, keys, names, is_own=is_user_file(source)),)
 
+    tools = tuple(str(folder / Path(path).expanduser()) for path in parsed.tools)
+    notes = tuple(f"{name}: {line}" for line in _lines(check.notes))
+    unusable = {server: _lines(remarks) for server, remarks in check.unusable.items()}
     return parsed.model_copy(
         update={
             "source": source,
             "project": project,
-            "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
+            "tools": tools,
             "store": store,
-            "layers": () if layer is None else (layer,),
-            "notes": tuple(f"{name}: {line}" for line in _lines(check.notes)),
-            "unusable": {server: _lines(remarks) for server, remarks in check.unusable.items()},
+            "layers": layers,
+            "notes": notes,
+            "unusable": unusable,
         }
     )
 

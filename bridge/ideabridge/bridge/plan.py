@@ -151,11 +151,12 @@ class Plan:
     @property
     def title(self) -> str:
         """The name of the plan, or else the names of its tools, on one line."""
-        return (
-            self.name
-            or title_of_tools(tool_names(self.calls))
-            or ("a program" if self.program is not None else "an empty plan")
-        )
+        if self.name:
+            return self.name
+        names = title_of_tools(tool_names(self.calls))
+        if names:
+            return names
+        return "an empty plan" if self.program is None else "a program"
 
     @property
     def output_by_instance(self) -> bool:

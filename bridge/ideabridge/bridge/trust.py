@@ -596,10 +596,14 @@ def _data_arguments(
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
         for name in names
     ]
+    if not readings:
+        return {}
+
+    first, *others = readings
     return {
         number: (path, place)
-        for number, path, place in (readings[0] if readings else ())
-        if all((number, path, place) in reading for reading in readings)
+        for number, path, place in first
+        if all((number, path, place) in reading for reading in others)
     }
 
 

@@ -97,21 +97,20 @@ def exposed_names(
     for form in (_own, _with_module, _with_hash):
         # Tools of this process come first.
         for of_module in (False, True):
-            plain_names = {
-                place: name
+            unnamed = {
+                place: tool
                 for place, tool in enumerate(tools)
-                if place not in names
-                and (tool.module is not None) == of_module
-                and (name := form(tool)) is not None
+                if place not in names and (tool.module is not None) == of_module
             }
-            count = Counter(plain_names.values())
-            free = {
-                place: name
-                for place, name in plain_names.items()
-                if count[name] == 1 and name not in used_names and not is_taken(name, tools[place])
-            }
-            names.update(free)
-            used_names.update(free.values())
+            wanted = {place: form(tool) for place, tool in unnamed.items()}
+            count = Counter(wanted.values())
+            for place, name in wanted.items():
+                if name is None or count[name] > 1 or name in used_names:
+                    continue
+                if not is_taken(name, tools[place]):
+                    names[place] = name
+
+            used_names.update(names.values())
 
     for place, tool in enumerate(tools):
         if place not in names:

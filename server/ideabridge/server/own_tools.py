@@ -399,15 +399,13 @@ def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     error states them.
     """
     schema = tool["inputSchema"]
-    properties = {
-        name: {key: value for key, value in schema_of_member.items() if key not in _BOUNDS}
-        for name, schema_of_member in schema["properties"].items()
-        if name not in names
-    }
-    return {
-        **tool,
-        "inputSchema": {**schema, "properties": properties, "additionalProperties": bool(names)},
-    }
+    properties: dict[str, Any] = {}
+    for name, member in schema["properties"].items():
+        if name not in names:
+            properties[name] = {key: value for key, value in member.items() if key not in _BOUNDS}
+
+    shorter = {**schema, "properties": properties, "additionalProperties": bool(names)}
+    return {**tool, "inputSchema": shorter}
 
 
 def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:

@@ -216,16 +216,19 @@ class Reloading:
         faulty = {file for file in self._bridge.loaded_tool_files if file in self._faults}
         faults = {file: fault for file, fault in self._faults.items() if file in read.tools}
         self._faults = faults
-        configuration = read.model_copy(
-            update={
-                "tool_faults": tuple(fault for file, fault in faults.items() if file not in faulty),
-                "withheld": tuple(
-                    f"A changed file of the user's tools could not be loaded, so its earlier "
+        missing: list[str] = []
+        withheld: list[str] = []
+        for file, fault in faults.items():
+            if file in faulty:
+                withheld.append(
+                    "A changed file of the user's tools could not be loaded, so its earlier "
                     f"tools stay: {fault}"
-                    for file, fault in faults.items()
-                    if file in faulty
-                ),
-            }
+                )
+            else:
+                missing.append(fault)
+
+        configuration = read.model_copy(
+            update={"tool_faults": tuple(missing), "withheld": tuple(withheld)}
         )
         try:
             change = await self._bridge.reconfigure(configuration, tools, self._renewed(secrets))
@@ -300,8 +303,8 @@ class Reloading:
         return [files for folder, files in folders.items() if folder in changed]
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
-        """Note whether a file could be loaded, and the files on which this depends. A file that has
-        to wait still counts as changed.
+        """Record whether a file could be loaded, and the files on which this depends. A file that
+        has to wait still counts as changed.
         """
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)

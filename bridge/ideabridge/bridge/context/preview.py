@@ -117,12 +117,15 @@ def reference_to(
         text: the maximum number of characters of one string in the preview.
     """
     reference = format_reference(path, instance)
+    if len(reference) > _REFERENCE:
+        reference = f"{reference[:_TEXT]}... (a key is too long)"
+    if size is None:
+        size = len(encode(value))
+
     return {
-        "reference": reference
-        if len(reference) <= _REFERENCE
-        else f"{reference[:_TEXT]}... (a key is too long)",
+        "reference": reference,
         "type": _type(value),
-        "bytes": len(encode(value)) if size is None else size,
+        "bytes": size,
         "preview": _begin(value, 2, _Room(_PREVIEW, text)),
     }
 

@@ -124,10 +124,11 @@ def unescape(text: str) -> str:
     """
     if DAGGER not in text:
         return text
-    head, rest = _split(text)
-    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(
-        lambda dagger: dagger.group()[1:] or DAGGER, rest
-    )
+    daggers, rest = _split(text)
+    if len(daggers) > 1:
+        daggers = daggers[1:]
+
+    return daggers + _INSIDE.sub(lambda inside: inside.group()[1:] or DAGGER, rest)
 
 
 def escape(text: str) -> str:

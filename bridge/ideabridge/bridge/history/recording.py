@@ -6,6 +6,7 @@ A conversation is split into stretches at pauses of ten minutes. Each stretch be
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -85,6 +86,10 @@ def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool
     return cut
 
 
+_REPLACED: Final = re.compile(r"[^A-Za-z0-9_-]")
+"""The characters of a tool's name that hosts replace in logs."""
+
+
 class Tools:
     """Finds modules' tools by their names in logs, in which hosts replace some characters.
 
@@ -108,10 +113,7 @@ class Tools:
 
 
 def _plain(name: str) -> str:
-    return "".join(
-        character if character.isascii() and (character.isalnum() or character in "_-") else "_"
-        for character in name
-    )
+    return _REPLACED.sub("_", name)
 
 
 @dataclass(slots=True)

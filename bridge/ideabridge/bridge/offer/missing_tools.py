@@ -233,18 +233,19 @@ class MissingTools:
             raise PlanError("\n".join([text, *lines])) from None
 
     def _refused_among(self, words: set[str], name: str) -> list[str]:
-        if self._profile is not None and not self._profile.admits_server(name):
-            return [self._profile.refusal("server", name)]
+        profile = self._profile
+        if profile is not None:
+            if not profile.admits_server(name):
+                return [profile.refusal("server", name)]
 
-        hidden = [
-            self._profile.refusal("tool", tool.label)
-            for tool in self._hidden()
-            if self._profile is not None
-            and tool.module == name
-            and {tool.name_in_module, identifier(tool.name_in_module)} & words
-        ]
-        if hidden:
-            return hidden
+            of_server = [tool for tool in self._hidden() if tool.module == name]
+            hidden = [
+                profile.refusal("tool", tool.label)
+                for tool in of_server
+                if {tool.name_in_module, identifier(tool.name_in_module)} & words
+            ]
+            if hidden:
+                return hidden
 
         module = self._modules[name]
         if module.state == "disabled":

@@ -171,12 +171,10 @@ class ProgramNames:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
         tools = list(tools)
-        real_tools = {tool.origin: tool.real for tool in tools if tool.is_changed}
-        tools_by_key = (
-            real_tools
-            | {_key_of(tool): tool for tool in tools if not tool.is_changed}
-            | {tool.key: tool for tool in tools if not tool.is_changed}
-        )
+        unchanged = [tool for tool in tools if not tool.is_changed]
+        tools_by_key = {tool.origin: tool.real for tool in tools if tool.is_changed}
+        tools_by_key |= {_key_of(tool): tool for tool in unchanged}
+        tools_by_key |= {tool.key: tool for tool in unchanged}
         servers = journaled.get("servers")
         modules = journaled.get("modules")
         if isinstance(servers, dict):
@@ -251,25 +249,20 @@ class ProgramNames:
         """Return the (real name, name in programs) of each module, tool and parameter whose name
         changed.
         """
-        modules = {
-            (tool.module, module): None
-            for module, functions in self.tools.items()
-            for tool in functions.values()
-            if tool.module is not None and module not in (IDEAS, tool.module)
-        }
-        tools = [
-            (tool.label, f"{module}.{name}")
-            for module, functions in self.tools.items()
-            for name, tool in functions.items()
-            if _function_of(tool) != name
-        ]
-        parameters = [
-            (f"{tool.label}({real})", f"{module}.{name}({python})")
-            for module, functions in self.tools.items()
-            for name, tool in functions.items()
-            for python, real in self.parameters(tool).items()
-            if real != python
-        ]
+        modules: dict[tuple[str, str], None] = {}
+        tools: list[tuple[str, str]] = []
+        parameters: list[tuple[str, str]] = []
+        for module, functions in self.tools.items():
+            for name, tool in functions.items():
+                function = f"{module}.{name}"
+                if tool.module is not None and module not in (IDEAS, tool.module):
+                    modules[tool.module, module] = None
+                if _function_of(tool) != name:
+                    tools.append((tool.label, function))
+                for python, real in self.parameters(tool).items():
+                    if real != python:
+                        parameters.append((f"{tool.label}({real})", f"{function}({python})"))
+
         return [*modules, *tools, *parameters]
 
     def place(self, tool: Tool) -> tuple[str, str] | None:

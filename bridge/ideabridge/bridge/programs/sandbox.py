@@ -636,35 +636,53 @@ def _certain(
         text = lines[line - 1] if 0 < line <= len(lines) else ""
         if _NOT_AWAITED in message and line in lines_of_calls:
             continue
-        if (
-            rule in _CERTAIN
-            or _NOT_AWAITED in message
-            or (rule == "unresolved-attribute" and "in union" not in message)
-            or (rule == "unsupported-operator" and " | " not in message)
-            or (rule == "invalid-key" and stored is not None and not _is_stored(message, stored))
-            or (
-                rule == "invalid-argument-type"
-                and text[place : place + 2] != "**"
-                and _never_fits(message, functions)
-            )
-        ):
-            missing = _MISSING_MEMBER.search(message)
-            if missing is not None:
-                message += _about_member(missing[1], missing[2], setting)
-            elif rule == _IMPORT:
-                message = _failed_import(message, text, setting, absent)
-            elif _NOT_AWAITED in message:
-                message = (
-                    f"{message}: the result of a call is not awaited; write `await` before the call"
-                )
+        if not _is_certain(rule, message, text[place:], functions, stored):
+            continue
 
-            certain.append((line, int(column), message))
+        missing = _MISSING_MEMBER.search(message)
+        if missing is not None:
+            message += _about_member(missing[1], missing[2], setting)
+        elif rule == _IMPORT:
+            message = _failed_import(message, text, setting, absent)
+        elif _NOT_AWAITED in message:
+            message = (
+                f"{message}: the result of a call is not awaited; write `await` before the call"
+            )
+
+        certain.append((line, int(column), message))
 
     return _cut(
         "\n".join(
             f"line {line}, column {column}: {message}" for line, column, message in sorted(certain)
         )
     )
+
+
+def _is_certain(
+    rule: str, message: str, text: str, functions: Collection[str], stored: set[str] | None
+) -> bool:
+    """Return whether the code of a finding always fails when it runs.
+
+    Args:
+        rule: the rule of the checker.
+        message: the message of the finding.
+        text: the program from the place of the finding to the end of its line.
+        functions: the names of the tools.
+        stored: see `_stored_keys`.
+    """
+    if rule in _CERTAIN or _NOT_AWAITED in message:
+        return True
+    match rule:
+        case "unresolved-attribute":
+            return "in union" not in message
+        case "unsupported-operator":
+            return " | " not in message
+        case "invalid-key":
+            return stored is not None and not _is_stored(message, stored)
+        case "invalid-argument-type":
+            return not text.startswith("**") and _never_fits(message, functions)
+        case _:
+            return False
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:

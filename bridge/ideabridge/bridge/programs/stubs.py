@@ -343,23 +343,25 @@ def _default(schema: JSON, kind: str) -> str:
     return written if fits else "..."
 
 
+_OPENING: Final = (
+    "patternProperties",
+    "dependentSchemas",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+    "if",
+)
+"""Keywords at the top of a schema that can describe parameters beside those in `properties`."""
+
+
 def _is_open(schema: JSONObject) -> bool:
     """Return whether a call can have parameters that `properties` does not name."""
-    return any(
-        key in schema
-        for key in (
-            "patternProperties",
-            "dependentSchemas",
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "$ref",
-            "if",
-        )
-    ) or (
-        schema.get("additionalProperties", False) is not False
-        or not isinstance(schema.get("properties"), dict)
-    )
+    if any(key in schema for key in _OPENING):
+        return True
+    if not isinstance(schema.get("properties"), dict):
+        return True
+    return schema.get("additionalProperties", False) is not False
 
 
 class _Types:
@@ -486,14 +488,10 @@ class _Types:
         if self.any in types:
             return self.any
 
-        # None comes last, as people usually write it.
         parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
-        return " | ".join(
-            [
-                *(part for part in parts if part != "None"),
-                *(part for part in parts if part == "None"),
-            ]
-        )
+        # None comes last, as people usually write it. The sort is stable, so the other types keep
+        # their order.
+        return " | ".join(sorted(parts, key=lambda part: part == "None"))
 
     def _object(self, schema: JSONObject, root: JSONObject, name: str, depth: int) -> str:
         properties = schema.get("properties")

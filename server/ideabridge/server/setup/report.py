@@ -8,6 +8,7 @@ from pathlib import Path
 from ideabridge.bridge.masking import shown_definition
 from ideabridge.server.hosts.entries import start_line
 from ideabridge.server.setup.plan import (
+    PlannedHost,
     PlannedServer,
     PlannedService,
     ServerSource,
@@ -175,15 +176,7 @@ def near(path: Path) -> str:
 def plan_json(plan: SetupPlan) -> JSONObject:
     """Return a plan as JSON."""
     return {
-        "clients": [
-            {
-                "name": host.host.name,
-                "file": str(host.place.path),
-                "state": host.state,
-                **({"why": host.why} if host.why else {}),
-            }
-            for host in plan.hosts
-        ],
+        "clients": [_host_json(host) for host in plan.hosts],
         "service": None if plan.service is None else _service_json(plan.service),
         "servers": list(_servers_json(plan)),
         "refused": [
@@ -204,6 +197,17 @@ def plan_json(plan: SetupPlan) -> JSONObject:
     }
 
 
+def _host_json(planned: PlannedHost) -> JSONObject:
+    host: JSONObject = {
+        "name": planned.host.name,
+        "file": str(planned.place.path),
+        "state": planned.state,
+    }
+    if planned.why:
+        host["why"] = planned.why
+    return host
+
+
 def _service_json(planned: PlannedService) -> JSONObject:
     state = "present" if planned.is_installed else "new"
     return {"url": planned.url, "file": str(planned.service.file), "state": state}
@@ -212,10 +216,14 @@ def _service_json(planned: PlannedService) -> JSONObject:
 def _servers_json(plan: SetupPlan) -> Iterator[JSON]:
     waiting = set(map(id, plan.asks_person))
     for server in (*plan.servers, *plan.asks_person):
-        state = "new" if server.is_new else "present"
+        if id(server) in waiting:
+            state = "needs_person"
+        else:
+            state = "new" if server.is_new else "present"
+
         yield {
             "name": server.name,
-            "state": "needs_person" if id(server) in waiting else state,
+            "state": state,
             "to": str(server.target.file),
             "from": [
                 {

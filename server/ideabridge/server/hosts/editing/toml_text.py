@@ -238,14 +238,15 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
     """Return the parts of the text that contain the value at a path, in order."""
     own = [table for table in _tables(statements) if _is_below(table.path, path)]
-    pairs = [
-        _Part(pair.path, pair.start, pair.end, is_table=False)
-        for pair in statements
-        if pair.kind == "pair"
-        and _is_below(pair.path, path)
-        and not any(table.start < pair.start < table.end for table in own)
-    ]
-    return sorted([*own, *pairs], key=lambda part: part.start)
+    parts = [*own]
+    for pair in statements:
+        if pair.kind != "pair" or not _is_below(pair.path, path):
+            continue
+        # A pair in one of the tables is a part of that table.
+        if not any(table.start < pair.start < table.end for table in own):
+            parts.append(_Part(pair.path, pair.start, pair.end, is_table=False))
+
+    return sorted(parts, key=lambda part: part.start)
 
 
 def _is_below(path: Keys, above: Keys) -> bool:
