@@ -46,7 +46,7 @@ def test_every_client_connects_to_the_service_and_undo_puts_every_byte_back(
     before = machine.digests()
     assert main(["setup", "--shared", "--dry-run"]) == 0
     shown = capsys.readouterr()
-    assert "shares it with all of them" in shown.out
+    assert "shares this state with all clients" in shown.out
     assert "An ideabridge of its own starts for Claude Desktop" in " ".join(shown.out.split())
     assert machine.digests() == before
     assert stored_secrets() == []

@@ -499,8 +499,8 @@ class Configuration(BaseModel):
     )
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How much of the results of calls minds see in full. They always see what the "
-        "author of a context wrote.",
+        description="How many bytes of the results of calls minds see in full. They always see "
+        "everything that the author of a context wrote.",
     )
     programs: bool = Field(
         default=True,

@@ -187,7 +187,7 @@ class WaitingCalls:
         Args:
             digest: see `digest`.
             caller: the owner of the run.
-            refused: whether to return also a run that was cancelled, which has no result.
+            refused: whether to return the run even if it was cancelled and has no result.
         """
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
@@ -505,8 +505,8 @@ class DirectCalls:
             failed(error)
 
     def _written(self, ended: list[str]) -> None:
-        """Note that calls are written, except those of the sessions `ended`, which have ended in
-        the meantime.
+        """Record that the calls are in the store, except for calls of the sessions `ended`, which
+        ended before the calls were written.
         """
         self._writing -= 1
         if ended:

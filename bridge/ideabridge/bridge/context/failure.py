@@ -24,7 +24,7 @@ class Failure:
 
 
 def read_failure(error: JSON) -> Failure:
-    """Read the error of a call. An error in another form is the message itself."""
+    """Read the error of a call. If it has another form, the whole error becomes the message."""
     failure = read_whole(Failure, error)
     return Failure(str(error)) if failure is None else failure
 

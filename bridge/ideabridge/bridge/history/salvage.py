@@ -111,9 +111,11 @@ def _pieces(text: str) -> list[_Piece]:
 
 
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
-    """Return the pieces that are records of the log, and not parts of a record. After a part, the
-    line continues with the rest of its record, which never begins with `{`. The same is true after
-    a record that was written into another one, whose rest then follows.
+    """Return the pieces that are records of the log, and not parts of a record.
+
+    The text after a part is the rest of its record, which never begins with `{`. The text after a
+    record that was written into another one is the rest of that other one: joined with the text
+    before the inner record, it is a whole record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

@@ -39,7 +39,8 @@ def install_service(
 
     It uses your own configuration, and no project's. Clients send a token, which is in the keyring
     of the system or, if there is none, in a file that only you can read. Servers then start once
-    for all clients: one that keeps state, such as a browser or a shell, shares it with all of them.
+    for all clients. A server that keeps state, such as a browser or a shell, shares this state
+    with all clients.
     """
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.hosts.program import lasting_program

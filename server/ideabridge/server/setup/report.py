@@ -137,9 +137,9 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
     else:
         yield f"a service at {place}, {near(planned.service.file)}, to which clients connect"
     yield (
-        "  Each server then starts once for all clients. One that keeps state, such as a browser "
-        'or a shell, shares it with all of them; "sharing": "session" in its entry gives each '
-        "session its own"
+        "  Each server then starts once for all clients. A server that keeps state, such as a "
+        "browser or a shell, shares this state with all clients; with "
+        '"sharing": "session" in its entry, each session has its own'
     )
     yield (
         "  Clients use your own configuration there. For a project's ideabridge.json, run "
