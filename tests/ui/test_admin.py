@@ -135,7 +135,7 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     broken = {"mcpServers": {"broken": {"command": "/nowhere/server"}}}
     file.write_text(json.dumps(broken), encoding="utf-8")
     page.goto(f"{site}admin/doctor")
-    warning = page.locator("#found .note", has_text="Cursor: has 1 other server")
+    warning = page.locator("#found .note", has_text="Cursor: has servers whose programs")
     warning.get_by_role("link", name="Import its servers").click()
     expect(page.get_by_role("row", name="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")

@@ -188,7 +188,7 @@ def faults_of(page: Page, paths: list[str], url: str) -> list[str]:
     faults: list[str] = []
     for path in paths:
         page.goto(url + path)
-        expect(page.locator("[data-later]")).to_have_count(0)
+        expect(page.locator("[data-later], [data-tools]")).to_have_count(0)
         page.evaluate(source)
         for scheme, options in SCHEMES.items():
             page.emulate_media(color_scheme=scheme)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.ui.serving import client, send, served
+from tests.ui.serving import client, link_to, send, served
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
 OWN: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(OWN_SERVER)]}
@@ -56,6 +56,7 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
 def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> None:
     configured(tmp_path, {})
     with served(tmp_path) as url:
+        page.goto(link_to(url))
         page.goto(f"{url}modules")
         expect(page.get_by_text("No server is configured.")).to_be_visible()
         page.get_by_role("link", name="Import from an assistant").click()

@@ -190,7 +190,7 @@ class Playground:
         tool = self._askable(caller) if kind == "plan" else None
         if tool is not None:
             text = _ASKING_PLAN % (encode_text(tool.name), encode_text(tool.module))
-            examples[1] = Example("server", f"Ask {tool.module}", text)
+            examples.append(Example("server", f"Ask {tool.module}", text))
         return examples
 
     def _askable(self, caller: str) -> Tool | None:
