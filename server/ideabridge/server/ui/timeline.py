@@ -337,7 +337,7 @@ class Axis:
 
 def _tick(seconds: float) -> str:
     """Return the text of a mark on an axis. It is more exact than the duration of a call."""
-    if seconds < 1:
+    if seconds < 0.01:
         return f"{round(max(0.0, seconds) * 1000, 2):.3g} ms"
     if seconds >= _DAY:
         return counted(float(f"{seconds / _DAY:.3g}"), "day")
