@@ -71,7 +71,7 @@ def test_who_writes_checks_first(page: Page, site: str) -> None:
     expect(check).to_contain_class("good")
     check.click()
     expect(page.get_by_role("status")).to_have_text(
-        "Checked: it makes 2 calls in 2 steps. Nothing is changed. Nothing ran."
+        "Checked: it would make 2 calls in 2 steps, which only read. Nothing ran."
     )
     expect(run).to_contain_class("good")
     page.get_by_label("The plan or program").press("End")
