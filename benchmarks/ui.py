@@ -5,9 +5,10 @@
 A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure
 is the time until the document is complete (`load`). Then the list is open while another process
 finishes 50 runs a second in the same store; the figure is the time in which the browser could not
-have answered a key (95th percentile of the delay of a timer, and the longest). Every other page is
-requested without a browser: a figure is the best of three times until the whole text is there, and
-its size. Targets are bounds: there is no peer that shows the same.
+have answered a key (95th percentile of the delay of a timer, and the longest). Pages of every kind
+are also requested without a browser, of runs and questions that are large as well: a figure is the
+best of three times until the whole text is there, and its size. Targets are bounds: there is no
+peer that shows the same.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from typing import Any
 import anyio
 import httpx
 
-from ideabridge.bridge import Bridge, Configuration
+from ideabridge.bridge import ApprovalRules, Bridge, Configuration
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.serve import link_to
+from ideabridge.tools import Toolbox, tool
 
 RUNS = 5000
 CALLS = 10_000
@@ -38,6 +40,8 @@ SECONDS = 10.0
 MOST_SECONDS = 1.0
 MOST_PAGE_SECONDS = 0.1
 MOST_PAGE_KILOBYTES = 100
+WAITING = 100
+NOTE = "Your order came late, and we pay the price back. " * 12
 PAGES = (
     "home",
     "runs",
@@ -47,6 +51,7 @@ PAGES = (
     "ideas?show=saved",
     "modules",
     "modules/tools",
+    "modules/tools/tools/compute",
     "servers/add",
     "servers/import",
     "connect",
@@ -73,20 +78,70 @@ async def fill(path: Path, runs: int) -> None:
             await (await bridge.run_plan(PLAN)).wait()
 
 
-async def large(path: Path) -> str:
-    """Make a run of many calls; returns its id."""
-    calls = [
+def chain(length: int) -> list[dict[str, Any]]:
+    """Calls of which each, but for the first hundred, reads one before it."""
+    return [
         {
             "_tool": "compute",
             "code": "a + 1",
             "a": f"†results.{number - 100}" if number >= 100 else number,
         }
-        for number in range(CALLS)
+        for number in range(length)
     ]
-    async with Bridge(Configuration(), store=path) as bridge:
-        run = await bridge.run_plan(calls=calls, output=f"†results.{CALLS - 1}")
-        await run.wait()
-        return run.id
+
+
+@tool
+async def pay(order: int, note: str) -> str:
+    """Pay money back."""
+    return f"paid for {order}: {note}"
+
+
+async def large(path: Path) -> dict[str, str]:
+    """Make runs whose pages have much to show, publish a tool, and save an idea; returns the paths
+    of their pages, by what they show.
+    """
+    asks = Configuration(approval=ApprovalRules(default="read_only"))
+    async with Bridge(asks, toolbox=Toolbox(pay), store=path) as bridge:
+
+        async def run_of(calls: list[dict[str, Any]], output: object) -> str:
+            run = await bridge.run_plan(calls=calls, output=output)
+            await run.wait()
+            return run.id
+
+        small = await run_of(PLAN["calls"], PLAN["output"])
+        middle = await run_of(chain(40), "†results.39")
+        again = await run_of(chain(40), "†results.38")
+        long = await run_of(chain(CALLS), f"†results.{CALLS - 1}")
+        table = await run_of([], [{"id": number, "text": NOTE} for number in range(1000)])
+        failing = [{"_tool": "compute", "code": f"1 / ({number} * 0)"} for number in range(100)]
+        failed = await run_of(failing, None)
+        questions = [{"_tool": "pay", "order": number, "note": NOTE} for number in range(50)]
+        asking = await run_of(questions, None)
+        for number in range(WAITING):
+            await run_of([{"_tool": "pay", "order": number, "note": NOTE}], None)
+
+        await bridge.publish(small, "plus_two", description=NOTE[:500])
+        messages = [{"role": "user", "content": f"{number}: {NOTE * 4}"} for number in range(50)]
+        saved: dict[str, Any] = {
+            "context": messages,
+            "schema": {},
+            "solution": {"calls": [], "output": 1},
+        }
+        idea = await bridge.save_idea(saved)
+
+    return {
+        "a run": f"runs/{small}",
+        "a run of 40 calls": f"runs/{middle}",
+        f"a run of {CALLS:,} calls": f"runs/{long}",
+        "a run with a table": f"runs/{table}",
+        "a run with 100 errors": f"runs/{failed}",
+        "a run with 50 questions": f"runs/{asking}",
+        "a call": f"runs/{middle}/calls/20",
+        "two runs beside each other": f"runs/{again}/compare?with={middle}",
+        "a published tool": "ideas/plus_two",
+        "publishing a run": f"ideas/publish?ref={middle}",
+        "a saved idea of 50 messages": f"ideas/id/{idea.idea_id}",
+    }
 
 
 async def finish(path: Path, seconds: float) -> int:
@@ -149,14 +204,14 @@ def row(what: str, seconds: float, target: float) -> dict[str, Any]:
     }
 
 
-def page_rows(path: Path, url: str) -> list[dict[str, Any]]:
-    """The rows of pages that are requested without a browser, by the owner."""
+def page_rows(path: Path, url: str, pages: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of pages, by what they show, that are requested without a browser, by the owner."""
     rows: list[dict[str, Any]] = []
     with Store.open(path) as store:
         link = link_to(url, store.owner_links)
     with httpx.Client(base_url=url, follow_redirects=True, timeout=60) as http:
         http.get(link)
-        for page in PAGES:
+        for what, page in pages.items():
             times: list[float] = []
             size = 0
             for _ in range(3):
@@ -166,8 +221,8 @@ def page_rows(path: Path, url: str) -> list[dict[str, Any]]:
                 answer.raise_for_status()
                 size = len(answer.content)
 
-            rows.append(row(f"{page}, s", min(times), MOST_PAGE_SECONDS))
-            rows.append(row(f"{page}, kB", size / 1000, MOST_PAGE_KILOBYTES))
+            rows.append(row(f"{what}, s", min(times), MOST_PAGE_SECONDS))
+            rows.append(row(f"{what}, kB", size / 1000, MOST_PAGE_KILOBYTES))
 
     return rows
 
@@ -180,7 +235,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "ideas.sqlite"
         anyio.run(fill, path, RUNS)
-        run_id = anyio.run(large, path)
+        pages = anyio.run(large, path)
         with served(path) as url, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page()
@@ -193,7 +248,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             rows.append(
                 row(
                     f"a run of {CALLS:,} calls, s",
-                    opened(page, f"{url}runs/{run_id}"),
+                    opened(page, url + pages[f"a run of {CALLS:,} calls"]),
                     MOST_SECONDS,
                 )
             )
@@ -228,7 +283,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             )
             rows.append(row(f"{what}, longest, s", delays[-1] / 1000, MOST_DELAY))
             browser.close()
-            rows += page_rows(path, url)
+            rows += page_rows(path, url, {**{page: page for page in PAGES}, **pages})
 
     return rows
 
